@@ -1,0 +1,55 @@
+# One word, one command. Every target first sets up what it needs; see scripts/.
+
+.DEFAULT_GOAL := help
+.PHONY: help run test lint fix bench soak clean
+.DELETE_ON_ERROR:
+
+PYTHON := .venv/bin/python
+# Each stamp is younger than everything that decides what is installed.
+RUN_READY := .venv/.run-ready
+DEV_READY := .venv/.dev-ready
+CLIENTS_READY := .tools/.ready
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-6s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+run: $(RUN_READY) ## start the server; options go in ARGS="--port 9000"
+	@$(PYTHON) -m courier serve $(ARGS)
+
+test: lint $(CLIENTS_READY) ## lint, then every test, the fast ones first
+	$(PYTHON) -m pytest -m "not slow"
+	$(PYTHON) -m pytest -m slow
+
+lint: $(DEV_READY) ## check style and types of source, tests and bench
+	$(PYTHON) -m ruff check
+	$(PYTHON) -m ruff format --check
+	$(PYTHON) -m mypy
+
+fix: $(DEV_READY) ## format, and repair what can be repaired by machine
+	$(PYTHON) -m ruff format
+	$(PYTHON) -m ruff check --fix
+
+bench: $(DEV_READY) ## measure, next to other brokers where they can be installed
+	@scripts/rivals
+	$(PYTHON) -m bench $(ARGS)
+
+soak: $(DEV_READY) ## the long version of the kill loop and of the random histories
+	COURIER_KILLS=200 COURIER_MODEL_EXAMPLES=2000 \
+		$(PYTHON) -m pytest --timeout 7200 tests/faults tests/model
+
+clean: ## remove what the other targets made; courier-data stays
+	rm -rf .venv .tools build dist src/*.egg-info
+	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find src tests bench -name __pycache__ -prune -exec rm -rf {} +
+
+$(RUN_READY): pyproject.toml scripts/packages
+	@scripts/packages run
+	@touch $@
+
+$(DEV_READY): pyproject.toml scripts/packages
+	@scripts/packages dev
+	@touch $@ $(RUN_READY)
+
+$(CLIENTS_READY): tests/outside/package.json scripts/clients $(DEV_READY)
+	@scripts/clients
+	@touch $@

@@ -1,0 +1,65 @@
+"""HTTP as the load speaks it: requests built beforehand, answers read no further than needed."""
+
+import http.client
+import json
+import re
+from typing import Any
+
+from bench.client import Refused
+
+_LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
+_HEAD_END = b"\r\n\r\n"
+
+
+def request(path: str, *, token: str, body: bytes, method: str = "POST") -> bytes:
+    head = (
+        f"{method} {path} HTTP/1.1\r\n"
+        "Host: 127.0.0.1\r\n"
+        f"Authorization: Bearer {token}\r\n"
+        "Content-Type: application/json\r\n"
+        f"Content-Length: {len(body)}\r\n\r\n"
+    )
+    return head.encode() + body
+
+
+def whole(answer: bytes) -> bool:
+    head_end = answer.find(_HEAD_END)
+    if head_end < 0:
+        return False
+    length = _LENGTH.search(answer, 0, head_end)
+    if length is None:
+        raise Refused(f"no content length in {answer[:200]!r}")
+    return len(answer) == head_end + len(_HEAD_END) + int(length[1])
+
+
+def check(answer: bytes) -> None:
+    if not answer.startswith(b"HTTP/1.1 200 "):
+        raise Refused(answer[:500].decode(errors="replace"))
+
+
+def ask(port: int, method: str, path: str, *, token: str = "", body: Any = None) -> Any:
+    """One request outside the measured time: JSON in, JSON out."""
+    answer = fetch(port, method, path, token=token, body=body)
+    return json.loads(answer)
+
+
+def fetch(port: int, method: str, path: str, *, token: str = "", body: Any = None) -> bytes:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    try:
+        connection.request(method, path, None if body is None else json.dumps(body), headers)
+        response = connection.getresponse()
+        answer = response.read()
+        if response.status != 200:
+            raise Refused(f"{method} {path}: {response.status} {answer[:500]!r}")
+        return answer
+    finally:
+        connection.close()
+
+
+def is_ready(port: int) -> bool:
+    try:
+        fetch(port, "GET", "/ready")
+    except (OSError, Refused, http.client.HTTPException):
+        return False
+    return True

@@ -1,0 +1,164 @@
+"""The wiring: configuration -> store, core, sites, loops -> one running server."""
+
+import asyncio
+import contextlib
+import logging
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import uvloop
+from msgspec import Struct
+
+from courier import serving
+from courier.clock import SystemClock
+from courier.config import Config
+from courier.core.admin import Admin
+from courier.core.broker import Broker
+from courier.core.errors import Unavailable
+from courier.core.limits import Limits
+from courier.core.store import Store
+from courier.core.sweeper import Sweeper
+from courier.core.types import Tenant
+from courier.credentials import FIRST_TENANT, Credentials
+from courier.dialects.cloudflare import Cloudflare
+from courier.ops import Ops
+from courier.store.memory import MemoryStore
+from courier.store.sqlite import SqliteStore
+from courier.telemetry import Telemetry, set_up_logs
+from courier.web import App, Site
+
+log = logging.getLogger("courier")
+
+
+class Courier(Struct):
+    """Everything that makes up one server, ready to be served."""
+
+    app: App
+    credentials: Credentials
+    store: Store
+    sweeper: Sweeper
+
+
+def serve(config: Config) -> None:
+    """Run until told to stop. Leaves with status 1 when the store cannot be opened."""
+    set_up_logs(level=config.log_level, format=config.log_format)
+    try:
+        uvloop.run(_serve(config))
+    except (Unavailable, OSError) as error:
+        sys.exit(f"courier: {error}")
+
+
+def build(store: Store, config: Config, *, port: int) -> Courier:
+    """Wire a server around a store."""
+    clock = SystemClock()
+    telemetry = Telemetry(log_requests=config.log_requests)
+    limits = Limits(
+        queues_max=config.queues_max,
+        queue_bytes_max=config.queue_bytes_max,
+        queue_rate_max=config.queue_rate_max,
+    )
+    broker = Broker(store, clock, limits)
+    admin = Admin(store, clock, limits)
+    credentials = Credentials(admin, data=config.data, url=config.url(port))
+    sites: list[Site] = [
+        Cloudflare(
+            store,
+            broker,
+            admin,
+            clock,
+            json_body_encoding=config.json_body_encoding,
+            api_rate_max=config.api_rate_max,
+        ),
+        Ops(
+            store,
+            broker,
+            admin,
+            clock,
+            telemetry,
+            credentials,
+            journal_page_max=config.journal_page_max,
+        ),
+    ]
+    sweeper = Sweeper(
+        store,
+        clock,
+        telemetry,
+        every_ms=config.sweep_every_ms,
+        batch_max=config.sweep_batch_max,
+        journal_retention_ms=config.journal_retention_ms,
+        journal_bytes_max=config.journal_bytes_max,
+    )
+    app = App(sites, telemetry=telemetry, body_bytes_max=config.request_bytes_max)
+    return Courier(app, credentials, store, sweeper)
+
+
+async def _open(config: Config) -> Store:
+    if config.store == "memory":
+        return MemoryStore()
+    return await SqliteStore.open(
+        config.data / "courier.db",
+        cache_bytes=config.cache_bytes,
+        commit_calls_max=config.commit_calls_max,
+    )
+
+
+async def _serve(config: Config) -> None:
+    config.data.mkdir(parents=True, exist_ok=True)
+    store = await _open(config)
+    try:
+        with serving.listen(config.host, config.port) as listener:
+            courier = build(store, config, port=listener.getsockname()[1])
+            await _first_start(courier)
+            _welcome(config.url(listener.getsockname()[1]), courier)
+            async with _sweeping(courier.sweeper):
+                await serving.run(
+                    courier.app,
+                    listener,
+                    connection=serving.protocol(
+                        header_bytes_max=config.header_bytes_max,
+                        header_wait_s=config.header_wait_ms_max / 1000,
+                        request_wait_s=config.request_wait_ms_max / 1000,
+                    ),
+                    connections_max=config.connections_max,
+                    idle_wait_ms_max=config.idle_wait_ms_max,
+                    drain_wait_ms_max=config.drain_wait_ms_max,
+                )
+    finally:
+        await store.close()
+    log.info("stopped")
+
+
+@asynccontextmanager
+async def _sweeping(sweeper: Sweeper) -> AsyncIterator[None]:
+    task = asyncio.create_task(sweeper.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+async def _first_start(courier: Courier) -> None:
+    if await courier.store.scan(Tenant):
+        courier.credentials.refresh()
+    else:
+        await courier.credentials.create_tenant(FIRST_TENANT)
+
+
+def _welcome(url: str, courier: Courier) -> None:
+    """Print what a person needs next."""
+    path = courier.credentials.path(FIRST_TENANT)
+    print(f"Courier is running on {url}")
+    if path.exists():
+        cloudflare = courier.credentials.load()["cloudflare"]
+        account = f"{cloudflare['base_url']}/accounts/{cloudflare['account_id']}"
+        print(
+            f"Credentials are in {path}. Try:\n\n"
+            f"  curl -X POST {account}/queues \\\n"
+            f"    -H 'Authorization: Bearer {cloudflare['api_token']}' \\\n"
+            f'    -d \'{{"queue_name":"hello"}}\'\n'
+        )
+    sys.stdout.flush()
+    log.info("started", extra={"url": url})

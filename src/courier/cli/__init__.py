@@ -1,0 +1,1 @@
+"""The command line. Apart from `serve` it is an ordinary caller: it speaks HTTP."""

@@ -1,0 +1,130 @@
+"""Who a command speaks as: credentials files, the flags that override them, `credentials`."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from courier import config
+from courier.cli import output
+from courier.cli.errors import Misused
+from courier.cli.parser import Commands, command
+
+_API = "/client/v4"
+
+
+class Access(msgspec.Struct, frozen=True):
+    """Where the server is and what to show it. Tokens are empty when there is none."""
+
+    url: str
+    tenant: str
+    account: str
+    token: str
+    admin_token: str
+
+
+def add(commands: Commands) -> None:
+    parser = command(commands, "credentials", "show the credentials of a tenant", _credentials)
+    _add_place(parser)
+    output.add_json(parser)
+
+
+def add_access(parser: argparse.ArgumentParser) -> None:
+    """The flags of every command that talks to a server."""
+    group = parser.add_argument_group("server")
+    _add_place(group)
+    group.add_argument("--url", help="address of the server, in place of the one in the file")
+    group.add_argument("--token", help="token to use, or @FILE to read it from a file")
+    group.add_argument("--account", help="account id to use")
+
+
+def _add_place(group: argparse._ActionsContainer) -> None:
+    group.add_argument("--data", metavar="DIR", help="where the credentials file is")
+    group.add_argument("--tenant", metavar="NAME", help="act for this tenant")
+
+
+def access(args: argparse.Namespace) -> Access:
+    """Flags win over the tenant's file; the operator's token is in the first tenant's file.
+
+    Raises Misused when neither names a server and a token.
+    """
+    data = _data(args)
+    first = read(data, None) or {}
+    own = (read(data, args.tenant) or {}) if args.tenant else first
+    api: dict[str, str] = own.get("cloudflare", {})
+    admin: dict[str, str] = own.get("admin") or first.get("admin") or {}
+    token = _token(args.token) if args.token else ""
+    url = args.url or api.get("base_url") or first.get("cloudflare", {}).get("base_url", "")
+    if not url or not (token or api or admin):
+        raise Misused(
+            f"there are no credentials in {_file(data, args.tenant if first else None)}: "
+            "start a server with `courier serve`, or give --data, or --url and --token"
+        )
+    return Access(
+        url=url.rstrip("/").removesuffix(_API),
+        tenant=args.tenant or own.get("tenant", "default"),
+        # A token from the command line may belong to another account than the file's.
+        account=args.account or ("" if token else api.get("account_id", "")),
+        token=token or api.get("api_token", ""),
+        admin_token=token or admin.get("token", ""),
+    )
+
+
+def read(data: Path, tenant: str | None) -> dict[str, Any] | None:
+    """The credentials of a tenant, or None when there is no such file."""
+    file = _file(data, tenant)
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=dict[str, Any])
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise Misused(f"cannot read {file}: {error.strerror}") from error
+    except msgspec.DecodeError as error:
+        raise Misused(f"{file} is not a credentials file: {error}") from error
+
+
+def show(credentials: dict[str, Any]) -> None:
+    """Print one line for each value, grouped as in the file."""
+    rows = []
+    for section, values in credentials.items():
+        for name, value in (values if isinstance(values, dict) else {"": values}).items():
+            rows.append([f"{section}.{name}".rstrip("."), value])
+    output.table(["name", "value"], rows)
+
+
+def _credentials(args: argparse.Namespace) -> None:
+    data = _data(args)
+    credentials = read(data, args.tenant)
+    if credentials is None:
+        raise Misused(
+            f"there is no {_file(data, args.tenant)}: `courier serve` writes it at its first "
+            "start, `courier tenant create` for another tenant"
+        )
+    if args.json:
+        output.print_json(credentials)
+    else:
+        show(credentials)
+
+
+def _data(args: argparse.Namespace) -> Path:
+    return config.load({"data": args.data}).data
+
+
+def _file(data: Path, tenant: str | None) -> Path:
+    if tenant is None or tenant == "default":
+        return data / "credentials.json"
+    if "/" in tenant or "\0" in tenant:
+        raise Misused(f"{tenant!r} is not a tenant's name")
+    return data / f"credentials.{tenant}.json"
+
+
+def _token(text: str) -> str:
+    if text.startswith("@"):
+        try:
+            text = Path(text[1:]).read_text("utf-8").strip()
+        except (OSError, ValueError) as error:
+            raise Misused(f"cannot read the token from {text[1:]}: {error}") from error
+    if not text.isascii() or not text.isprintable():
+        raise Misused("the token holds characters that no token has")
+    return text

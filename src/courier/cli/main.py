@@ -1,0 +1,61 @@
+"""The `courier` command: its parser and its exit status.
+
+0   done
+1   the server refused; its message is on stderr
+2   the command cannot be run as it was given
+3   the server cannot be reached
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from courier import __version__
+from courier.cli import credentials, journal, keys, messages, queues, serve, tenants
+from courier.cli.errors import Stop
+from courier.config import ConfigError
+
+INTERRUPTED = 130
+PIPE_CLOSED = 141
+
+
+def parser() -> argparse.ArgumentParser:
+    """The whole command line."""
+    top = argparse.ArgumentParser(
+        prog="courier",
+        description="A self-hosted message broker that speaks existing queue APIs.",
+        allow_abbrev=False,
+    )
+    top.add_argument("--version", action="version", version=f"courier {__version__}")
+    commands = top.add_subparsers(metavar="COMMAND", required=True)
+    for group in (serve, credentials, tenants, keys, queues, messages, journal):
+        group.add(commands)
+    return top
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit status."""
+    # A name or a body may hold characters that this terminal cannot show.
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    args = parser().parse_args(argv)
+    try:
+        args.run(args)
+        sys.stdout.flush()
+    except Stop as stop:
+        return _fail(str(stop), stop.status)
+    except ConfigError as error:
+        return _fail(str(error), 2)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader has seen enough; keep Python from complaining once more at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return PIPE_CLOSED
+    return 0
+
+
+def _fail(message: str, status: int) -> int:
+    print(f"courier: {message}", file=sys.stderr)
+    return status

@@ -1,0 +1,57 @@
+"""`serve` and `config`: the commands that read settings."""
+
+import argparse
+from pathlib import Path
+
+from courier import config
+from courier.cli import output
+from courier.cli.parser import Commands, command
+
+
+def add(commands: Commands) -> None:
+    _add_settings(command(commands, "serve", "run the server", _serve))
+    shown = command(commands, "config", "show each setting and where its value comes from", _config)
+    output.add_json(shown)
+    _add_settings(shown)
+
+
+def _add_settings(parser: argparse.ArgumentParser) -> None:
+    """A flag for every setting. Values stay text here; `config` reads them like any source."""
+    parser.add_argument("--config", type=Path, metavar="FILE", help="TOML file with settings")
+    group = parser.add_argument_group("settings")
+    for setting in config.settings():
+        text = f"{setting.rule.help} Default: {setting.shown(setting.default) or 'empty'}."
+        if setting.kind is bool:
+            action = argparse.BooleanOptionalAction
+            group.add_argument(setting.flag, action=action, default=None, help=text)
+        else:
+            choices = "|".join(setting.rule.choices)
+            metavar = choices or {int: "N", Path: "DIR"}.get(setting.kind, "TEXT")
+            group.add_argument(setting.flag, metavar=metavar, help=text)
+
+
+def _load(args: argparse.Namespace) -> config.Config:
+    flags = {setting.name: getattr(args, setting.name) for setting in config.settings()}
+    return config.load(flags, args.config)
+
+
+def _serve(args: argparse.Namespace) -> None:
+    settings = _load(args)
+    # Here, so that the other commands start without loading the server.
+    from courier.app import serve
+
+    serve(settings)
+
+
+def _config(args: argparse.Namespace) -> None:
+    loaded = _load(args)
+    rows = []
+    for setting in config.settings():
+        value = getattr(loaded, setting.name)
+        if setting.kind not in (int, bool) or not args.json:
+            value = setting.shown(value)
+        rows.append([setting.name, value, loaded.sources[setting.name]])
+    if args.json:
+        output.print_json({name: {"value": v, "source": source} for name, v, source in rows})
+    else:
+        output.table(["setting", "value", "source"], rows)

@@ -1,0 +1,315 @@
+"""Every setting of the server: its default, its range, and where its value came from.
+
+Later sources win: defaults, then a TOML file, then `COURIER_<FIELD>` variables, then flags.
+Nothing else in Courier reads the environment.
+"""
+
+import difflib
+import os
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, get_args, get_type_hints
+from urllib.parse import urlsplit
+
+PREFIX = "COURIER_"
+
+_SECOND_MS = 1_000
+_MINUTE_MS = 60 * _SECOND_MS
+_HOUR_MS = 60 * _MINUTE_MS
+_DAY_MS = 24 * _HOUR_MS
+_KIB = 1 << 10
+_MIB = 1 << 20
+_GIB = 1 << 30
+_TIB = 1 << 40
+
+_UNITS: dict[str, dict[str, int]] = {
+    "ms": {"ms": 1, "s": _SECOND_MS, "m": _MINUTE_MS, "h": _HOUR_MS, "d": _DAY_MS},
+    "bytes": {
+        **{"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12},
+        **{"kib": _KIB, "mib": _MIB, "gib": _GIB, "tib": _TIB},
+    },
+}
+_NUMBER = re.compile(r"([0-9][0-9_]{0,30})\s*([a-z]*)", re.ASCII | re.IGNORECASE)
+_WORDS = {"true": True, "yes": True, "on": True, "1": True}
+_WORDS |= {"false": False, "no": False, "off": False, "0": False}
+
+
+class ConfigError(Exception):
+    """A setting cannot be used; the message is one sentence for the person who set it."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What a setting is for and which values it takes."""
+
+    help: str
+    low: int = 0
+    high: int = 0
+    choices: tuple[str, ...] = ()
+    url: bool = False
+    secret: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """The settings of one server, checked. `sources` says where each value came from."""
+
+    host: Annotated[str, Rule("Address to listen on.")] = "127.0.0.1"
+    port: Annotated[int, Rule("Port to listen on; 0 takes any free port.", high=65_535)] = 8787
+    data: Annotated[Path, Rule("Directory of the store and of the credentials files.")] = Path(
+        "courier-data"
+    )
+    store: Annotated[
+        str,
+        Rule(
+            "Where messages are kept: a file in the data directory, or memory for a demo.",
+            choices=("sqlite", "memory"),
+        ),
+    ] = "sqlite"
+    public_url: Annotated[
+        str,
+        Rule("Address clients use, when it differs from http://host:port (empty).", url=True),
+    ] = ""
+    log_level: Annotated[
+        str, Rule("Least severe log lines to write.", choices=("debug", "info", "warning", "error"))
+    ] = "info"
+    log_format: Annotated[
+        str,
+        Rule(
+            "Form of log lines; auto is text on a terminal and JSON elsewhere.",
+            choices=("auto", "json", "text"),
+        ),
+    ] = "auto"
+    log_requests: Annotated[bool, Rule("Write one log line for every request.")] = False
+    request_bytes_max: Annotated[
+        int, Rule("Largest request body accepted.", low=_KIB, high=_GIB)
+    ] = 4 * _MIB
+    request_wait_ms_max: Annotated[
+        int, Rule("Longest wait for the whole of a request body.", low=100, high=_HOUR_MS)
+    ] = 30 * _SECOND_MS
+    header_bytes_max: Annotated[
+        int, Rule("Largest request line and headers accepted.", low=_KIB, high=16 * _MIB)
+    ] = 64 * _KIB
+    header_wait_ms_max: Annotated[
+        int, Rule("Longest wait for the whole of a request's headers.", low=100, high=_HOUR_MS)
+    ] = 15 * _SECOND_MS
+    connections_max: Annotated[
+        int, Rule("Most connections open at a time.", low=1, high=1_000_000)
+    ] = 10_000
+    idle_wait_ms_max: Annotated[
+        int, Rule("Longest wait for the next request on an open connection.", low=100, high=_DAY_MS)
+    ] = 75 * _SECOND_MS
+    drain_wait_ms_max: Annotated[
+        int, Rule("Longest wait for running requests when the server stops.", high=_HOUR_MS)
+    ] = 25 * _SECOND_MS
+    commit_calls_max: Annotated[
+        int, Rule("Most store calls that share one commit to disk.", low=1, high=100_000)
+    ] = 1_024
+    cache_bytes: Annotated[
+        int, Rule("Memory the store may use to cache its file.", low=_MIB, high=_TIB)
+    ] = 32 * _MIB
+    sweep_every_ms: Annotated[
+        int,
+        Rule("Longest time between two sweeps for due things.", low=1, high=_MINUTE_MS),
+    ] = 200
+    sweep_batch_max: Annotated[
+        int, Rule("Most due things handled in one step of a sweep.", low=1, high=100_000)
+    ] = 1_000
+    journal_retention_ms: Annotated[
+        int, Rule("Time that journal events are kept at least.", high=3_650 * _DAY_MS)
+    ] = 7 * _DAY_MS
+    journal_bytes_max: Annotated[
+        int,
+        Rule(
+            "Journal size above which the oldest events go, whoever still needs them.",
+            low=64 * _KIB,
+            high=1_024 * _TIB,
+        ),
+    ] = 20 * _GIB
+    journal_page_max: Annotated[
+        int, Rule("Most events in one answer of GET /journal.", low=1, high=1_000_000)
+    ] = 50_000
+    queues_max: Annotated[int, Rule("Most queues of one tenant.", low=1, high=1_000_000)] = 10_000
+    queue_bytes_max: Annotated[
+        int, Rule("Most body bytes waiting in one queue.", low=1, high=1_024 * _TIB)
+    ] = 25_000_000_000
+    queue_rate_max: Annotated[
+        int, Rule("Most messages per second and queue; 0 is no limit.", high=1_000_000)
+    ] = 0
+    api_rate_max: Annotated[
+        int,
+        Rule("Most settings requests per key in five minutes; 0 is no limit.", high=1_000_000),
+    ] = 0
+    json_body_encoding: Annotated[
+        str,
+        Rule(
+            "How the Cloudflare dialect hands out bodies of JSON messages.",
+            choices=("base64", "plain"),
+        ),
+    ] = "base64"
+    sources: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+
+    def url(self, port: int) -> str:
+        """The address clients use when the server listens on `port`; no slash at the end."""
+        if self.public_url:
+            return self.public_url.rstrip("/")
+        # Nobody can connect to a wildcard; this machine answers on its loopback address.
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)
+        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One field of Config, as help texts and documentation show it."""
+
+    name: str
+    kind: type
+    rule: Rule
+    default: Any
+
+    @property
+    def flag(self) -> str:
+        return "--" + self.name.replace("_", "-")
+
+    @property
+    def variable(self) -> str:
+        return PREFIX + self.name.upper()
+
+    @property
+    def values(self) -> str:
+        """The values it takes, in words."""
+        if self.kind is bool:
+            return "true or false"
+        if self.kind is int:
+            return f"a whole number from {self.rule.low} to {self.rule.high}"
+        if self.rule.url:
+            return "empty or an http:// or https:// address"
+        *others, last = self.rule.choices or ("text that is not empty",)
+        return f"{', '.join(others)} or {last}" if others else last
+
+    def shown(self, value: object) -> str:
+        """The value as it may be seen, in the spelling of a settings file."""
+        if self.rule.secret and value:
+            return "********"
+        return str(value).lower() if self.kind is bool else str(value)
+
+    def parse(self, value: object, source: str) -> object:
+        """The value in its type. Raises ConfigError when the setting does not take it."""
+        parsed = _typed(self, value)
+        if parsed is None or not _allowed(self, parsed):
+            shown = self.shown(value) if self.rule.secret else repr(value)
+            raise ConfigError(f"{source}: {self.name} must be {self.values}, not {shown}")
+        return parsed
+
+
+def settings() -> list[Setting]:
+    """Every setting, in the order of the documentation."""
+    found = []
+    for name, hint in get_type_hints(Config, include_extras=True).items():
+        if name != "sources":
+            kind, rule = get_args(hint)
+            found.append(Setting(name, kind, rule, getattr(Config, name)))
+    return found
+
+
+def load(
+    flags: Mapping[str, object],
+    file: Path | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Config:
+    """Put the settings together. A flag that is None was not given.
+
+    Raises ConfigError for anything that names no setting and for any value out of its range.
+    """
+    known = {setting.name: setting for setting in settings()}
+    values: dict[str, Any] = {}
+    sources = dict.fromkeys(known, "default")
+    given = [
+        *_from_file(file),
+        *_from_environ(os.environ if environ is None else environ),
+        *_from_flags(flags),
+    ]
+    for name, value, source in given:
+        if name not in known:
+            raise ConfigError(_unknown(name, source, known))
+        values[name] = known[name].parse(value, source)
+        sources[name] = source
+    return Config(**values, sources=sources)
+
+
+def _from_file(file: Path | None) -> Iterator[tuple[str, object, str]]:
+    if file is None:
+        return
+    try:
+        table = tomllib.loads(file.read_text("utf-8"))
+    except OSError as error:
+        raise ConfigError(f"cannot read {file}: {error.strerror}") from error
+    except ValueError as error:  # not TOML, or not UTF-8
+        raise ConfigError(f"{file} is not a TOML file: {error}") from error
+    for name, value in table.items():
+        yield name, value, str(file)
+
+
+def _from_environ(environ: Mapping[str, str]) -> Iterator[tuple[str, object, str]]:
+    for variable, value in environ.items():
+        if variable.startswith(PREFIX):
+            yield variable.removeprefix(PREFIX).lower(), value, variable
+
+
+def _from_flags(flags: Mapping[str, object]) -> Iterator[tuple[str, object, str]]:
+    for name, value in flags.items():
+        if value is not None:
+            yield name, value, "--" + name.replace("_", "-")
+
+
+def _unknown(name: str, source: str, known: Mapping[str, Setting]) -> str:
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean '{near[0]}'?" if near else "`courier config` lists all of them"
+    return f"{source}: '{name}' names no setting; {hint}"
+
+
+def _typed(setting: Setting, value: object) -> object | None:
+    """The value in the setting's type, or None when it cannot be."""
+    if setting.kind is bool and isinstance(value, str):
+        return _WORDS.get(value.lower())
+    if setting.kind is int and isinstance(value, str):
+        unit = next((word for word in setting.name.split("_") if word in _UNITS), "")
+        return amount(value, unit)
+    if setting.kind is Path and isinstance(value, str | Path) and str(value):
+        return Path(value)
+    # Exact types: to Python True is an int, but nobody means it as a number.
+    return value if type(value) is setting.kind else None
+
+
+def amount(text: str, unit: str) -> int | None:
+    """A whole number of `unit`, or None; times and sizes may name another: 30s, 7d, 64MiB."""
+    match = _NUMBER.fullmatch(text.strip())
+    if match is None:
+        return None
+    digits, named = match.groups()
+    factor = _UNITS.get(unit, {}).get(named.lower()) if named else 1
+    return None if factor is None else int(digits.replace("_", "")) * factor
+
+
+def _allowed(setting: Setting, value: object) -> bool:
+    rule = setting.rule
+    if isinstance(value, int) and setting.kind is int:
+        return rule.low <= value <= rule.high
+    if isinstance(value, str) and rule.choices:
+        return value in rule.choices
+    if isinstance(value, str) and rule.url:
+        return value == "" or _is_http_url(value)
+    return str(value) != "" and "\0" not in str(value)
+
+
+def _is_http_url(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError:
+        return False
+    plain = not (parts.query or parts.fragment or parts.username) and port != 0
+    return parts.scheme in ("http", "https") and bool(parts.hostname) and plain

@@ -1,0 +1,1 @@
+"""The broker without HTTP, SQL or any vendor's words."""

@@ -1,0 +1,116 @@
+"""What can go wrong, as values. How a dialect says it is the dialect's business.
+
+BrokerError                     never raised itself
+  Rejected                      the caller can fix it
+    InvalidRequest              Unauthenticated   Forbidden
+    NotFound   Conflict         InUse   OverLimit
+    Paused     Frozen           NotPullable
+    RateLimited
+  Unavailable                   try again later
+    StoreUnavailable            ShuttingDown
+"""
+
+
+class BrokerError(Exception):
+    """Base of everything the broker raises on purpose."""
+
+
+class Rejected(BrokerError):
+    """The caller can fix it. Raised before anything was written."""
+
+
+class InvalidRequest(Rejected):
+    def __init__(self, field: str, reason: str) -> None:
+        super().__init__(f"{field}: {reason}" if field else reason)
+        self.field = field
+        self.reason = reason
+
+
+class Unauthenticated(Rejected):
+    """`why` is `missing` (no credential), `malformed` (not of the right form) or `unknown`."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"credential is {why}")
+        self.why = why
+
+
+class Forbidden(Rejected):
+    """The key lacks `scope`; `target` is set when it has the scope but not for this queue."""
+
+    def __init__(self, scope: str, target: str = "") -> None:
+        super().__init__(f"key lacks scope {scope}" + (f" for {target}" if target else ""))
+        self.scope = scope
+        self.target = target
+
+
+class NotFound(Rejected):
+    def __init__(self, kind: str, ref: str) -> None:
+        super().__init__(f"{kind} '{ref}' does not exist")
+        self.kind = kind
+        self.ref = ref
+
+
+class Conflict(Rejected):
+    """Another `kind` already holds `ref`."""
+
+    def __init__(self, kind: str, ref: str) -> None:
+        super().__init__(f"{kind} '{ref}' already exists")
+        self.kind = kind
+        self.ref = ref
+
+
+class InUse(Rejected):
+    """`ref` cannot go while `by` refers to it."""
+
+    def __init__(self, kind: str, ref: str, by: str) -> None:
+        super().__init__(f"{kind} '{ref}' is in use by {by}")
+        self.kind = kind
+        self.ref = ref
+        self.by = by
+
+
+class OverLimit(Rejected):
+    def __init__(self, what: str, *, limit: int, actual: int) -> None:
+        super().__init__(f"{what} is {actual}, the limit is {limit}")
+        self.what = what
+        self.limit = limit
+        self.actual = actual
+
+
+class Paused(Rejected):
+    def __init__(self, queue: str) -> None:
+        super().__init__(f"delivery of queue '{queue}' is paused")
+        self.queue = queue
+
+
+class Frozen(Rejected):
+    def __init__(self, queue: str) -> None:
+        super().__init__(f"queue '{queue}' is frozen by the operator")
+        self.queue = queue
+
+
+class NotPullable(Rejected):
+    def __init__(self, queue: str) -> None:
+        super().__init__(f"queue '{queue}' has no pull consumer")
+        self.queue = queue
+
+
+class RateLimited(Rejected):
+    def __init__(self, what: str, *, retry_after_ms: int) -> None:
+        super().__init__(f"{what} is over its rate; retry after {retry_after_ms} ms")
+        self.what = what
+        self.retry_after_ms = retry_after_ms
+
+
+class Unavailable(BrokerError):
+    """Try again later; nothing of the request was stored."""
+
+
+class StoreUnavailable(Unavailable):
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the store cannot be written: {reason}")
+
+
+class ShuttingDown(Unavailable):
+    def __init__(self) -> None:
+        super().__init__("the server is shutting down")

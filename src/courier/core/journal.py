@@ -1,0 +1,115 @@
+"""The journal's events: which kinds there are, what each carries, and how packed runs unfold.
+
+Message events carry `seq`, `own_id` (only when the publisher chose the id), `published_ms` and
+`size`, and besides:
+
+    published       content_type, headers, group, body; delay_ms when delayed; detail = origin
+    leased          attempt, lease_ms
+    extended        attempt, lease_ms
+    retried         attempt, delay_ms        the delay that will really pass
+    lease_expired   attempt, delay_ms
+    acked           attempt, first_leased_ms, last_leased_ms
+    buried          the same; detail = {"into": queue id or null}
+    expired, purged, deleted     the same; attempt is 0 and the times are absent if never leased
+
+The last five end a message on this queue. A burial is preceded by the `retried` or
+`lease_expired` that caused it (with no delay_ms), and followed by the `published` of the copy
+on the dead-letter queue; a redrive is a `published` on the source with its origin, then a
+`deleted` here.
+
+Settings events (`queue_created`, `consumer_deleted`, ...) carry the record as `detail`.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from courier import ids
+from courier.core.types import Consumer, EventSubscription, Key, Pipeline, Queue, Run, Tenant
+
+MESSAGE_KINDS = (
+    "published",
+    "leased",
+    "extended",
+    "acked",
+    "retried",
+    "lease_expired",
+    "buried",
+    "expired",
+    "purged",
+    "deleted",
+)
+RECORD_KINDS: dict[type, str] = {
+    Tenant: "tenant",
+    Key: "key",
+    Queue: "queue",
+    Consumer: "consumer",
+    EventSubscription: "subscription",
+    Pipeline: "pipeline",
+}
+COLUMNS = (
+    "message_id",
+    "seq",
+    "attempt",
+    "lease_ms",
+    "delay_ms",
+    "size",
+    "content_type",
+    "headers",
+    "group",
+    "published_ms",
+    "first_leased_ms",
+    "last_leased_ms",
+    "body",
+    "detail",
+)
+FIELDS = ("offset", "at_ms", "kind", "tenant", "queue", "queue_name", "actor", "dialect", *COLUMNS)
+
+
+def column(run: Run, name: str) -> list[Any]:
+    """One value per event of the run."""
+    if name == "message_id":
+        return _message_ids(run)
+    value = run.columns.get(name)
+    return value if isinstance(value, list) else [value] * run.count
+
+
+def _message_ids(run: Run) -> list[str | None]:
+    if "seq" not in run.columns:
+        return [None] * run.count
+    return [
+        own or ids.message_id(published_ms=published_ms, seq=seq, queue=run.queue)
+        for own, published_ms, seq in zip(
+            column(run, "own_id"), column(run, "published_ms"), column(run, "seq"), strict=True
+        )
+    ]
+
+
+def cut(runs: Sequence[Run], *, after: int, limit: int) -> Iterator[tuple[Run, int, int]]:
+    """The part `[start, stop)` of each run that lies in the first `limit` offsets past `after`."""
+    for run in runs:
+        start = max(0, after + 1 - run.offset)
+        stop = min(run.count, start + limit)
+        if start < stop:
+            limit -= stop - start
+            yield run, start, stop
+
+
+def events(runs: Sequence[Run], *, after: int, limit: int) -> Iterator[dict[str, Any]]:
+    """Unfold runs into one dict per event; absent values are left out."""
+    for run, start, stop in cut(runs, after=after, limit=limit):
+        common = {
+            "at_ms": run.at_ms,
+            "kind": run.kind,
+            "tenant": run.tenant,
+            "queue": run.queue,
+            "queue_name": run.queue_name,
+            "actor": run.actor,
+            "dialect": run.dialect,
+        }
+        columns = {name: column(run, name) for name in COLUMNS}
+        for i in range(start, stop):
+            event: dict[str, Any] = {"offset": run.offset + i, **common}
+            for name, values in columns.items():
+                if values[i] is not None:
+                    event[name] = values[i]
+            yield event

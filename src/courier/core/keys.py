@@ -1,0 +1,78 @@
+"""Tenants' credentials: what a secret proves, and what its key may do.
+
+A secret begins with the id of its key, so finding the key needs no index of secrets.
+"""
+
+from courier import ids
+from courier.core.errors import Forbidden, InvalidRequest
+from courier.core.store import Store
+from courier.core.types import Grant, Key, Scope
+
+READ: tuple[Scope, ...] = ("queues:read", "messages:read")
+WRITE: tuple[Scope, ...] = (*READ, "queues:write", "messages:publish", "messages:consume")
+SCOPES: tuple[Scope, ...] = (*WRITE, "journal", "admin")
+_WORDS: dict[str, tuple[Scope, ...]] = {
+    "read": READ,
+    "write": WRITE,
+    **{scope: (scope,) for scope in SCOPES},
+}
+_ID_DIGITS = 30
+_HINT_CHARACTERS = 6
+
+
+def new_key(
+    *,
+    tenant: str,
+    name: str,
+    grants: tuple[Grant, ...],
+    now_ms: int,
+    expires_ms: int | None = None,
+) -> tuple[Key, str]:
+    """A key and its secret, which is known to nobody else from now on."""
+    id = ids.new_id()
+    secret = id[-_ID_DIGITS:] + ids.new_secret()[:34]
+    key = Key(
+        id=id,
+        tenant=tenant,
+        name=name,
+        created_ms=now_ms,
+        digest=ids.digest(secret),
+        hint=secret[:_HINT_CHARACTERS],
+        grants=grants,
+        expires_ms=expires_ms,
+    )
+    return key, secret
+
+
+async def find(store: Store, secret: str, *, now_ms: int) -> Key | None:
+    """The key this secret belongs to, unless it is disabled or has expired."""
+    key = await store.get(Key, "c0" + secret[:_ID_DIGITS])
+    if key is None or not ids.same(key.digest, ids.digest(secret)):
+        return None
+    if not key.enabled or (key.expires_ms is not None and key.expires_ms <= now_ms):
+        return None
+    return key
+
+
+def require(key: Key, scope: Scope, target: str | None = None) -> None:
+    """The one place where scopes are checked. `target` is the id of the queue in question."""
+    held = False
+    for grant in key.grants:
+        if grant.scope == scope:
+            held = True
+            if not grant.targets or target is None or target in grant.targets:
+                return
+    raise Forbidden(scope, target or "" if held else "")
+
+
+def grants(words: list[str], targets: tuple[str, ...] = ()) -> tuple[Grant, ...]:
+    """Scopes by name; `read` and `write` stand for several. Targets limit those on queues."""
+    found: dict[Scope, Grant] = {}
+    for word in words:
+        if word not in _WORDS:
+            known = ", ".join(_WORDS)
+            raise InvalidRequest("scopes", f"'{word}' is not a scope; known are {known}")
+        for scope in _WORDS[word]:
+            limited = targets if scope not in ("journal", "admin") else ()
+            found[scope] = Grant(scope, limited)
+    return tuple(found.values())

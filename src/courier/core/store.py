@@ -1,0 +1,171 @@
+"""What the core asks of a disk.
+
+Guarantees, the same for every store:
+
+- One call is one transaction: all of it happens, or none of it. When a call returns, what it
+  did survives the loss of the process and of power.
+- A state change and its journal events commit together. Offsets are dense: if one is visible,
+  every lower one is too (until trimmed), and what is read at an offset never changes.
+- Time is an argument. A lease that ends at `t` has ended when `now_ms` >= t; a delay that ends
+  at `t` is over when `now_ms` >= t; a message expires when `now_ms` >= its expiry. Every verb
+  lets time pass first, so none of them depends on when the last sweep ran.
+- Hand-out order of a subscription: deliveries that were handed out or delayed before, by
+  sequence, then new ones, by sequence.
+- A verb on a queue that does not exist raises NotFound("queue", id). Anything wrong with the
+  disk raises StoreUnavailable, and the store works again by itself once the cause is gone.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol, TypeVar
+
+from courier.core.types import (
+    Actor,
+    AnyRecord,
+    Draft,
+    Head,
+    Leased,
+    Message,
+    Outcome,
+    QueueStats,
+    Receipt,
+    Run,
+    Settlement,
+    Swept,
+)
+
+R = TypeVar("R", bound=AnyRecord)
+
+
+class Store(Protocol):
+    """Durable state. Time is always an argument."""
+
+    @property
+    def secret(self) -> bytes:
+        """32 random bytes made with the store; what tokens are signed with."""
+        ...
+
+    # --- settings ---
+    async def get(self, kind: type[R], id: str) -> R | None: ...
+
+    async def named(self, kind: type[R], *, tenant: str, name: str) -> R | None: ...
+
+    async def scan(
+        self, kind: type[R], *, tenant: str | None = None, parent: str | None = None
+    ) -> list[R]:
+        """All records of a kind, oldest first, then by name and id."""
+        ...
+
+    async def change(
+        self,
+        *,
+        puts: Sequence[AnyRecord] = (),
+        drops: Sequence[AnyRecord] = (),
+        actor: Actor,
+        now_ms: int,
+    ) -> None:
+        """Drop, then create or replace. Raises Conflict(kind, name) when a name is taken.
+
+        Each record is one journal event, `<kind>_created`, `_updated` or `_deleted` with the
+        record (without digests) as `detail`. Dropping a queue ends its messages at once for
+        every caller; the sweep then removes them, each with a `deleted` event.
+        """
+        ...
+
+    # --- messages ---
+    async def publish(
+        self,
+        batches: Sequence[tuple[str, Sequence[Draft]]],
+        *,
+        actor: Actor,
+        now_ms: int,
+        bytes_max: int | None = None,
+    ) -> list[Receipt]:
+        """Store each batch's drafts on its queue (id), all in one transaction.
+
+        Raises OverLimit("queue bytes") when a queue would then hold more than `bytes_max`.
+        """
+        ...
+
+    async def lease(
+        self, queue: str, *, count: int, lease_ms: int, actor: Actor, now_ms: int
+    ) -> Leased:
+        """Hand out up to `count` ready messages until `now_ms + lease_ms`."""
+        ...
+
+    async def settle(
+        self, queue: str, items: Sequence[Settlement], *, actor: Actor, now_ms: int
+    ) -> list[Outcome]:
+        """Settle one after the other; each item's fate is its outcome."""
+        ...
+
+    async def peek(self, queue: str, *, count: int, now_ms: int) -> list[Message]:
+        """What `lease` would hand out now, without handing it out."""
+        ...
+
+    async def browse(self, queue: str, *, after_seq: int, limit: int, now_ms: int) -> list[Message]:
+        """Messages in any state with a sequence > `after_seq`, by sequence."""
+        ...
+
+    async def find(self, queue: str, message: str, *, now_ms: int) -> Message | None: ...
+
+    async def remove(
+        self, queue: str, seqs: Sequence[int], *, actor: Actor, now_ms: int
+    ) -> list[bool]:
+        """Delete messages whatever their state; False where there was none."""
+        ...
+
+    async def purge(
+        self, queue: str, *, upto_seq: int, limit: int, actor: Actor, now_ms: int
+    ) -> int:
+        """Delete up to `limit` of the messages with a sequence <= `upto_seq`; 0: none is left."""
+        ...
+
+    async def tail(self, queue: str) -> int:
+        """The highest sequence given out so far on this queue."""
+        ...
+
+    async def redrive(
+        self, queue: str, *, seqs: Sequence[int], actor: Actor, now_ms: int, dry_run: bool = False
+    ) -> list[bool]:
+        """Publish dead letters on the queue they were buried from, and delete them here.
+
+        False where there is no such message, it is leased, it was not buried, or its source
+        is gone. Body, content type, headers, group and the publisher's own id are kept; the
+        source queue's delay does not apply. A dry run answers the same and changes nothing.
+        """
+        ...
+
+    async def stats(self, queue: str, *, now_ms: int) -> QueueStats: ...
+
+    # --- time passing ---
+    async def sweep(self, *, limit: int, now_ms: int) -> Swept:
+        """Make up to `limit` due things happen: leases, delays, retention, dropped queues."""
+        ...
+
+    # --- journal ---
+    async def head(self) -> Head: ...
+
+    async def read_journal(self, *, after: int, limit: int) -> list[Run]:
+        """The runs that hold the first `limit` offsets greater than `after`.
+
+        The first run may begin at or before `after`, and the last may end behind the limit;
+        `journal.py` cuts them.
+        """
+        ...
+
+    async def trim_journal(self, *, upto: int, before_ms: int | None = None) -> int:
+        """Forget whole packed rows that end at or below `upto` (and are older than `before_ms`).
+
+        Returns how many offsets were forgotten.
+        """
+        ...
+
+    async def check(self) -> None:
+        """Write something small; raises StoreUnavailable when the disk does not take it."""
+        ...
+
+    def figures(self) -> dict[str, int]:
+        """Counters of the store itself since it was opened, for the metrics page."""
+        ...
+
+    async def close(self) -> None: ...

@@ -1,0 +1,86 @@
+"""The loop that lets time pass: due things happen, and the journal is trimmed."""
+
+import asyncio
+import logging
+
+from courier.clock import Clock
+from courier.core.errors import Unavailable
+from courier.core.store import Store
+from courier.core.types import SECOND_MS, Pipeline
+from courier.telemetry import Telemetry
+
+TRIM_EVERY_MS = 10 * SECOND_MS
+# A journal over its size gives up this part of its events at a time.
+FORCED_PART = 64
+
+log = logging.getLogger("courier.sweeper")
+
+
+class Sweeper:
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        telemetry: Telemetry,
+        *,
+        every_ms: int,
+        batch_max: int,
+        journal_retention_ms: int,
+        journal_bytes_max: int,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._telemetry = telemetry
+        self._every_ms = every_ms
+        self._batch_max = batch_max
+        self._journal_retention_ms = journal_retention_ms
+        self._journal_bytes_max = journal_bytes_max
+        self._trimmed_ms = 0
+
+    async def run(self) -> None:
+        """Sweep until cancelled. A store that cannot be written is tried again next time."""
+        while True:
+            more = False
+            try:
+                more = await self.turn()
+            except Unavailable as error:
+                log.warning("sweep_failed", extra={"reason": str(error)})
+            except Exception:
+                log.exception("sweep_failed")
+            await asyncio.sleep(0 if more else self._every_ms / SECOND_MS)
+
+    async def turn(self) -> bool:
+        """One step; True when there is more to do at once."""
+        now_ms = self._clock.now_ms()
+        swept = await self._store.sweep(limit=self._batch_max, now_ms=now_ms)
+        if now_ms - self._trimmed_ms >= TRIM_EVERY_MS:
+            self._trimmed_ms = now_ms
+            await self._trim(now_ms)
+        return swept.more
+
+    async def _trim(self, now_ms: int) -> None:
+        """Forget what is old and read by every pipeline; with too much of it, the oldest."""
+        head = await self._store.head()
+        pipelines = await self._store.scan(Pipeline)
+        upto = min((pipeline.offset for pipeline in pipelines), default=head.last)
+        before_ms = now_ms - self._journal_retention_ms
+        while await self._store.trim_journal(upto=upto, before_ms=before_ms):
+            pass
+        head = await self._store.head()
+        while head.bytes > self._journal_bytes_max:
+            part = max(1, (head.last - head.first + 1) // FORCED_PART)
+            forgotten = await self._store.trim_journal(upto=head.first + part)
+            if not forgotten:
+                return
+            self._telemetry.forced_trims += 1
+            log.warning(
+                "journal_trimmed_for_space",
+                extra={
+                    "bytes": head.bytes,
+                    "bytes_max": self._journal_bytes_max,
+                    "first": head.first,
+                    "forgotten": forgotten,
+                    "slowest_pipeline_offset": upto,
+                },
+            )
+            head = await self._store.head()

@@ -1,0 +1,195 @@
+"""Cloudflare Queues: the API that wrangler and the `cloudflare` SDKs speak."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from courier.clock import Clock
+from courier.core import keys
+from courier.core.admin import Admin
+from courier.core.broker import Broker
+from courier.core.errors import BrokerError, Forbidden, InvalidRequest, Unauthenticated
+from courier.core.limits import API_WINDOW_MS, Rate
+from courier.core.store import Store
+from courier.core.types import Key
+from courier.dialects import json, openapi
+from courier.dialects.cloudflare import wire
+from courier.dialects.cloudflare.consumers import ConsumerRoutes
+from courier.dialects.cloudflare.errors import refusal
+from courier.dialects.cloudflare.identity import IdentityRoutes
+from courier.dialects.cloudflare.messages import MessageRoutes
+from courier.dialects.cloudflare.paging import Paged
+from courier.dialects.cloudflare.queues import QueueRoutes
+from courier.dialects.cloudflare.subscriptions import SubscriptionRoutes
+from courier.web import Call, Request, Response, Route
+
+_BEARER = re.compile(r"bearer +(\S+) *", re.IGNORECASE)
+_HEAD = b'{"success":true,"errors":[],"messages":[],"result":'
+_TOKEN = {"token": {"type": "http", "scheme": "bearer"}}
+_ANY_JSON: dict[str, Any] = {}
+
+_encode = msgspec.json.Encoder().encode
+
+
+class _Error(Struct, omit_defaults=True):
+    code: int
+    message: str
+    error_chain: list[dict[str, Any]] = []
+
+
+class Cloudflare:
+    """The site under /client/v4."""
+
+    name = "cloudflare"
+    prefix = "/client/v4"
+
+    def __init__(
+        self,
+        store: Store,
+        broker: Broker,
+        admin: Admin,
+        clock: Clock,
+        *,
+        json_body_encoding: str,
+        api_rate_max: int,
+    ) -> None:
+        self._store = store
+        self._admin = admin
+        self._clock = clock
+        self._api_rate = Rate("the API", limit=api_rate_max, window_ms=API_WINDOW_MS)
+        self._routes = [
+            *IdentityRoutes(store).routes(),
+            *QueueRoutes(store, broker, admin, clock).routes(),
+            *ConsumerRoutes(store, admin, clock).routes(),
+            *MessageRoutes(broker, admin, wire.Bodies(json_body_encoding)).routes(),
+            *SubscriptionRoutes(store, admin, clock).routes(),
+        ]
+
+    def routes(self) -> Sequence[Route]:
+        return [
+            *self._routes,
+            Route("GET", "/openapi.json", self.openapi, None, "This API as OpenAPI"),
+            Route("GET", "/docs", self.docs, None, "This API as a page"),
+        ]
+
+    async def openapi(self, _: Call) -> Response:
+        return Response(
+            openapi.document(
+                "Courier: Cloudflare Queues",
+                self.prefix,
+                self._routes,
+                envelope=_envelope,
+                failure=_FAILURE,
+                failures=(400, 401, 403, 404, 405, 409, 413, 429, 503),
+                security=_TOKEN,
+            )
+        )
+
+    async def docs(self, _: Call) -> Response:
+        return openapi.page("Courier: Cloudflare Queues", self.prefix, self._routes)
+
+    async def authenticate(self, request: Request) -> Key:
+        header = request.header(b"authorization")
+        if not header:
+            secret = request.header(b"x-auth-key")
+            if not secret:
+                raise Unauthenticated("missing")
+        else:
+            match = _BEARER.fullmatch(header)
+            if match is None:
+                raise Unauthenticated("malformed")
+            secret = match[1]
+        key = await keys.find(self._store, secret, now_ms=self._clock.now_ms())
+        if key is None:
+            raise Unauthenticated("unknown")
+        return key
+
+    async def authorize(self, call: Call, route: Route) -> None:
+        """Account, then queue, then scope; the queue is left on the call."""
+        assert call.key is not None
+        account = call.params.get("account_id", call.key.tenant)
+        if account != call.key.tenant or not account:
+            raise Forbidden("account")
+        if route.settings:
+            self._api_rate.take(call.key.id, 1, now_ms=self._clock.now_ms())
+        id = call.params.get("queue_id")
+        if route.scope != "any" and route.scope is not None:
+            keys.require(call.key, route.scope, id)
+        if id is not None:
+            if route.family == "messages" and not id.isalnum():
+                raise InvalidRequest("queue_id", f"malformed queue id '{id[:64]}'")
+            call.queue = await self._admin.queue(account, id)
+
+    def decode(self, raw: bytes, route: Route) -> Any:
+        if route.body_optional and not raw.strip():
+            raw = b"{}"
+        return json.decode(raw, route.body)
+
+    def answer(self, result: Any) -> Response:
+        if isinstance(result, Response):
+            return result
+        if isinstance(result, Paged):
+            info = _encode(result.info)
+            return Response(_HEAD + _encode(result.rows) + b',"result_info":' + info + b"}")
+        return Response(_HEAD + _encode(result) + b"}")
+
+    def refuse(self, error: BrokerError, route: Route | None) -> Response:
+        refused = refusal(error, route)
+        chain = [{"code": 6111, "message": "Invalid format for Authorization header"}]
+        headers: tuple[tuple[bytes, bytes], ...] = ()
+        if refused.retry_after_s is not None:
+            headers = ((b"retry-after", b"%d" % refused.retry_after_s),)
+        if refused.status == 409:
+            headers = ((b"x-should-retry", b"false"),)
+        if refused.code == 7001:
+            headers = ((b"allow", ", ".join(getattr(error, "allowed", ())).encode()),)
+        return _failure(
+            refused.status,
+            _Error(refused.code, refused.message, chain if refused.code == 6003 else []),
+            headers,
+        )
+
+    def broken(self) -> Response:
+        return _failure(500, _Error(15000, "internal error"))
+
+
+def _failure(status: int, error: _Error, headers: tuple[tuple[bytes, bytes], ...] = ()) -> Response:
+    body = b'{"success":false,"errors":[%s],"messages":[],"result":null}' % _encode(error)
+    return Response(body, status, headers=headers)
+
+
+def _envelope(result: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "required": ["success", "errors", "messages", "result"],
+        "properties": {
+            "success": {"const": True},
+            "errors": {"type": "array", "maxItems": 0},
+            "messages": {"type": "array", "maxItems": 0},
+            "result": result,
+            "result_info": msgspec.json.schema_components([wire.ResultInfo])[1]["ResultInfo"],
+        },
+    }
+
+
+_FAILURE: dict[str, Any] = {
+    "type": "object",
+    "required": ["success", "errors", "messages", "result"],
+    "properties": {
+        "success": {"const": False},
+        "errors": {
+            "type": "array",
+            "minItems": 1,
+            "items": {
+                "type": "object",
+                "required": ["code", "message"],
+                "properties": {"code": {"type": "integer"}, "message": {"type": "string"}},
+            },
+        },
+        "messages": {"type": "array", "maxItems": 0},
+        "result": {"type": "null"},
+    },
+}

@@ -1,0 +1,50 @@
+"""Who am I: the calls wrangler makes to find its account."""
+
+from courier.core.store import Store
+from courier.core.types import Tenant
+from courier.dialects.cloudflare import wire
+from courier.dialects.cloudflare.paging import Paged, page
+from courier.web import Call, Route
+
+
+class IdentityRoutes:
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("GET", "/user/tokens/verify", self.verify_token, "any", "Check this token",
+                  result=wire.TokenResult, family="identity"),
+            Route("GET", "/user", self.user, "any", "Who this token belongs to",
+                  result=wire.UserResult, family="identity"),
+            Route("GET", "/accounts", self.accounts, "any", "Accounts this token can use",
+                  result=list[wire.AccountResult], family="identity"),
+            Route("GET", "/memberships", self.memberships, "any", "The same, as memberships",
+                  result=list[wire.MembershipResult], family="identity"),
+            Route("GET", "/accounts/{account_id}/workers/services/{service}", self.service, "any",
+                  "A worker's environment", result=wire.ServiceResult, family="identity"),
+        ]  # fmt: skip
+
+    async def _account(self, call: Call) -> wire.AccountResult:
+        assert call.key is not None
+        tenant = await self._store.get(Tenant, call.key.tenant)
+        assert tenant is not None, "a key without its tenant"
+        return wire.AccountResult(tenant.id, tenant.name)
+
+    async def verify_token(self, call: Call) -> wire.TokenResult:
+        return wire.TokenResult(call.actor.id, "active")
+
+    async def user(self, call: Call) -> wire.UserResult:
+        account = await self._account(call)
+        return wire.UserResult(account.id, f"{account.name}@courier.invalid")
+
+    async def accounts(self, call: Call) -> Paged:
+        return page(call.request, [await self._account(call)], per_page=20, per_page_max=50)
+
+    async def memberships(self, call: Call) -> Paged:
+        account = await self._account(call)
+        rows = [wire.MembershipResult(account.id, "accepted", account)]
+        return page(call.request, rows, per_page=20, per_page_max=50)
+
+    async def service(self, _: Call) -> wire.ServiceResult:
+        return wire.ServiceResult({"environment": "production"})

@@ -1,0 +1,167 @@
+"""Queues, their metrics and their purge."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import msgspec
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from courier import ids
+from courier.clock import Clock
+from courier.core.admin import Admin
+from courier.core.broker import Broker
+from courier.core.errors import BrokerError, InvalidRequest
+from courier.core.store import Store
+from courier.core.types import PurgeStatus, Queue
+from courier.dialects.cloudflare import wire
+from courier.dialects.cloudflare.paging import Paged, info, page
+from courier.web import Call, Parameter, Response, Route
+
+PER_PAGE = 100
+PER_PAGE_MAX = 1_000
+METRICS_EVERY_S = 1.0
+METRICS_EVENTS_MAX = 86_400
+
+_QUEUE = "/accounts/{account_id}/queues/{queue_id}"
+
+
+class QueueRoutes:
+    def __init__(self, store: Store, broker: Broker, admin: Admin, clock: Clock) -> None:
+        self._store = store
+        self._broker = broker
+        self._admin = admin
+        self._clock = clock
+
+    def routes(self) -> list[Route]:
+        paging = (
+            Parameter("page", int, "From 1; without it all queues are listed."),
+            Parameter("per_page", int, "1 to 1000, 100 by default."),
+            Parameter("name", str, "Only the queue of exactly this name; may be repeated."),
+        )
+        return [
+            Route("POST", "/accounts/{account_id}/queues", self.create_queue, "queues:write",
+                  "Create a queue", body=wire.QueueBody, result=wire.QueueResult,
+                  family="queues", settings=True),
+            Route("GET", "/accounts/{account_id}/queues", self.list_queues, "queues:read",
+                  "List queues", result=list[wire.QueueResult], query=paging,
+                  family="queues", settings=True),
+            Route("GET", _QUEUE, self.get_queue, "queues:read", "Get a queue",
+                  result=wire.QueueResult, family="queues", settings=True),
+            Route("PUT", _QUEUE, self.replace_queue, "queues:write",
+                  "Replace a queue's settings; those left out go back to their defaults",
+                  body=wire.QueueBody, result=wire.QueueResult, family="queues", settings=True),
+            Route("PATCH", _QUEUE, self.edit_queue, "queues:write",
+                  "Change some of a queue's settings", body=wire.QueueBody,
+                  result=wire.QueueResult, family="queues", settings=True),
+            Route("DELETE", _QUEUE, self.delete_queue, "queues:write",
+                  "Delete a queue with its messages, consumer and subscriptions",
+                  family="queues", settings=True),
+            Route("GET", _QUEUE + "/metrics", self.get_metrics, "queues:read",
+                  "Backlog of a queue; as a stream of events when asked for text/event-stream",
+                  result=wire.Metrics, family="queues", settings=True),
+            Route("POST", _QUEUE + "/purge", self.start_purge, "queues:write",
+                  "Delete all messages of a queue", body=wire.PurgeBody, body_optional=True,
+                  result=wire.QueueResult, family="queues", settings=True),
+            Route("GET", _QUEUE + "/purge", self.purge_status, "queues:read",
+                  "State of the last purge", result=wire.PurgeStatusResult,
+                  family="queues", settings=True),
+        ]  # fmt: skip
+
+    async def _result(self, queue: Queue) -> wire.QueueResult:
+        consumer = await self._admin.consumer_of(queue)
+        target = await self._store.get(Queue, queue.dead_letter) if queue.dead_letter else None
+        return wire.queue_result(queue, consumer, target.name if target else "")
+
+    async def create_queue(self, call: Call) -> wire.QueueResult:
+        body: wire.QueueBody = call.body
+        if body.queue_name is UNSET:
+            raise InvalidRequest("queue_name", "Object missing required field `queue_name`")
+        now_ms = self._clock.now_ms()
+        queue = Queue(
+            id=ids.new_id(),
+            tenant=call.tenant,
+            name=body.queue_name,
+            created_ms=now_ms,
+            modified_ms=now_ms,
+            labels={} if body.jurisdiction is UNSET else {"jurisdiction": body.jurisdiction},
+            **wire.queue_settings(body.settings),
+        )
+        return await self._result(await self._admin.create_queue(queue, actor=call.actor))
+
+    async def list_queues(self, call: Call) -> Paged:
+        queues = await self._store.scan(Queue, tenant=call.tenant)
+        query = call.request.query
+        if "name" in query:
+            names = set(query["name"])
+            queues = [queue for queue in queues if queue.name in names]
+        if "page" in query or "per_page" in query:
+            paged = page(call.request, queues, per_page=PER_PAGE, per_page_max=PER_PAGE_MAX)
+        else:
+            count = len(queues)
+            paged = Paged(queues, info(1, max(count, 1), count, count))
+        rows = [await self._result(queue) for queue in paged.rows]
+        return Paged(rows, paged.info)
+
+    async def get_queue(self, call: Call) -> wire.QueueResult:
+        return await self._result(call.queue)
+
+    async def replace_queue(self, call: Call) -> wire.QueueResult:
+        default = Queue(id="", tenant="", created_ms=0, modified_ms=0)
+        fields = {name: getattr(default, name) for name in ("delay_ms", "paused", "retention_ms")}
+        return await self._edit(call, fields)
+
+    async def edit_queue(self, call: Call) -> wire.QueueResult:
+        return await self._edit(call, {})
+
+    async def _edit(self, call: Call, fields: dict[str, int | bool]) -> wire.QueueResult:
+        body: wire.QueueBody = call.body
+        changes = fields | wire.queue_settings(body.settings)
+
+        def edit(queue: Queue) -> Queue:
+            if body.jurisdiction is not UNSET and body.jurisdiction != queue.labels.get(
+                "jurisdiction"
+            ):
+                raise InvalidRequest("jurisdiction", "it is set at creation and cannot change")
+            name = queue.name if body.queue_name is UNSET else body.queue_name
+            return replace(queue, name=name, **changes)
+
+        queue = await self._admin.update_queue(call.tenant, call.queue.id, edit, actor=call.actor)
+        return await self._result(queue)
+
+    async def delete_queue(self, call: Call) -> None:
+        await self._admin.delete_queue(call.tenant, call.queue.id, actor=call.actor)
+
+    async def get_metrics(self, call: Call) -> wire.Metrics | Response:
+        if "text/event-stream" in call.request.header(b"accept"):
+            return Response(
+                b"", content_type=b"text/event-stream", stream=self._metrics_events(call.queue)
+            )
+        return wire.metrics(await self._broker.stats(call.queue))
+
+    async def _metrics_events(self, queue: Queue) -> AsyncIterator[bytes]:
+        for _ in range(METRICS_EVENTS_MAX):
+            try:
+                stats = wire.metrics(await self._broker.stats(queue))
+            except BrokerError:
+                return  # the queue is gone
+            yield b"data: " + msgspec.json.encode(stats) + b"\n\n"
+            await asyncio.sleep(METRICS_EVERY_S)
+
+    async def start_purge(self, call: Call) -> wire.QueueResult:
+        body: wire.PurgeBody = call.body
+        if body.delete_messages_permanently is False:
+            raise InvalidRequest("delete_messages_permanently", "must be true to purge")
+        status = PurgeStatus(self._clock.now_ms(), False)
+        queue = await self._admin.note_purge(call.queue, status, actor=call.actor)
+        await self._broker.purge(queue, actor=call.actor)
+        done = replace(status, completed=True)
+        return await self._result(await self._admin.note_purge(queue, done, actor=call.actor))
+
+    async def purge_status(self, call: Call) -> wire.PurgeStatusResult:
+        purge = call.queue.purge
+        if purge is None:
+            return wire.PurgeStatusResult("", "")
+        return wire.PurgeStatusResult(
+            "true" if purge.completed else "false", wire.time_text(purge.started_ms)
+        )

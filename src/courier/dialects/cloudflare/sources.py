@@ -1,0 +1,105 @@
+"""Which events there are to subscribe to, and what identifies each source."""
+
+from typing import Any
+
+from courier.core.errors import InvalidRequest
+
+# source type -> (fields that identify it, its events)
+SOURCES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "kv": ((), ("namespace.created", "namespace.deleted")),
+    "r2": ((), ("bucket.created", "bucket.deleted")),
+    "superSlurper": (
+        (),
+        (
+            "job.started",
+            "job.paused",
+            "job.resumed",
+            "job.completed",
+            "job.aborted",
+            "job.object.migrated",
+        ),
+    ),
+    "vectorize": ((), ("index.created", "index.deleted")),
+    "workersAi.model": (("model_name",), ("batch.queued", "batch.succeeded", "batch.failed")),
+    "workersBuilds.worker": (
+        ("worker_name",),
+        ("build.started", "build.failed", "build.canceled", "build.succeeded"),
+    ),
+    "workflows.workflow": (
+        ("workflow_name",),
+        (
+            "instance.queued",
+            "instance.started",
+            "instance.paused",
+            "instance.errored",
+            "instance.terminated",
+            "instance.completed",
+        ),
+    ),
+    "images": ((), ("image.*",)),
+    "workers.script": (
+        ("script_tag",),
+        (
+            "deployment.created",
+            "deployment.deleted",
+            "version.created",
+            "version.deleted",
+            "worker.created",
+            "worker.updated",
+            "worker.deleted",
+        ),
+    ),
+    "artifacts": ((), ("repo.created", "repo.deleted", "repo.forked", "repo.imported")),
+    "artifacts.repo": (
+        ("namespace", "repo_name"),
+        ("pushed", "cloned", "fetched", "token.created", "token.revoked"),
+    ),
+    "browserRun": ((), ("crawl.started", "crawl.updated", "crawl.finished")),
+    "email.sending": (
+        ("zone_id", "domain"),
+        (
+            "message.delivered",
+            "message.deferred",
+            "message.bounced",
+            "message.failed",
+            "message.rejected",
+            "message.complained",
+        ),
+    ),
+    "access": ((), ("application.created", "application.deleted")),
+    "stream": ((), ("video_state.ready", "video_state.updated")),
+    "stream.liveInput": (
+        (),
+        ("live_input.connected", "live_input.disconnected", "live_input.errored"),
+    ),
+}
+FIELD_CHARACTERS_MAX = 255
+
+
+def source(given: dict[str, Any]) -> dict[str, str]:
+    """The source as it is kept: its type and what identifies it."""
+    kind = given.get("type")
+    if not isinstance(kind, str) or kind not in SOURCES:
+        raise InvalidRequest("source.type", f"unknown source type {kind!r:.100}")
+    kept = {"type": kind}
+    for name in SOURCES[kind][0]:
+        value = given.get(name)
+        if not isinstance(value, str) or not 1 <= len(value) <= FIELD_CHARACTERS_MAX:
+            raise InvalidRequest(
+                f"source.{name}", f"a string of 1 to {FIELD_CHARACTERS_MAX} characters is required"
+            )
+        kept[name] = value
+    return kept
+
+
+def events(kind: str, names: list[str]) -> tuple[str, ...]:
+    """The events, each once, if the source has all of them."""
+    known = SOURCES[kind][1]
+    unknown = [
+        name
+        for name in names
+        if name not in known and not ("image.*" in known and name.startswith("image."))
+    ]
+    if unknown:
+        raise InvalidRequest("events", f"Unrecognized event types: {', '.join(unknown)[:200]}")
+    return tuple(dict.fromkeys(names))

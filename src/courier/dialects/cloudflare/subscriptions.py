@@ -1,0 +1,134 @@
+"""Event subscriptions: which events become messages on which queue."""
+
+from typing import Any
+
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from courier import ids
+from courier.clock import Clock
+from courier.core.admin import Admin
+from courier.core.errors import InvalidRequest
+from courier.core.store import Store
+from courier.core.types import EventSubscription
+from courier.dialects.cloudflare import sources, wire
+from courier.dialects.cloudflare.paging import Paged, page
+from courier.web import Call, Parameter, Route
+
+_SUBSCRIPTIONS = "/accounts/{account_id}/event_subscriptions/subscriptions"
+_SUBSCRIPTION = _SUBSCRIPTIONS + "/{subscription_id}"
+
+PER_PAGE = 20
+PER_PAGE_MAX = 100
+
+_ORDERS = {
+    "name": lambda each: each.title,
+    "created_at": lambda each: each.created_ms,
+    "enabled": lambda each: each.enabled,
+    "source": lambda each: sorted(each.source.items(), key=lambda item: item[0] != "type"),
+}
+
+
+class SubscriptionRoutes:
+    def __init__(self, store: Store, admin: Admin, clock: Clock) -> None:
+        self._store = store
+        self._admin = admin
+        self._clock = clock
+
+    def routes(self) -> list[Route]:
+        common: dict[str, Any] = {"family": "subscriptions", "settings": True}
+        query = (
+            Parameter("page", int, "From 1."),
+            Parameter("per_page", int, "1 to 100, 20 by default."),
+            Parameter("order", str, "name (default), created_at, enabled or source."),
+            Parameter("direction", str, "asc (default) or desc."),
+            Parameter("queue_id", str, "Only those that feed this queue."),
+        )
+        result = wire.SubscriptionResult
+        return [
+            Route("POST", _SUBSCRIPTIONS, self.create_subscription, "queues:write",
+                  "Create an event subscription", body=wire.SubscriptionBody, result=result,
+                  **common),
+            Route("GET", _SUBSCRIPTIONS, self.list_subscriptions, "queues:read",
+                  "List event subscriptions", result=list[wire.SubscriptionResult], query=query,
+                  **common),
+            Route("GET", _SUBSCRIPTION, self.get_subscription, "queues:write",
+                  "Get an event subscription", result=result, **common),
+            Route("PATCH", _SUBSCRIPTION, self.edit_subscription, "queues:write",
+                  "Change an event subscription", body=wire.SubscriptionEdit, result=result,
+                  **common),
+            Route("DELETE", _SUBSCRIPTION, self.delete_subscription, "queues:write",
+                  "Delete an event subscription", result=result, **common),
+        ]  # fmt: skip
+
+    async def create_subscription(self, call: Call) -> wire.SubscriptionResult:
+        body: wire.SubscriptionBody = call.body
+        source = sources.source(body.source)
+        events = sources.events(source["type"], body.events)
+        queue = await self._admin.queue(call.tenant, body.destination.queue_id)
+        now_ms = self._clock.now_ms()
+        subscription = EventSubscription(
+            id=ids.new_id(),
+            tenant=call.tenant,
+            parent=queue.id,
+            created_ms=now_ms,
+            modified_ms=now_ms,
+            title=wire.given(body.name, f"{queue.name} {source['type']}"),
+            enabled=wire.given(body.enabled, True),
+            source=source,
+            events=events,
+        )
+        created = await self._admin.put_subscription(
+            call.tenant, None, lambda _: subscription, actor=call.actor
+        )
+        return wire.subscription_result(created)
+
+    async def list_subscriptions(self, call: Call) -> Paged:
+        query = call.request.query
+        order = query.get("order", ["name"])[-1]
+        direction = query.get("direction", ["asc"])[-1]
+        if order not in _ORDERS:
+            raise InvalidRequest("order", f"expected one of {', '.join(_ORDERS)}")
+        if direction not in ("asc", "desc"):
+            raise InvalidRequest("direction", "expected asc or desc")
+        found = await self._store.scan(
+            EventSubscription, tenant=call.tenant, parent=query.get("queue_id", [None])[-1]
+        )
+        found.sort(key=lambda each: each.id)
+        found.sort(key=_ORDERS[order], reverse=direction == "desc")
+        paged = page(call.request, found, per_page=PER_PAGE, per_page_max=PER_PAGE_MAX)
+        return Paged([wire.subscription_result(each) for each in paged.rows], paged.info)
+
+    async def get_subscription(self, call: Call) -> wire.SubscriptionResult:
+        id = call.params["subscription_id"]
+        return wire.subscription_result(await self._admin.subscription(call.tenant, id))
+
+    async def edit_subscription(self, call: Call) -> wire.SubscriptionResult:
+        body: wire.SubscriptionEdit = call.body
+        destination = None if body.destination is UNSET else body.destination.queue_id
+        if destination is not None:
+            await self._admin.queue(call.tenant, destination)
+
+        def edit(known: EventSubscription | None) -> EventSubscription:
+            assert known is not None
+            return replace(
+                known,
+                modified_ms=self._clock.now_ms(),
+                title=wire.given(body.name, known.title),
+                enabled=wire.given(body.enabled, known.enabled),
+                events=known.events
+                if body.events is UNSET
+                else sources.events(known.source["type"], body.events),
+                parent=destination or known.parent,
+            )
+
+        changed = await self._admin.put_subscription(
+            call.tenant, call.params["subscription_id"], edit, actor=call.actor
+        )
+        return wire.subscription_result(changed)
+
+    async def delete_subscription(self, call: Call) -> wire.SubscriptionResult:
+        deleted = await self._admin.delete_subscription(
+            call.tenant, call.params["subscription_id"], actor=call.actor
+        )
+        return wire.subscription_result(deleted)

@@ -1,0 +1,515 @@
+"""Cloudflare's JSON shapes, and the translation between them and the core's values.
+
+Optional request fields default to UNSET (see `dialects/json.py`). Numbers are read as floats,
+because clients send `2.0` where an integer is meant; `whole` takes them apart.
+"""
+
+import base64
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal, TypeVar
+
+import msgspec
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
+
+from courier.core.errors import InvalidRequest, OverLimit
+from courier.core.types import (
+    SECOND_MS,
+    Consumer,
+    ContentType,
+    Draft,
+    EventSubscription,
+    Message,
+    Queue,
+    QueueStats,
+)
+
+MESSAGE_BYTES_MAX = 128_000
+BATCH_BYTES_MAX = 256_000
+BATCH_MESSAGES_MAX = 100
+LEASE_MS_MAX = 43_200_000
+PULL_COUNT_DEFAULT = 5
+
+T = TypeVar("T")
+_INTEGER = {"type": "integer"}
+Delay = Annotated[float, Meta(ge=0, le=86_400, extra_json_schema=_INTEGER)]
+Count = Annotated[float, Meta(ge=1, le=100, extra_json_schema=_INTEGER)]
+LeaseMs = Annotated[float, Meta(ge=0, le=LEASE_MS_MAX, extra_json_schema=_INTEGER)]
+Name = Annotated[str, Meta(pattern="^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
+Jurisdiction = Literal["eu", "us", "fedramp"]
+
+
+def whole(value: float, field: str) -> int:
+    """An integer that may have been written with a zero fraction."""
+    if value != int(value):
+        raise InvalidRequest(field, f"expected an integer, not {value}")
+    return int(value)
+
+
+def given(value: T | UnsetType | None, default: T) -> T:
+    return default if value is UNSET or value is None else value
+
+
+def time_text(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+# --- queues ----------------------------------------------------------------------------------
+
+
+class QueueSettingsBody(Struct):
+    delivery_delay: Delay | UnsetType = UNSET
+    delivery_paused: bool | UnsetType = UNSET
+    message_retention_period: (
+        Annotated[float, Meta(ge=60, le=1_209_600, extra_json_schema=_INTEGER)] | UnsetType
+    ) = UNSET
+
+
+class QueueBody(Struct):
+    queue_name: Name | UnsetType = UNSET
+    jurisdiction: Jurisdiction | UnsetType = UNSET
+    settings: QueueSettingsBody | UnsetType = UNSET
+
+
+class QueueSettings(Struct):
+    delivery_delay: int
+    delivery_paused: bool
+    message_retention_period: int
+
+
+class PullSettings(Struct):
+    batch_size: int
+    max_retries: int
+    retry_delay: int
+    visibility_timeout_ms: int
+
+
+class WorkerSettings(Struct):
+    batch_size: int
+    max_retries: int
+    retry_delay: int
+    max_wait_time_ms: int
+    max_concurrency: int | None
+
+
+class ConsumerResult(Struct):
+    consumer_id: str
+    type: Literal["worker", "http_pull"]
+    created_on: str
+    queue_name: str
+    queue_id: str
+    dead_letter_queue: str
+    settings: dict[str, int | None]
+    script_name: str | UnsetType = UNSET
+    script: str | UnsetType = UNSET
+
+
+class QueueResult(Struct):
+    queue_id: str
+    queue_name: str
+    created_on: str
+    modified_on: str
+    producers: list[dict[str, str]]
+    producers_total_count: int
+    consumers: list[ConsumerResult]
+    consumers_total_count: int
+    settings: QueueSettings
+    jurisdiction: Jurisdiction | UnsetType = UNSET
+
+
+def queue_settings(body: QueueSettingsBody | UnsetType) -> dict[str, Any]:
+    """The given settings as fields of the core's Queue."""
+    fields: dict[str, Any] = {}
+    if body is UNSET:
+        return fields
+    if body.delivery_delay is not UNSET:
+        seconds = whole(body.delivery_delay, "settings.delivery_delay")
+        fields["delay_ms"] = seconds * SECOND_MS
+    if body.delivery_paused is not UNSET:
+        fields["paused"] = body.delivery_paused
+    if body.message_retention_period is not UNSET:
+        seconds = whole(body.message_retention_period, "settings.message_retention_period")
+        fields["retention_ms"] = seconds * SECOND_MS
+    return fields
+
+
+def queue_result(queue: Queue, consumer: Consumer | None, dead_letter: str) -> QueueResult:
+    consumers = [] if consumer is None else [consumer_result(queue, consumer, dead_letter)]
+    return QueueResult(
+        queue_id=queue.id,
+        queue_name=queue.name,
+        created_on=time_text(queue.created_ms),
+        modified_on=time_text(queue.modified_ms),
+        producers=[],
+        producers_total_count=0,
+        consumers=consumers,
+        consumers_total_count=len(consumers),
+        settings=QueueSettings(
+            queue.delay_ms // SECOND_MS, queue.paused, queue.retention_ms // SECOND_MS
+        ),
+        jurisdiction=queue.labels.get("jurisdiction", UNSET),  # type: ignore[arg-type]
+    )
+
+
+# --- consumers -------------------------------------------------------------------------------
+
+
+class PullSettingsBody(Struct):
+    batch_size: Count | UnsetType | None = UNSET
+    max_retries: (
+        Annotated[float, Meta(ge=0, le=100, extra_json_schema=_INTEGER)] | UnsetType | None
+    ) = UNSET
+    retry_delay: Delay | UnsetType | None = UNSET
+    visibility_timeout_ms: LeaseMs | UnsetType | None = UNSET
+
+
+class WorkerSettingsBody(Struct):
+    batch_size: Count | UnsetType | None = UNSET
+    max_retries: (
+        Annotated[float, Meta(ge=0, le=100, extra_json_schema=_INTEGER)] | UnsetType | None
+    ) = UNSET
+    retry_delay: Delay | UnsetType | None = UNSET
+    max_wait_time_ms: (
+        Annotated[float, Meta(ge=0, le=60_000, extra_json_schema=_INTEGER)] | UnsetType | None
+    ) = UNSET
+    max_concurrency: (
+        Annotated[float, Meta(ge=1, le=250, extra_json_schema=_INTEGER)] | UnsetType | None
+    ) = UNSET
+
+
+class PullConsumerBody(Struct, tag_field="type", tag="http_pull"):
+    dead_letter_queue: str | UnsetType | None = UNSET
+    settings: PullSettingsBody | UnsetType | None = UNSET
+
+
+class WorkerConsumerBody(Struct, tag_field="type", tag="worker"):
+    script_name: Annotated[str, Meta(min_length=1, max_length=255)]
+    dead_letter_queue: str | UnsetType | None = UNSET
+    settings: WorkerSettingsBody | UnsetType | None = UNSET
+
+
+ConsumerBody = PullConsumerBody | WorkerConsumerBody
+
+RETRIES_DEFAULT = 3
+
+
+def consumer_numbers(body: ConsumerBody) -> dict[str, int | None]:
+    """Every setting of the consumer's type, defaults filled in."""
+    worker = isinstance(body, WorkerConsumerBody)
+    numbers: dict[str, int | None] = {
+        "batch_size": 10 if worker else PULL_COUNT_DEFAULT,
+        "max_retries": RETRIES_DEFAULT,
+        "retry_delay": 0,
+        **(
+            {"max_wait_time_ms": 5_000, "max_concurrency": None}
+            if worker
+            else {"visibility_timeout_ms": 30_000}
+        ),
+    }
+    settings = given(body.settings, None)
+    if settings is not None:
+        for name in numbers:
+            value = getattr(settings, name)
+            if value is not UNSET and value is not None:
+                numbers[name] = whole(value, f"settings.{name}")
+    return numbers
+
+
+def consumer_result(queue: Queue, consumer: Consumer, dead_letter: str) -> ConsumerResult:
+    retries = 100 if queue.attempts_max is None else queue.attempts_max - 1
+    retry_delay = queue.retry_delay_ms // SECOND_MS
+    worker = consumer.mode == "push"
+    return ConsumerResult(
+        consumer_id=consumer.id,
+        type="worker" if worker else "http_pull",
+        created_on=time_text(consumer.created_ms),
+        queue_name=queue.name,
+        queue_id=queue.id,
+        dead_letter_queue=dead_letter,
+        settings=msgspec.to_builtins(
+            WorkerSettings(
+                consumer.batch_size,
+                retries,
+                retry_delay,
+                consumer.wait_ms_max,
+                consumer.concurrency_max,
+            )
+            if worker
+            else PullSettings(consumer.batch_size, retries, retry_delay, queue.lease_ms)
+        ),
+        script_name=consumer.script if worker else UNSET,
+        script=consumer.script if worker else UNSET,
+    )
+
+
+# --- messages --------------------------------------------------------------------------------
+
+
+class PushBody(Struct):
+    body: Raw
+    content_type: Literal["text", "json"] | UnsetType = UNSET
+    delay_seconds: Delay | UnsetType = UNSET
+
+
+class BatchBody(Struct):
+    messages: list[PushBody]
+    delay_seconds: Delay | UnsetType = UNSET
+
+
+class Metrics(Struct):
+    backlog_count: int
+    backlog_bytes: int
+    oldest_message_timestamp_ms: int
+
+
+class MetricsMetadata(Struct):
+    metrics: Metrics
+
+
+class PushResult(Struct):
+    metadata: MetricsMetadata
+
+
+class PullBody(Struct):
+    batch_size: Count | UnsetType = UNSET
+    visibility_timeout_ms: LeaseMs | UnsetType = UNSET
+    visibility_timeout: LeaseMs | UnsetType = UNSET
+
+
+class PulledMessage(Struct):
+    id: str
+    body: str
+    timestamp_ms: int
+    attempts: int
+    metadata: dict[str, str]
+    lease_id: str
+
+
+class PullResult(Struct):
+    message_backlog_count: int
+    messages: list[PulledMessage]
+    metadata: MetricsMetadata
+
+
+class AckItem(Struct):
+    lease_id: str
+
+
+class RetryItem(Struct):
+    lease_id: str
+    delay_seconds: Delay | UnsetType = UNSET
+
+
+class AckBody(Struct):
+    acks: list[AckItem] | UnsetType = UNSET
+    retries: list[RetryItem] | UnsetType = UNSET
+
+
+class AckResult(Struct):
+    ackCount: int
+    retryCount: int
+    warnings: dict[str, str]
+
+
+class PeekBody(Struct):
+    batch_size: Count | UnsetType = UNSET
+
+
+class PeekedMessage(Struct):
+    id: str
+    body: str
+    timestamp_ms: int
+    attempts: int
+    metadata: dict[str, str]
+    ref: str
+
+
+class PeekResult(Struct):
+    messages: list[PeekedMessage]
+
+
+class RefItem(Struct):
+    ref: str
+
+
+class PurgeRefsBody(Struct):
+    refs: list[RefItem]
+
+
+class PurgeRefsResult(Struct):
+    errors: list[dict[str, str]]
+    warnings: dict[str, str]
+
+
+class PurgeBody(Struct):
+    delete_messages_permanently: bool | UnsetType = UNSET
+
+
+class PurgeStatusResult(Struct):
+    completed: str
+    started_at: str
+
+
+_text = msgspec.json.Decoder(str).decode
+_compact = msgspec.json.format
+
+
+def draft(body: PushBody, *, field: str, delay_ms: int | None) -> Draft:
+    """One push as a draft; `field` is where it stands in the request."""
+    content_type: ContentType
+    if body.content_type == "text":
+        content_type = "text"
+        try:
+            stored = _text(body.body).encode()
+        except msgspec.ValidationError:
+            raise InvalidRequest(f"{field}body", "expected a string for type text") from None
+    else:
+        content_type = "json"
+        stored = _compact(bytes(body.body), indent=-1)
+    if len(stored) > MESSAGE_BYTES_MAX:
+        raise OverLimit("message bytes", limit=MESSAGE_BYTES_MAX, actual=len(stored))
+    if body.delay_seconds is not UNSET:
+        delay_ms = whole(body.delay_seconds, f"{field}delay_seconds") * SECOND_MS
+    return Draft(stored, content_type, delay_ms=delay_ms)
+
+
+def drafts(body: BatchBody) -> list[Draft]:
+    count = len(body.messages)
+    if not 1 <= count <= BATCH_MESSAGES_MAX:
+        raise OverLimit("batch messages", limit=BATCH_MESSAGES_MAX, actual=count)
+    delay_ms = None
+    if body.delay_seconds is not UNSET:
+        delay_ms = whole(body.delay_seconds, "delay_seconds") * SECOND_MS
+    made = [
+        draft(push, field=f"messages[{number}].", delay_ms=delay_ms)
+        for number, push in enumerate(body.messages)
+    ]
+    size = sum([len(each.body) for each in made])
+    if size > BATCH_BYTES_MAX:
+        raise OverLimit("batch bytes", limit=BATCH_BYTES_MAX, actual=size)
+    return made
+
+
+def metrics(stats: QueueStats) -> Metrics:
+    return Metrics(stats.count, stats.bytes, stats.oldest_ms)
+
+
+_METADATA: dict[str, dict[str, str]] = {
+    kind: {"CF-Content-Type": kind, "CF-sourceMessageSource": "http"}
+    for kind in ("text", "json", "bytes")
+}
+
+
+class Bodies:
+    """How stored bodies are written into answers: text as it is, the rest as base64."""
+
+    def __init__(self, json_encoding: str) -> None:
+        self._plain = {"text", "json"} if json_encoding == "plain" else {"text"}
+
+    def text(self, message: Message) -> str:
+        if message.content_type in self._plain:
+            return message.body.decode()
+        return base64.b64encode(message.body).decode()
+
+    def pulled(self, message: Message, lease_id: str) -> PulledMessage:
+        return PulledMessage(
+            message.id,
+            self.text(message),
+            message.published_ms,
+            message.attempts,
+            _METADATA[message.content_type],
+            lease_id,
+        )
+
+    def peeked(self, message: Message, ref: str) -> PeekedMessage:
+        return PeekedMessage(
+            message.id,
+            self.text(message),
+            message.published_ms,
+            message.attempts,
+            _METADATA[message.content_type],
+            ref,
+        )
+
+
+# --- event subscriptions ---------------------------------------------------------------------
+
+
+class Destination(Struct):
+    queue_id: str
+    type: Literal["queues.queue"] = "queues.queue"
+
+
+class SubscriptionBody(Struct):
+    events: Annotated[list[str], Meta(min_length=1, max_length=100)]
+    source: dict[str, Any]
+    destination: Destination
+    name: Annotated[str, Meta(max_length=255)] | UnsetType = UNSET
+    enabled: bool | UnsetType = UNSET
+
+
+class SubscriptionEdit(Struct):
+    name: Annotated[str, Meta(max_length=255)] | UnsetType = UNSET
+    enabled: bool | UnsetType = UNSET
+    events: Annotated[list[str], Meta(min_length=1, max_length=100)] | UnsetType = UNSET
+    destination: Destination | UnsetType = UNSET
+
+
+class SubscriptionResult(Struct):
+    id: str
+    created_at: str
+    modified_at: str
+    name: str
+    enabled: bool
+    source: dict[str, str]
+    destination: Destination
+    events: tuple[str, ...]
+
+
+def subscription_result(subscription: EventSubscription) -> SubscriptionResult:
+    return SubscriptionResult(
+        id=subscription.id,
+        created_at=time_text(subscription.created_ms),
+        modified_at=time_text(subscription.modified_ms),
+        name=subscription.title,
+        enabled=subscription.enabled,
+        source=subscription.source,
+        destination=Destination(subscription.parent),
+        events=subscription.events,
+    )
+
+
+# --- identity --------------------------------------------------------------------------------
+
+
+class TokenResult(Struct):
+    id: str
+    status: str
+
+
+class UserResult(Struct):
+    id: str
+    email: str
+
+
+class AccountResult(Struct):
+    id: str
+    name: str
+    type: str = "standard"
+
+
+class MembershipResult(Struct):
+    id: str
+    status: str
+    account: AccountResult
+
+
+class ServiceResult(Struct):
+    default_environment: dict[str, str]
+
+
+class ResultInfo(Struct):
+    page: int
+    per_page: int
+    count: int
+    total_count: int
+    total_pages: int

@@ -1,0 +1,123 @@
+"""Reading request bodies: strict about JSON, clear about what is wrong with it."""
+
+import json
+import re
+from functools import lru_cache
+from operator import attrgetter
+from typing import Any, get_args, get_origin
+
+import msgspec
+
+from courier.core.errors import InvalidRequest
+from courier.web import NotJson
+
+_SHOWN_CHARACTERS = 80
+
+
+@lru_cache(maxsize=256)
+def _decoder(type: Any) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(type)
+
+
+def decode(raw: bytes, type: Any) -> Any:
+    """The body as `type`. Raises NotJson, or InvalidRequest that names field and value.
+
+    A key given twice in a part of the body that has a meaning to us is refused: which of the
+    two was meant is anybody's guess. What a publisher puts inside a message is its own affair.
+    """
+    try:
+        raw.decode()
+        value = _decoder(type).decode(raw)
+    except msgspec.ValidationError as error:
+        raise _explained(raw, str(error)) from error
+    except UnicodeDecodeError as error:
+        raise NotJson(f"the body is not UTF-8: {error.reason} at byte {error.start}") from error
+    except RecursionError as error:
+        raise NotJson("the body is nested too deeply") from error
+    except (msgspec.DecodeError, ValueError) as error:
+        raise NotJson(f"the body is not JSON: {error}") from error
+    if _may_repeat_a_key(raw, value):
+        _refuse_repeated_keys(raw, type)
+    return value
+
+
+def _explained(raw: bytes, text: str) -> InvalidRequest:
+    """msgspec's complaint, as a field, a reason and the value that was given."""
+    reason, _, place = text.partition(" - at `$")
+    # Numbers are read as floats only to let clients write 2.0; nobody should send 2.5 for that.
+    reason = re.sub(r"\.0\b", "", reason.replace("`float`", "`int`"))
+    path = place.rstrip("`").removeprefix(".").replace("`key` in ", "")
+    try:
+        value = json.loads(raw)
+        for step in path.replace("[", ".[").split(".") if path else ():
+            if step:
+                value = value[int(step[1:-1]) if step.startswith("[") else step]
+        shown = json.dumps(value)
+    except (LookupError, ValueError, TypeError, RecursionError):
+        return InvalidRequest(path, reason)
+    if len(shown) > _SHOWN_CHARACTERS:
+        shown = shown[:_SHOWN_CHARACTERS] + "..."
+    return InvalidRequest(path, f"{reason}, not {shown}" if path else reason)
+
+
+def _may_repeat_a_key(raw: bytes, value: Any) -> bool:
+    """False only when no key of ours can be there twice; costs a few searches of the text.
+
+    It counts how often each key was understood and how often its text occurs, which is why the
+    optional fields of request types default to UNSET.
+    """
+    if b"\\u" in raw:
+        return True  # a key may be spelled with escapes
+    counts: dict[str, int] = {}
+    _count_keys([value], counts)
+    return any(raw.count(b'"%s"' % name.encode()) > count for name, count in counts.items())
+
+
+def _count_keys(values: list[Any], counts: dict[str, int]) -> None:
+    """Add how many of `values`, structs of one type, have each of their fields set."""
+    if not values or not isinstance(values[0], msgspec.Struct):
+        return
+    first = values[0]
+    names = zip(first.__struct_encode_fields__, first.__struct_fields__, strict=True)
+    for name, attribute in names:
+        given = list(filter(_is_given, map(attrgetter(attribute), values)))
+        counts[name] = counts.get(name, 0) + len(given)
+        if given and isinstance(given[0], list):
+            _count_keys([item for items in given for item in items], counts)
+        elif given and isinstance(given[0], msgspec.Struct):
+            _count_keys(given, counts)
+
+
+def _is_given(value: Any) -> bool:
+    return value is not msgspec.UNSET
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """An object as it was written, repeated keys and all."""
+
+
+def _refuse_repeated_keys(raw: bytes, type: Any) -> None:
+    _check(json.loads(raw, object_pairs_hook=_Pairs), type, "")
+
+
+def _check(value: Any, type: Any, path: str) -> None:
+    if get_origin(type) is list and isinstance(value, list):
+        for number, item in enumerate(value):
+            _check(item, get_args(type)[0], f"{path}[{number}]")
+        return
+    struct = next((each for each in (type, *get_args(type)) if _is_struct(each)), None)
+    if struct is None or not isinstance(value, _Pairs):
+        return
+    types = {field.encode_name: field.type for field in msgspec.structs.fields(struct)}
+    seen: set[str] = set()
+    for name, item in value:
+        where = f"{path}.{name}".removeprefix(".")
+        if name in seen:
+            raise InvalidRequest(where, "the key is given twice")
+        seen.add(name)
+        if name in types:
+            _check(item, types[name], where)
+
+
+def _is_struct(type: Any) -> bool:
+    return isinstance(type, msgspec.StructMeta)

@@ -1,0 +1,140 @@
+"""The OpenAPI document of a site, made from its route table, and a page to read it on."""
+
+import html
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from courier import __version__
+from courier.web import Parameter, Response, Route
+
+_PATH_PARAMETER = re.compile(r"{(\w+)}")
+
+
+def document(
+    title: str,
+    prefix: str,
+    routes: Sequence[Route],
+    *,
+    envelope: Callable[[dict[str, Any]], dict[str, Any]],
+    failure: dict[str, Any],
+    failures: Sequence[int],
+    security: dict[str, Any],
+) -> bytes:
+    """`envelope` wraps the schema of a result; `failure` is the schema of every error answer."""
+    types = [each for route in routes for each in (route.body, route.result) if each is not None]
+    types += [parameter.type for route in routes for parameter in route.query]
+    schemas, components = msgspec.json.schema_components(
+        types, ref_template="#/components/schemas/{name}"
+    )
+    schema_of = {id(each): schema for each, schema in zip(types, schemas, strict=True)}
+    paths: dict[str, dict[str, Any]] = {}
+    for route in routes:
+        paths.setdefault(prefix + route.path, {})[route.method.lower()] = _operation(
+            route, schema_of, envelope, failures
+        )
+    return msgspec.json.encode(
+        {
+            "openapi": "3.1.0",
+            "info": {"title": title, "version": __version__},
+            "paths": paths,
+            "components": {
+                "schemas": {**components, "Failure": failure},
+                "securitySchemes": security,
+            },
+        }
+    )
+
+
+def _operation(
+    route: Route,
+    schema_of: dict[int, dict[str, Any]],
+    envelope: Callable[[dict[str, Any]], dict[str, Any]],
+    failures: Sequence[int],
+) -> dict[str, Any]:
+    result = schema_of[id(route.result)] if route.result is not None else {}
+    operation: dict[str, Any] = {
+        "operationId": route.operation,
+        "summary": route.summary,
+        "tags": [route.family],
+        "parameters": [
+            *({"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+              for name in _PATH_PARAMETER.findall(route.path)),
+            *(_query(parameter, schema_of) for parameter in route.query),
+        ],
+        "responses": {
+            "200": {"description": "Done.", "content": _json(envelope(result))},
+            **{
+                str(status): {
+                    "description": "Refused.",
+                    "content": _json({"$ref": "#/components/schemas/Failure"}),
+                }
+                for status in failures
+            },
+        },
+    }  # fmt: skip
+    if route.body is not None:
+        operation["requestBody"] = {
+            "required": not route.body_optional,
+            "content": _json(schema_of[id(route.body)]),
+        }
+    if route.scope is not None:
+        operation["security"] = [{"token": []}]
+    return operation
+
+
+def _json(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"application/json": {"schema": schema}}
+
+
+def _query(parameter: Parameter, schema_of: dict[int, dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "name": parameter.name,
+        "in": "query",
+        "required": False,
+        "description": parameter.description,
+        "schema": schema_of[id(parameter.type)],
+    }
+
+
+def page(title: str, prefix: str, routes: Sequence[Route]) -> Response:
+    """The same table for a person, with no script and nothing loaded from elsewhere."""
+    rows = []
+    for route in routes:
+        parts = [f"<h3><b>{route.method}</b> <code>{html.escape(prefix + route.path)}</code></h3>"]
+        parts.append(f"<p>{html.escape(route.summary)}</p>")
+        if route.scope:
+            parts.append(f"<p>Needs a key with scope <code>{route.scope}</code>.</p>")
+        for parameter in route.query:
+            text = html.escape(parameter.description)
+            parts.append(f"<p>Query <code>{parameter.name}</code>: {text}</p>")
+        for label, type in (("Request", route.body), ("Result", route.result)):
+            if type is not None:
+                schema = msgspec.json.format(msgspec.json.encode(msgspec.json.schema(type)))
+                text = html.escape(schema.decode())
+                parts.append(f"<details><summary>{label}</summary><pre>{text}</pre></details>")
+        rows.append(f"<section>{''.join(parts)}</section>")
+    body = _PAGE.format(title=html.escape(title), rows="\n".join(rows), prefix=prefix)
+    return Response(body.encode(), content_type=b"text/html; charset=utf-8")
+
+
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>{title}</title>
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<style>
+body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem;
+  color: #1b1f24; background: #fff }}
+h3 {{ margin: 0; font-size: 1rem; font-weight: 400 }}
+h3 b {{ display: inline-block; min-width: 4.5rem; color: #0a58ca }}
+section {{ border: 1px solid #d0d7de; border-radius: 6px; padding: .75rem 1rem; margin: .75rem 0 }}
+section p {{ margin: .25rem 0 }}
+code, pre {{ font: 14px/1.4 ui-monospace, monospace }}
+pre {{ background: #f6f8fa; padding: .75rem; overflow: auto }}
+</style></head><body>
+<h1>{title}</h1>
+<p>The same table as <a href="{prefix}/openapi.json">OpenAPI</a>.</p>
+{rows}
+</body></html>
+"""

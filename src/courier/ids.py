@@ -1,0 +1,105 @@
+"""Identifiers and tokens, and the only source of randomness.
+
+Every id is 120 bits, written as 32 hex digits that begin with `c0`, so that a dialect with a
+shorter alphabet can render it and read it back.
+
+A message's generated id needs neither a column nor an index: it is put together from what the
+message's row already says (when it was published, its sequence in its queue) and a mark of the
+queue, and `message_seq` leads from the id straight back to the row.
+"""
+
+import base64
+import hmac
+import secrets
+from functools import lru_cache
+from hashlib import blake2b, sha256
+
+SEQ_BITS = 42
+_SEQ_MASK = (1 << SEQ_BITS) - 1
+_MARK_BITS = 34
+_MARK_MASK = (1 << _MARK_BITS) - 1
+_MAC_BYTES = 9
+_TOKEN_BYTES = 6 + 3 + _MAC_BYTES
+
+
+def new_id() -> str:
+    return f"c0{secrets.randbits(120):030x}"
+
+
+def new_secret(prefix: str = "") -> str:
+    return prefix + secrets.token_urlsafe(30)
+
+
+def new_bytes(count: int) -> bytes:
+    return secrets.token_bytes(count)
+
+
+def digest(secret: str) -> str:
+    """What is stored in place of a secret. Secrets are long and random, so one hash is enough."""
+    return sha256(secret.encode()).hexdigest()
+
+
+def same(left: str, right: str) -> bool:
+    """Compare two secrets in constant time."""
+    return hmac.compare_digest(left.encode(), right.encode())
+
+
+@lru_cache(maxsize=10_000)
+def _mark(queue: str) -> int:
+    return int(queue, 16) & _MARK_MASK
+
+
+def message_id(*, published_ms: int, seq: int, queue: str) -> str:
+    """The id of a message whose publisher chose none: sorts by time, then by sequence."""
+    return f"c0{(published_ms << SEQ_BITS | seq) << _MARK_BITS | _mark(queue):030x}"
+
+
+def message_seq(message: str, *, queue: str) -> int | None:
+    """The sequence inside a generated id, or None when it cannot be an id of this queue."""
+    if len(message) != 32 or not message.startswith("c0"):
+        return None
+    try:
+        value = int(message[2:], 16)
+    except ValueError:
+        return None
+    if value & _MARK_MASK != _mark(queue):
+        return None
+    return value >> _MARK_BITS & _SEQ_MASK
+
+
+class Tokens:
+    """Mints and reads the tokens callers hold: unguessable, and good in one place only.
+
+    A token names a sequence and an attempt, so a late settlement is recognised without a
+    history of old tokens, and it stays good across restarts. `purpose` and `place` are signed
+    but not carried: a token shown in another place (another queue, say) does not read.
+    """
+
+    def __init__(self, secret: bytes, purpose: str) -> None:
+        self._key = sha256(secret + purpose.encode()).digest()
+        self._place = ""
+        self._place_bytes = b""
+
+    def _mac(self, head: bytes, place: str) -> bytes:
+        if place != self._place:
+            self._place = place
+            self._place_bytes = place.encode()
+        return blake2b(head + self._place_bytes, digest_size=_MAC_BYTES, key=self._key).digest()
+
+    def mint(self, place: str, seq: int, attempt: int) -> str:
+        head = (seq << 24 | attempt).to_bytes(9, "big")
+        return base64.urlsafe_b64encode(head + self._mac(head, place)).decode()
+
+    def read(self, place: str, token: str) -> tuple[int, int] | None:
+        """(sequence, attempt), or None when the token was not minted for this place."""
+        try:
+            raw = base64.b64decode(token.encode(), altchars=b"-_", validate=True)
+        except ValueError:
+            return None
+        if len(raw) != _TOKEN_BYTES:
+            return None
+        head = raw[:9]
+        if not hmac.compare_digest(raw[9:], self._mac(head, place)):
+            return None
+        value = int.from_bytes(head, "big")
+        return value >> 24, value & 0xFFFFFF

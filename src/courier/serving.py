@@ -1,0 +1,168 @@
+"""Running the ASGI application: uvicorn, with limits on slow and oversized requests, and a drain.
+
+uvicorn waits for ever for the rest of a request. Here a connection notes when a request began,
+and one watch over all connections cuts those that take too long; a request that behaves pays
+nothing for it.
+"""
+
+import asyncio
+import contextlib
+import logging
+import signal
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+WATCH_EVERY_S = 0.25
+
+
+def _refusal(status: bytes, sentence: bytes) -> bytes:
+    """The answer to what is no request yet, and so speaks to no dialect."""
+    body = (
+        b'{"success":false,"errors":[{"code":10026,"message":"%s"}],"messages":[],"result":null}'
+        % sentence
+    )
+    return (
+        b"HTTP/1.1 %s\r\ncontent-type: application/json\r\ncontent-length: %d\r\n"
+        b"connection: close\r\n\r\n%s" % (status, len(body), body)
+    )
+
+
+def protocol(
+    *, header_bytes_max: int, header_wait_s: float, request_wait_s: float
+) -> type[HttpToolsProtocol]:
+    """The connection class for these limits."""
+
+    class Connection(HttpToolsProtocol):
+        began_s: float | None = None
+        in_head = False
+        head_bytes = 0
+        part_bytes = 0
+
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            # A connection that says nothing is idle, not slow.
+            self.timeout_keep_alive_task = self.loop.call_later(
+                self.timeout_keep_alive, self.timeout_keep_alive_handler
+            )
+
+        def data_received(self, data: bytes) -> None:
+            self.part_bytes = len(data)
+            super().data_received(data)
+            if self.in_head:
+                self.head_bytes += self.part_bytes
+                if self.head_bytes > header_bytes_max:
+                    self.refuse_head()
+
+        def on_message_begin(self) -> None:
+            self.began_s = self.loop.time()
+            self.in_head = True
+            self.head_bytes = 0
+            super().on_message_begin()
+
+        def on_headers_complete(self) -> None:
+            self.in_head = False
+            if self.head_bytes + self.part_bytes > header_bytes_max:
+                size = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
+                if size > header_bytes_max:
+                    self.refuse_head()
+                    return
+            super().on_headers_complete()
+
+        def on_body(self, body: bytes) -> None:
+            if self.cycle is not None:
+                super().on_body(body)
+
+        def on_message_complete(self) -> None:
+            self.began_s = None
+            if self.cycle is not None:
+                super().on_message_complete()
+
+        def send_400_response(self, msg: str) -> None:
+            self.refuse(b"400 Bad Request", b"this is not a valid HTTP request")
+
+        def refuse_head(self) -> None:
+            sentence = b"request line and headers are over %d bytes" % header_bytes_max
+            self.refuse(b"431 Request Header Fields Too Large", sentence)
+
+        def refuse(self, status: bytes, sentence: bytes) -> None:
+            self.began_s = None
+            if self.transport.is_closing():
+                return
+            if self.cycle is None or not self.cycle.response_started:
+                self.transport.write(_refusal(status, sentence))
+            self.transport.close()
+
+        def cut_if_slow(self, now_s: float) -> None:
+            if self.began_s is None:
+                return
+            allowed_s = header_wait_s if self.in_head else request_wait_s
+            if now_s - self.began_s > allowed_s:
+                sentence = b"the request did not arrive within %d ms" % (allowed_s * 1000)
+                self.refuse(b"408 Request Timeout", sentence)
+
+    return Connection
+
+
+class _Server(uvicorn.Server):
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """uvicorn dies of the signal that ended it; a drained server has nothing to die of."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.handle_exit, number, None)
+        yield
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket, so that its port is known before anything is served."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return socket.create_server((host, port), family=family, backlog=4096)
+
+
+async def run(
+    app: Any,
+    listener: socket.socket,
+    *,
+    connection: type[HttpToolsProtocol],
+    connections_max: int,
+    idle_wait_ms_max: int,
+    drain_wait_ms_max: int,
+) -> None:
+    """Serve until SIGTERM or SIGINT, then let running requests finish."""
+    config = uvicorn.Config(
+        app,
+        loop="none",
+        http=connection,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        limit_concurrency=connections_max,
+        timeout_keep_alive=max(1, idle_wait_ms_max // 1000),
+        timeout_graceful_shutdown=max(1, drain_wait_ms_max // 1000),
+    )
+    # Its own lines about starting and stopping say less than ours do.
+    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+    server = _Server(config)
+    watch = asyncio.create_task(_watch(server))
+    try:
+        await server.serve(sockets=[listener])
+    finally:
+        watch.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await watch
+
+
+async def _watch(server: _Server) -> None:
+    loop = asyncio.get_running_loop()
+    while True:
+        await asyncio.sleep(WATCH_EVERY_S)
+        now_s = loop.time()
+        for connection in list(server.server_state.connections):
+            connection.cut_if_slow(now_s)  # type: ignore[union-attr]

@@ -1,0 +1,1 @@
+"""The disks: what keeps the state and the journal that the core asks for."""

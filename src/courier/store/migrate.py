@@ -1,0 +1,29 @@
+"""Apply numbered .sql files once, in order."""
+
+from importlib.resources import files
+
+import apsw
+
+from courier.core.errors import StoreUnavailable
+
+
+def migrate(db: apsw.Connection, package: str) -> bool:
+    """Apply the package's `migrations/*.sql`; True when the database was empty before."""
+    scripts = sorted(
+        (
+            entry
+            for entry in files(package).joinpath("migrations").iterdir()
+            if entry.name.endswith(".sql")
+        ),
+        key=lambda entry: entry.name,
+    )
+    version = int(db.execute("PRAGMA user_version").get)
+    if version > len(scripts):
+        raise StoreUnavailable(
+            f"it was written by a newer Courier (schema {version}, this one knows {len(scripts)})"
+        )
+    for number, script in enumerate(scripts[version:], start=version + 1):
+        with db:
+            db.execute(script.read_text())
+            db.execute(f"PRAGMA user_version = {number:d}")
+    return version == 0

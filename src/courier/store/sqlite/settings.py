@@ -1,0 +1,165 @@
+"""Records: kept as JSON rows, mirrored in memory so that reading one costs a dict look-up."""
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import apsw
+import msgspec
+
+from courier.core.errors import Conflict
+from courier.core.journal import RECORD_KINDS
+from courier.core.types import (
+    Actor,
+    AnyRecord,
+    Consumer,
+    Pipeline,
+    Queue,
+)
+from courier.store.sqlite.book import Book, Line
+
+R = TypeVar("R", bound=AnyRecord)
+
+_ALL = "SELECT body FROM record"
+_PUT = "INSERT OR REPLACE INTO record VALUES (?, ?, ?)"
+_DROP = "DELETE FROM record WHERE kind = ? AND id = ?"
+_OPEN_LINE = "INSERT INTO subscription (queue) VALUES (?)"
+_CLOSE_LINE = "UPDATE subscription SET dropped = ? WHERE no = ?"
+
+_decode = msgspec.json.Decoder(AnyRecord).decode
+
+
+class Settings:
+    def __init__(self, db: apsw.Connection, book: Book) -> None:
+        self._db = db.cursor()
+        self._book = book
+        self._by_id: dict[tuple[type, str], AnyRecord] = {}
+        self._by_name: dict[tuple[type, str, str], AnyRecord] = {}
+        self._by_parent: dict[tuple[type, str], dict[str, AnyRecord]] = {}
+        self._by_kind: dict[type, dict[str, AnyRecord]] = {kind: {} for kind in RECORD_KINDS}
+
+    def load(self) -> None:
+        for (body,) in self._book.rows(_ALL):
+            self._keep(_decode(body))
+
+    def _keep(self, record: AnyRecord) -> None:
+        self._forget(record)
+        kind = type(record)
+        self._by_kind[kind][record.id] = record
+        if record.name:
+            self._by_name[kind, record.tenant, record.name] = record
+        if record.parent:
+            self._by_parent.setdefault((kind, record.parent), {})[record.id] = record
+        if isinstance(record, Queue):
+            self._book.queues[record.id] = record
+            if record.id in self._book.lines:
+                self._book.lines[record.id].queue = record
+                self._book.next_retention_ms = 0
+
+    def _forget(self, record: AnyRecord) -> None:
+        kind = type(record)
+        old = self._by_kind[kind].pop(record.id, None)
+        if old is None:
+            return
+        self._by_name.pop((kind, old.tenant, old.name), None)
+        if old.parent:
+            self._by_parent[kind, old.parent].pop(old.id)
+
+    def get(self, kind: type[R], id: str) -> R | None:
+        return self._by_kind[kind].get(id)  # type: ignore[return-value]
+
+    def named(self, kind: type[R], tenant: str, name: str) -> R | None:
+        return self._by_name.get((kind, tenant, name))  # type: ignore[return-value]
+
+    def scan(self, kind: type[R], tenant: str | None, parent: str | None) -> list[R]:
+        among = self._by_kind[kind] if parent is None else self._by_parent.get((kind, parent), {})
+        records: list[Any] = [
+            record for record in among.values() if tenant is None or record.tenant == tenant
+        ]
+        records.sort(key=lambda record: (record.created_ms, record.name, record.id))
+        return records
+
+    def check(self, puts: Sequence[AnyRecord], drops: Sequence[AnyRecord]) -> None:
+        """Raise Conflict when a name, or the place of a queue's consumer, is taken."""
+        gone = {(type(record), record.id) for record in drops}
+        claims: set[tuple[type, str, str]] = set()
+        for record in puts:
+            kind = type(record)
+            if record.name:
+                claim = (kind, record.tenant, record.name)
+                holder = self._by_name.get(claim)
+                if claim in claims or (
+                    holder and holder.id != record.id and (kind, holder.id) not in gone
+                ):
+                    raise Conflict(RECORD_KINDS[kind], record.name)
+                claims.add(claim)
+            if isinstance(record, Consumer):
+                others = self._by_parent.get((kind, record.parent), {})
+                if any(id != record.id and (kind, id) not in gone for id in others):
+                    raise Conflict("consumer", record.parent)
+
+    def write(
+        self,
+        puts: Sequence[AnyRecord],
+        drops: Sequence[AnyRecord],
+        actor: Actor,
+        now_ms: int,
+    ) -> None:
+        self.check(puts, drops)
+        for record in drops:
+            self._db.execute(_DROP, (type(record).__name__, record.id))
+            if isinstance(record, Queue):
+                line = self._book.lines[record.id]
+                self._db.execute(_CLOSE_LINE, (msgspec.json.encode(record), line.no))
+            self._note("deleted", record, puts, actor, now_ms)
+        for record in puts:
+            known = record.id in self._by_kind[type(record)]
+            body = msgspec.json.encode(record)
+            self._db.execute(_PUT, (type(record).__name__, record.id, body))
+            if isinstance(record, Queue) and not known:
+                self._db.execute(_OPEN_LINE, (record.id,))
+            self._note("updated" if known else "created", record, puts, actor, now_ms)
+        self._book.changed = True
+
+    def _note(
+        self,
+        what: str,
+        record: AnyRecord,
+        puts: Sequence[AnyRecord],
+        actor: Actor,
+        now_ms: int,
+    ) -> None:
+        if isinstance(record, Pipeline) and what == "updated":
+            return  # progress is not news, and would flood the journal that it follows
+        parents = {put.id: put for put in puts if isinstance(put, Queue)}
+        if isinstance(record, Queue):
+            queue: Queue | None = record
+        else:
+            queue = parents.get(record.parent) or self.get(Queue, record.parent)
+        detail = msgspec.to_builtins(record)
+        detail.pop("digest", None)
+        self._book.note(
+            f"{RECORD_KINDS[type(record)]}_{what}",
+            queue,
+            tenant=record.tenant,
+            actor=actor,
+            now_ms=now_ms,
+            columns={"detail": detail},
+        )
+
+    def apply(self, puts: Sequence[AnyRecord], drops: Sequence[AnyRecord]) -> None:
+        """Make what was written and committed visible."""
+        for record in drops:
+            self._forget(record)
+            if isinstance(record, Queue):
+                line = self._book.lines.pop(record.id)
+                self._book.dropped[line.no] = line
+                del self._book.queues[record.id]
+        for record in puts:
+            self._keep(record)
+            if isinstance(record, Queue) and record.id not in self._book.lines:
+                self._open(record)
+
+    def _open(self, queue: Queue) -> None:
+        no = self._db.execute("SELECT no FROM subscription WHERE queue = ?", (queue.id,)).get
+        line = Line(no, queue)
+        self._book.lines[queue.id] = self._book.by_no[no] = line

@@ -1,0 +1,145 @@
+"""Logs and counters. Counting is a few additions; the Prometheus text is made when asked for."""
+
+import logging
+import sys
+import time
+from bisect import bisect_left
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+
+LATENCY_BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 30.0)
+
+_KNOWN = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
+
+log = logging.getLogger("courier.requests")
+
+
+class Series:
+    """A family of figures that somebody else keeps and that is read when scraped."""
+
+    def __init__(self, name: str, help: str, *, counter: bool = False) -> None:
+        self._family = CounterMetricFamily if counter else GaugeMetricFamily
+        self.name = name
+        self.help = help
+        self.values: dict[tuple[str, ...], float] = {}
+
+    def metric(self, labels: tuple[str, ...] = ()) -> Metric:
+        metric = self._family(self.name, self.help, labels=labels)
+        for key, value in self.values.items():
+            metric.add_metric(key, value)
+        return metric
+
+
+class Telemetry:
+    """Counts requests and their latencies per site, operation and status."""
+
+    def __init__(self, *, log_requests: bool = False) -> None:
+        self._requests: dict[tuple[str, str, int], int] = {}
+        self._latencies: dict[tuple[str, str], list[float]] = {}
+        self._log_requests = log_requests
+        self.forced_trims = 0
+
+    def started(self) -> float:
+        return time.perf_counter()
+
+    def answered(self, site: str, operation: str, status: int, started: float, path: str) -> None:
+        seconds = time.perf_counter() - started
+        key = (site, operation, status)
+        self._requests[key] = self._requests.get(key, 0) + 1
+        buckets = self._latencies.get((site, operation))
+        if buckets is None:
+            buckets = self._latencies[site, operation] = [0.0] * (len(LATENCY_BOUNDS_S) + 2)
+        buckets[bisect_left(LATENCY_BOUNDS_S, seconds)] += 1
+        buckets[-1] += seconds
+        if self._log_requests:
+            log.info(
+                "request",
+                extra={
+                    "site": site,
+                    "operation": operation,
+                    "status": status,
+                    "path": path,
+                    "ms": round(seconds * 1000, 3),
+                },
+            )
+
+    def metrics(self) -> Iterator[Metric]:
+        requests = CounterMetricFamily(
+            "courier_requests", "Requests answered.", labels=("site", "operation", "status")
+        )
+        for (site, operation, status), count in self._requests.items():
+            requests.add_metric((site, operation, str(status)), count)
+        yield requests
+        latency = HistogramMetricFamily(
+            "courier_request_seconds", "Time to answer.", labels=("site", "operation")
+        )
+        bounds = [*map(str, LATENCY_BOUNDS_S), "+Inf"]
+        for labels, (*counts, total) in self._latencies.items():
+            sums = [sum(counts[: i + 1]) for i in range(len(counts))]
+            latency.add_metric(labels, list(zip(bounds, sums, strict=True)), sum_value=total)
+        yield latency
+        trims = CounterMetricFamily(
+            "courier_journal_forced_trims",
+            "Times the journal was cut before its readers were done, for lack of space.",
+        )
+        trims.add_metric((), self.forced_trims)
+        yield trims
+
+
+class _Collector:
+    def __init__(self, metrics: list[Metric]) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> list[Metric]:
+        return self._metrics
+
+
+def exposition(metrics: list[Metric]) -> bytes:
+    """Prometheus' text format."""
+    registry = CollectorRegistry()
+    registry.register(_Collector(metrics))
+    return generate_latest(registry)
+
+
+class _JsonLines(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, Any] = {
+            "at": self.formatTime(record, "%Y-%m-%dT%H:%M:%S") + f".{int(record.msecs):03d}Z",
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "event": record.getMessage(),
+            **_extra(record),
+        }
+        if record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        return msgspec.json.encode(line, enc_hook=str).decode()
+
+
+class _Text(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        extra = "".join(f" {name}={value}" for name, value in _extra(record).items())
+        at = self.formatTime(record, "%H:%M:%S")
+        text = f"{at} {record.levelname.lower():7} {record.name} {record.getMessage()}{extra}"
+        return text + ("\n" + self.formatException(record.exc_info) if record.exc_info else "")
+
+
+def _extra(record: logging.LogRecord) -> dict[str, Any]:
+    return {name: value for name, value in record.__dict__.items() if name not in _KNOWN}
+
+
+def set_up_logs(*, level: str, format: str) -> None:
+    as_text = format == "text" or (format == "auto" and sys.stderr.isatty())
+    formatter = _Text() if as_text else _JsonLines()
+    formatter.converter = time.gmtime
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(formatter)
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)

@@ -1,0 +1,324 @@
+"""HTTP as the rest of Courier sees it: requests, answers and a table of routes.
+
+A `Site` is one API under one path prefix. Its routes are data, and both the router and the
+OpenAPI document are made from them. Falcon's compiled router finds the route; requests and
+answers are plain ASGI, because building Falcon's own request and response objects costs as much
+as everything else that Courier does for a small message.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from typing import Any, Literal, Protocol
+from urllib.parse import parse_qs, unquote
+
+from falcon.routing import CompiledRouter
+from msgspec import Struct
+
+from courier.core.errors import BrokerError, InvalidRequest, OverLimit, Rejected, ShuttingDown
+from courier.core.types import Actor, Key, Scope
+from courier.telemetry import Telemetry
+
+Message = Mapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
+
+log = logging.getLogger("courier.web")
+
+JSON = b"application/json"
+
+
+class NoRoute(Rejected):
+    def __init__(self, path: str) -> None:
+        super().__init__(f"no such path: {path}")
+
+
+class WrongMethod(Rejected):
+    def __init__(self, method: str, allowed: Sequence[str]) -> None:
+        super().__init__(f"method {method} is not allowed here; allowed: {', '.join(allowed)}")
+        self.allowed = tuple(allowed)
+
+
+class NotJson(Rejected):
+    """The body does not parse."""
+
+
+class ClientGone(Exception):
+    """Nobody is there any more to answer."""
+
+
+class Response(Struct):
+    body: bytes
+    status: int = 200
+    content_type: bytes = JSON
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+    stream: AsyncIterator[bytes] | None = None
+
+
+class Request:
+    """One request. `params` are the decoded variable parts of its path."""
+
+    __slots__ = ("_query", "_scope", "headers", "method", "params", "path")
+
+    def __init__(self, scope: Message) -> None:
+        self._scope = scope
+        self.method: str = scope["method"]
+        self.path = _path(scope)
+        self.headers: dict[bytes, bytes] = dict(scope["headers"])
+        self.params: dict[str, str] = {}
+        self._query: dict[str, list[str]] | None = None
+
+    def header(self, name: bytes) -> str:
+        return self.headers.get(name, b"").decode("latin-1")
+
+    @property
+    def query(self) -> dict[str, list[str]]:
+        if self._query is None:
+            text = self._scope["query_string"].decode("latin-1")
+            try:
+                self._query = parse_qs(text, keep_blank_values=True, max_num_fields=1_000)
+            except ValueError as error:
+                raise InvalidRequest("query", str(error)) from error
+        return self._query
+
+
+def _path(scope: Message) -> str:
+    """The path as sent, so that an encoded slash stays inside its segment."""
+    path: str = scope["raw_path"].decode("latin-1").partition("?")[0]
+    while "//" in path:
+        path = path.replace("//", "/")
+    return path[:-1] if path.endswith("/") and len(path) > 1 else path
+
+
+class Call(Struct):
+    """What a handler gets: who asks (`key` is None on public routes), where, and the body.
+
+    `queue` is the Queue that the path names, once the site has looked it up.
+    """
+
+    request: Request
+    actor: Actor
+    key: Key | None
+    body: Any = None
+    queue: Any = None
+
+    @property
+    def tenant(self) -> str:
+        assert self.key is not None, "a public route has no tenant"
+        return self.key.tenant
+
+    @property
+    def params(self) -> dict[str, str]:
+        return self.request.params
+
+
+Handler = Callable[[Call], Awaitable[Any]]
+
+
+class Route(Struct, frozen=True):
+    """One operation.
+
+    `body` None: a request body is not read. `scope` None: no key needed; `any`: any key will
+    do. `settings`: not about messages, and so under the rate limit for such calls.
+    """
+
+    method: Method
+    path: str
+    handler: Handler
+    scope: Scope | Literal["any"] | None
+    summary: str
+    body: Any = None
+    body_optional: bool = False
+    result: Any = None
+    query: tuple["Parameter", ...] = ()
+    family: str = ""
+    settings: bool = False
+
+    @property
+    def operation(self) -> str:
+        return self.handler.__name__
+
+
+class Parameter(Struct, frozen=True):
+    """A query parameter, for the OpenAPI document."""
+
+    name: str
+    type: Any
+    description: str = ""
+
+
+class Site(Protocol):
+    """One API: how it knows its callers, what it serves and how it answers."""
+
+    name: str
+    prefix: str
+
+    def routes(self) -> Sequence[Route]: ...
+
+    async def authenticate(self, request: Request) -> Key:
+        """Raises Unauthenticated."""
+        ...
+
+    async def authorize(self, call: Call, route: Route) -> None:
+        """Raises Forbidden or NotFound; may note on the call what it looked up."""
+        ...
+
+    def decode(self, raw: bytes, route: Route) -> Any:
+        """Raises NotJson, InvalidRequest."""
+        ...
+
+    def answer(self, result: Any) -> Response: ...
+
+    def refuse(self, error: BrokerError, route: Route | None) -> Response: ...
+
+    def broken(self) -> Response:
+        """The answer to a bug of ours."""
+        ...
+
+
+class _Router(CompiledRouter):
+    def map_http_methods(self, resource: Any, **_: Any) -> Any:
+        return dict(resource)
+
+
+class _Mounted:
+    def __init__(self, site: Site) -> None:
+        self.site = site
+        self._router = _Router()
+        table: dict[str, dict[str, Route]] = {}
+        for route in site.routes():
+            table.setdefault(site.prefix + route.path, {})[route.method] = route
+        for path, methods in table.items():
+            self._router.add_route(path, methods)
+
+    def find(self, request: Request) -> tuple[Route | None, Rejected | None]:
+        found = self._router.find(request.path)
+        if found is None:
+            return None, NoRoute(request.path)
+        table, _, params, _ = found
+        methods: dict[str, Route] = table  # type: ignore[assignment]
+        for name, value in params.items():
+            if "%" in value:
+                params[name] = unquote(value, errors="replace")
+        request.params = params
+        route = methods.get(request.method)
+        if route is None:
+            return None, WrongMethod(request.method, sorted(methods))
+        return route, None
+
+
+class App:
+    """The ASGI application: picks the site, runs the route, renders whatever happens."""
+
+    def __init__(self, sites: Sequence[Site], *, telemetry: Telemetry, body_bytes_max: int) -> None:
+        self._mounted = [_Mounted(site) for site in sites]
+        self._telemetry = telemetry
+        self._body_bytes_max = body_bytes_max
+        self.draining = False
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        started = self._telemetry.started()
+        request = Request(scope)
+        mounted = self._pick(request.path)
+        route, response = await self._respond(mounted, request, receive)
+        if response is None:
+            return
+        operation = route.operation if route else "none"
+        self._telemetry.answered(
+            mounted.site.name, operation, response.status, started, request.path
+        )
+        await _send(response, receive, send, head=request.method == "HEAD")
+
+    def _pick(self, path: str) -> _Mounted:
+        for mounted in self._mounted[:-1]:
+            prefix = mounted.site.prefix
+            if path.startswith(prefix) and path[len(prefix) : len(prefix) + 1] in ("", "/"):
+                return mounted
+        return self._mounted[-1]
+
+    async def _respond(
+        self, mounted: _Mounted, request: Request, receive: Receive
+    ) -> tuple[Route | None, Response | None]:
+        site = mounted.site
+        route, missing = mounted.find(request)
+        try:
+            if self.draining:
+                raise ShuttingDown
+            if route is not None and route.scope is None:
+                call = Call(request, Actor("", site.name), None)
+            else:
+                key = await site.authenticate(request)
+                if route is None:
+                    assert missing is not None
+                    raise missing
+                call = Call(request, Actor(key.id, site.name), key)
+                await site.authorize(call, route)
+            if route.body is not None:
+                call.body = site.decode(await self._read(request, receive), route)
+            return route, site.answer(await route.handler(call))
+        except BrokerError as error:
+            return route, site.refuse(error, route)
+        except ClientGone:
+            return route, None
+        except Exception:
+            log.exception("request_failed", extra={"path": request.path, "site": site.name})
+            return route, site.broken()
+
+    async def _read(self, request: Request, receive: Receive) -> bytes:
+        """The whole body, refused before it is read when it says that it is too long.
+
+        How long this may take is watched over by `serving.py`.
+        """
+        limit = self._body_bytes_max
+        declared = request.headers.get(b"content-length", b"")
+        if declared.isdigit() and int(declared) > limit:
+            raise OverLimit("request body bytes", limit=limit, actual=int(declared))
+        message = await receive()
+        body: bytes = message.get("body", b"")
+        if message.get("more_body"):
+            parts, size = [body], len(body)
+            while message.get("more_body"):
+                message = await receive()
+                parts.append(message.get("body", b""))
+                size += len(parts[-1])
+                if size > limit:
+                    raise OverLimit("request body bytes", limit=limit, actual=size)
+            body = b"".join(parts)
+        if message["type"] == "http.disconnect":
+            raise ClientGone
+        return body
+
+
+async def _send(response: Response, receive: Receive, send: Send, *, head: bool) -> None:
+    headers = [(b"content-type", response.content_type), *response.headers]
+    if response.stream is not None:
+        await send({"type": "http.response.start", "status": response.status, "headers": headers})
+        await _stream(response.stream, receive, send)
+        return
+    headers.append((b"content-length", b"%d" % len(response.body)))
+    await send({"type": "http.response.start", "status": response.status, "headers": headers})
+    await send({"type": "http.response.body", "body": b"" if head else response.body})
+
+
+async def _stream(stream: AsyncIterator[bytes], receive: Receive, send: Send) -> None:
+    """Send parts until the stream ends or the client goes."""
+
+    async def gone() -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
+    async def parts() -> None:
+        async for part in stream:
+            await send({"type": "http.response.body", "body": part, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+
+    tasks = [asyncio.create_task(gone()), asyncio.create_task(parts())]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,1 @@
+"""The tests. A package, so that two folders may hold files of one name."""

@@ -1,0 +1,45 @@
+"""What every attack needs: a queue to aim at, and a log that stays free of tracebacks."""
+
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from tests.attack.peer import Account
+from tests.attack.target import Target, aim, no_traceback
+from tests.server import Server
+
+HASTY = {
+    "COURIER_HEADER_WAIT_MS_MAX": "500",
+    "COURIER_REQUEST_WAIT_MS_MAX": "1000",
+    "COURIER_IDLE_WAIT_MS_MAX": "1500",
+    "COURIER_CONNECTIONS_MAX": "40",
+}
+
+
+@pytest.fixture(autouse=True)
+def watched(server: Server) -> Iterator[None]:
+    """Whatever is sent, the shared server survives it and logs no traceback."""
+    said = len(server.log())
+    yield
+    assert httpx.get(f"{server.url}/health", trust_env=False).status_code == 200
+    no_traceback(server, since=said)
+
+
+@pytest.fixture(scope="session")
+def account(server: Server) -> Account:
+    return Account(server)
+
+
+@pytest.fixture
+def target(account: Account, queue_name: str) -> Target:
+    return aim(account, queue_name)
+
+
+@pytest.fixture(scope="module")
+def hasty_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server that waits for nobody for long and takes few connections."""
+    server = Server(tmp_path_factory.mktemp("hasty"), env=HASTY).start()
+    yield server
+    no_traceback(server)
+    server.stop()

@@ -1,0 +1,289 @@
+"""Ids that belong to somebody else, and ids that are none."""
+
+import json
+import uuid
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.attack.peer import Account, accepted, refused
+from tests.attack.target import Target, aim
+from tests.server import Server
+
+SUBSCRIPTIONS = "/event_subscriptions/subscriptions"
+ODD = [
+    "%2F",
+    "%2f..%2f..",
+    "%00",
+    "..",
+    "%2e%2e",
+    "%2e%2e%2f",
+    ".",
+    "%20",
+    "%0A",
+    "%0d%0a",
+    "%ff",
+    "%ed%a0%80",
+    "%E2%82%AC",
+    "%zz",
+    "%",
+    "'",
+    "%22",
+    "%3Cscript%3E",
+    "'%20or%201=1--",
+    "{queue_id}",
+    "$id",
+    "*",
+    "null",
+    "undefined",
+    "0",
+    "-1",
+    "c0" + "0" * 30,
+    "c0" + "f" * 31,
+    "f" * 32,
+    "C0" + "A" * 30,
+    "a" * 10_000,
+    "%F0%9F%98%80",
+    ";jsessionid=1",
+    "a;b",
+    "a:b",
+    "a@b",
+]
+
+
+@pytest.fixture(scope="module")
+def stranger(server: Server) -> Account:
+    """Another tenant's account on the same server."""
+    made = httpx.post(
+        f"{server.url}/courier/v1/tenants",
+        json={"name": f"t-{uuid.uuid4().hex[:16]}"},
+        headers={"Authorization": f"Bearer {server.credentials['admin']['token']}"},
+        trust_env=False,
+    )
+    assert made.is_success, made.text
+    credentials = made.json()["credentials"]["cloudflare"]
+    account = Account(server)
+    account.root = f"/client/v4/accounts/{credentials['account_id']}"
+    account.token = credentials["api_token"]
+    return account
+
+
+def everything_about(queue: str, consumer: str) -> list[tuple[str, str, Any]]:
+    """Every request there is on a queue that somebody else owns."""
+    path = f"/queues/{queue}"
+    pull = {"type": "http_pull"}
+    return [
+        ("GET", path, None),
+        ("PUT", path, {}),
+        ("PATCH", path, {"settings": {"delivery_paused": True}}),
+        ("DELETE", path, None),
+        ("GET", f"{path}/metrics", None),
+        ("GET", f"{path}/consumers", None),
+        ("POST", f"{path}/consumers", pull),
+        ("GET", f"{path}/consumers/{consumer}", None),
+        ("PUT", f"{path}/consumers/{consumer}", pull),
+        ("DELETE", f"{path}/consumers/{consumer}", None),
+        ("POST", f"{path}/messages", {"body": 1}),
+        ("POST", f"{path}/messages/batch", {"messages": [{"body": 1}]}),
+        ("POST", f"{path}/messages/pull", {}),
+        ("POST", f"{path}/messages/ack", {}),
+        ("POST", f"{path}/messages/peek", {}),
+        ("POST", f"{path}/messages/purge", {"refs": []}),
+        ("POST", f"{path}/purge", {}),
+        ("GET", f"{path}/purge", None),
+    ]
+
+
+def body(value: Any) -> bytes:
+    return b"" if value is None else json.dumps(value).encode()
+
+
+def test_queue_of_another_tenant_does_not_exist(stranger: Account, target: Target) -> None:
+    account = target.account
+    consumer = accepted(account.ask("GET", f"{target.path}/consumers"))[0]["consumer_id"]
+    before = account.ask("GET", target.path).body
+    for method, path, value in everything_about(target.id, consumer):
+        refused(stranger.ask(method, path, body(value)), 404)
+    assert account.ask("GET", target.path).body == before
+    assert target.backlog() == 0
+
+
+def test_account_of_another_tenant_is_closed(stranger: Account, target: Target) -> None:
+    account = target.account
+    before = account.ask("GET", target.path).body
+    for method, path, value in everything_about(target.id, "0" * 32):
+        whole = "/" + account.root + path
+        refused(stranger.ask(method, whole, body(value)), 403, code=10000)
+    for path in ("/queues", SUBSCRIPTIONS):
+        refused(stranger.ask("GET", "/" + account.root + path), 403, code=10000)
+    assert account.ask("GET", target.path).body == before
+
+
+def test_lease_of_another_tenant_settles_nothing(stranger: Account, target: Target) -> None:
+    accepted(target.post("/messages", b'{"body":"mine","content_type":"text"}'))
+    lease = target.pull()[0]["lease_id"]
+    other = aim(stranger, target.name)
+    settle = body({"acks": [{"lease_id": lease}], "retries": [{"lease_id": lease}]})
+    result = accepted(other.post("/messages/ack", settle))
+    assert (result["ackCount"], result["retryCount"]) == (0, 0)
+    assert list(result["warnings"]) == [lease]
+    assert target.backlog() == 1
+    assert target.pull() == []
+    assert accepted(target.post("/messages/ack", settle))["ackCount"] == 1
+
+
+def test_lease_of_another_queue_settles_nothing(target: Target) -> None:
+    other = aim(target.account, f"{target.name}-other")
+    for queue in (target, other):
+        accepted(queue.post("/messages", b'{"body":1}'))
+    lease = target.pull()[0]["lease_id"]
+    other.pull()
+    for kind in ("acks", "retries"):
+        result = accepted(other.post("/messages/ack", body({kind: [{"lease_id": lease}]})))
+        assert (result["ackCount"], result["retryCount"]) == (0, 0)
+        assert lease in result["warnings"]
+    assert (target.backlog(), other.backlog()) == (1, 1)
+
+
+def test_ref_of_another_queue_removes_nothing(target: Target) -> None:
+    other = aim(target.account, f"{target.name}-other")
+    for queue in (target, other):
+        accepted(queue.post("/messages", b'{"body":1}'))
+    ref = accepted(target.post("/messages/peek", b"{}"))["messages"][0]["ref"]
+    assert (
+        ref in accepted(other.post("/messages/purge", body({"refs": [{"ref": ref}]})))["warnings"]
+    )
+    lease = target.pull()[0]["lease_id"]
+    # A lease is no ref, and a ref is no lease.
+    refs = body({"refs": [{"ref": lease}]})
+    assert lease in accepted(target.post("/messages/purge", refs))["warnings"]
+    assert accepted(target.post("/messages/ack", body({"acks": [{"lease_id": ref}]})))["warnings"]
+    assert (target.backlog(), other.backlog()) == (1, 1)
+
+
+def test_subscription_stays_within_its_tenant(stranger: Account, target: Target) -> None:
+    account = target.account
+    destination = {"type": "queues.queue", "queue_id": target.id}
+    asked = {
+        "source": {"type": "kv"},
+        "events": ["namespace.created"],
+        "destination": destination,
+    }
+    refused(stranger.ask("POST", SUBSCRIPTIONS, body(asked)), 404)
+    subscription = accepted(account.ask("POST", SUBSCRIPTIONS, body(asked)))
+    path = f"{SUBSCRIPTIONS}/{subscription['id']}"
+    refused(stranger.ask("GET", path), 404)
+    refused(stranger.ask("PATCH", path, b'{"enabled":false}'), 404)
+    refused(stranger.ask("DELETE", path), 404)
+    assert accepted(stranger.ask("GET", SUBSCRIPTIONS)) == []
+    assert accepted(stranger.ask("GET", f"{SUBSCRIPTIONS}?queue_id={target.id}")) == []
+    assert accepted(account.ask("GET", path)) == subscription
+    move = body({"destination": {**destination, "queue_id": "c0" + "0" * 30}})
+    refused(account.ask("PATCH", path, move), 404)
+
+
+def test_dead_letters_stay_within_their_tenant(stranger: Account, target: Target) -> None:
+    """A dead-letter queue is given by name, and names are each tenant's own."""
+    name = f"{target.name}-source"
+    made = accepted(stranger.ask("POST", "/queues", body({"queue_name": name})))
+    path = f"/queues/{made['queue_id']}/consumers"
+    consumer = {
+        "type": "http_pull",
+        "dead_letter_queue": target.name,
+        "settings": {"max_retries": 0},
+    }
+    accepted(stranger.ask("POST", path, body(consumer)))
+    own = accepted(stranger.ask("GET", f"/queues?name={target.name}"))
+    assert len(own) == 1 and own[0]["queue_id"] != target.id
+    source = Target(stranger, name, made["queue_id"], f"/queues/{made['queue_id']}")
+    accepted(source.post("/messages", b'{"body":1}'))
+    lease = source.pull()[0]["lease_id"]
+    accepted(source.post("/messages/ack", body({"retries": [{"lease_id": lease}]})))
+    assert (source.backlog(), target.backlog()) == (0, 0)
+
+
+def test_consumer_of_another_queue_does_not_exist(target: Target) -> None:
+    account = target.account
+    other = aim(account, f"{target.name}-other")
+    consumer = accepted(account.ask("GET", f"{other.path}/consumers"))[0]["consumer_id"]
+    path = f"{target.path}/consumers/{consumer}"
+    refused(account.ask("GET", path), 404, code=11002)
+    refused(account.ask("PUT", path, b'{"type":"http_pull"}'), 404, code=11002)
+    refused(account.ask("DELETE", path), 404, code=11002)
+    assert len(accepted(account.ask("GET", f"{other.path}/consumers"))) == 1
+
+
+@pytest.mark.parametrize("odd", ODD, ids=lambda odd: odd[:20])
+def test_odd_id_is_refused(target: Target, odd: str) -> None:
+    """400, 404 or 405: what looks like a path may lead to another route, never to an object."""
+    account = target.account
+    before = account.ask("GET", "/queues").body
+    for method, path, value in everything_about(odd, odd):
+        answer = account.ask(method, path, body(value))
+        if odd == "." or odd == "..":
+            continue
+        refused(answer, 400, 404, 405)
+    consumer = f"{target.path}/consumers/{odd}"
+    for method in ("GET", "DELETE"):
+        refused(account.ask(method, consumer), 400, 404, 405)
+        refused(account.ask(method, f"{SUBSCRIPTIONS}/{odd}"), 400, 404, 405)
+    refused(account.ask("GET", f"//client/v4/accounts/{odd}/queues"), 400, 403, 404, 405)
+    assert account.ask("GET", "/queues").body == before
+
+
+@pytest.mark.parametrize(
+    "tail", ["%0A", "%00", "%20", "%2F", "%2f", ".json", "%3F", "%23", ";x", "0"]
+)
+def test_id_with_something_behind_it_is_another_id(target: Target, tail: str) -> None:
+    account = target.account
+    refused(account.ask("GET", target.path + tail), 400, 404)
+    refused(account.ask("DELETE", target.path + tail), 400, 404)
+    refused(target.post(f"{tail}/messages", b'{"body":1}'), 400, 404)
+    assert target.backlog() == 0
+
+
+def test_queue_is_not_found_by_its_name(target: Target) -> None:
+    refused(target.account.ask("GET", f"/queues/{target.name}"), 400, 404)
+    refused(target.account.ask("POST", f"/queues/{target.name}/messages", b'{"body":1}'), 400, 404)
+
+
+@pytest.mark.parametrize(
+    "lease", ["", "x", "A" * 24, "=" * 24, "\u20ac" * 24, "A" * 100_000, "\x00", "../..", "-_" * 12]
+)
+def test_lease_nobody_gave_is_a_warning(target: Target, lease: str) -> None:
+    accepted(target.post("/messages", b'{"body":1}'))
+    target.pull()
+    for kind in ("acks", "retries"):
+        result = accepted(target.post("/messages/ack", body({kind: [{"lease_id": lease}]})))
+        assert (result["ackCount"], result["retryCount"]) == (0, 0)
+        assert list(result["warnings"]) == [lease]
+    refs = body({"refs": [{"ref": lease}]})
+    assert list(accepted(target.post("/messages/purge", refs))["warnings"]) == [lease]
+    assert target.backlog() == 1
+
+
+def test_lease_changed_in_any_place_is_a_warning(target: Target) -> None:
+    accepted(target.post("/messages", b'{"body":1}'))
+    lease = target.pull()[0]["lease_id"]
+    changed = [
+        {"lease_id": lease[:place] + ("A" if lease[place] != "A" else "B") + lease[place + 1 :]}
+        for place in range(len(lease))
+    ]
+    assert accepted(target.post("/messages/ack", body({"acks": changed})))["ackCount"] == 0
+    assert target.backlog() == 1
+
+
+def test_settling_a_lease_many_times_in_one_request_counts_once(target: Target) -> None:
+    accepted(target.post("/messages", b'{"body":1}'))
+    lease = target.pull()[0]["lease_id"]
+    many = body({"acks": [{"lease_id": lease}] * 1_000, "retries": [{"lease_id": lease}] * 1_000})
+    result = accepted(target.post("/messages/ack", many))
+    assert (result["ackCount"], result["retryCount"]) == (1, 0)
+    assert target.backlog() == 0
+
+
+def test_settling_very_many_leases_at_once_gets_an_answer(target: Target) -> None:
+    many = body({"acks": [{"lease_id": f"lease-{n}"} for n in range(50_000)]})
+    answer = target.post("/messages/ack", many)
+    assert answer.status in (200, 400, 413), answer.status

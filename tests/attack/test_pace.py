@@ -1,0 +1,193 @@
+"""Clients that take their time, on a server that does not wait for long."""
+
+import itertools
+import time
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from tests.attack.peer import Account, Peer, accepted, turned_away
+from tests.attack.target import Target, aim
+from tests.server import Server
+
+CUT_SECONDS_MAX = 5.0
+PROMPT_SECONDS_MAX = 2.0
+
+
+@pytest.fixture
+def slow(hasty_server: Server, queue_name: str) -> Target:
+    return aim(Account(hasty_server), queue_name)
+
+
+def served(server: Server) -> None:
+    """Other clients are not kept waiting."""
+    began = time.monotonic()
+    with server.client() as client:
+        assert client.get("/queues").status_code == 200
+    assert time.monotonic() - began < PROMPT_SECONDS_MAX
+
+
+def letters() -> Iterator[bytes]:
+    return itertools.repeat(b"x", 1_000)
+
+
+def cut_off(peer: Peer, pieces: Iterator[bytes], server: Server) -> None:
+    """Sent piece by piece, the request is ended by the server before long."""
+
+    def observed() -> Iterator[bytes]:
+        for number, piece in enumerate(pieces):
+            if number % 4 == 0:
+                served(server)
+            yield piece
+
+    peer.trickle(observed(), every_s=0.05, seconds_max=CUT_SECONDS_MAX)
+    answer = peer.answer()
+    assert answer is None or answer.status == 408, answer
+    assert peer.hung_up()
+
+
+def test_headers_that_trickle_are_cut_off(slow: Target) -> None:
+    with Peer(slow.account.server) as peer:
+        peer.send(slow.account.head("GET", slow.path) + b"X-Slow: ")
+        cut_off(peer, letters(), slow.account.server)
+
+
+def test_request_line_that_trickles_is_cut_off(slow: Target) -> None:
+    with Peer(slow.account.server) as peer:
+        cut_off(peer, iter([b"G", b"E", b"T", b" ", b"/", *letters()]), slow.account.server)
+
+
+def test_header_lines_that_trickle_are_cut_off(slow: Target) -> None:
+    with Peer(slow.account.server) as peer:
+        peer.send(slow.account.head("GET", slow.path))
+        lines = (b"X-%d: x\r\n" % number for number in range(1_000))
+        cut_off(peer, lines, slow.account.server)
+
+
+def test_body_that_trickles_is_cut_off(slow: Target) -> None:
+    account = slow.account
+    with Peer(account.server) as peer:
+        peer.send(account.head("POST", f"{slow.path}/messages", "Content-Length: 5000") + b"\r\n")
+        peer.send(b'{"body":"')
+        cut_off(peer, letters(), account.server)
+    assert slow.backlog() == 0
+
+
+def test_chunks_that_trickle_are_cut_off(slow: Target) -> None:
+    account = slow.account
+    path = f"{slow.path}/messages"
+    with Peer(account.server) as peer:
+        peer.send(account.head("POST", path, "Transfer-Encoding: chunked") + b"\r\n")
+        peer.send(b'9\r\n{"body":"\r\n')
+        cut_off(peer, itertools.repeat(b"1\r\nx\r\n", 1_000), account.server)
+    assert slow.backlog() == 0
+
+
+def test_body_that_never_comes_is_given_up(slow: Target) -> None:
+    account = slow.account
+    with Peer(account.server) as peer:
+        peer.send(account.head("POST", f"{slow.path}/messages", "Content-Length: 10") + b"\r\n")
+        assert peer.answered(within_s=CUT_SECONDS_MAX)
+        answer = peer.answer()
+        assert answer is None or answer.status == 408, answer
+
+
+def test_connection_that_says_nothing_is_closed(hasty_server: Server) -> None:
+    with Peer(hasty_server) as peer:
+        assert peer.answered(within_s=CUT_SECONDS_MAX)
+        turned_away(peer.answer())
+
+
+def test_connection_that_sends_only_empty_lines_is_closed(hasty_server: Server) -> None:
+    """Empty lines before a request are allowed, but they are no request."""
+    with Peer(hasty_server) as peer:
+        peer.trickle(itertools.repeat(b"\r\n", 1_000), every_s=0.1, seconds_max=CUT_SECONDS_MAX)
+        turned_away(peer.answer())
+
+
+def test_connection_that_sends_one_empty_line_is_closed(hasty_server: Server) -> None:
+    with Peer(hasty_server) as peer:
+        peer.send(b"\r\n")
+        assert peer.answered(within_s=CUT_SECONDS_MAX)
+        turned_away(peer.answer())
+
+
+def test_connection_that_says_nothing_more_is_closed(slow: Target) -> None:
+    with Peer(slow.account.server) as peer:
+        peer.send(slow.account.request("GET", slow.path))
+        accepted(peer.answer())
+        assert peer.answered(within_s=CUT_SECONDS_MAX)
+        assert peer.hung_up()
+
+
+def test_request_after_a_pause_has_its_full_time(slow: Target) -> None:
+    """Time spent between two requests does not count against the second."""
+    with Peer(slow.account.server) as peer:
+        peer.send(slow.account.request("GET", slow.path))
+        accepted(peer.answer())
+        assert not peer.answered(within_s=0.7), "closed before its idle time was over"
+        peer.send(slow.account.request("GET", slow.path))
+        accepted(peer.answer())
+
+
+def test_many_slow_clients_do_not_hold_up_others(slow: Target) -> None:
+    account = slow.account
+    peers = [Peer(account.server) for _ in range(30)]
+    for number, peer in enumerate(peers):
+        if number % 2:
+            peer.send(account.head("GET", slow.path))
+        else:
+            path = f"{slow.path}/messages"
+            peer.send(account.head("POST", path, "Content-Length: 10") + b"\r\n{")
+    served(account.server)
+    for peer in peers:
+        assert peer.answered(within_s=CUT_SECONDS_MAX)
+        peer.close()
+    served(account.server)
+    assert slow.backlog() == 0
+
+
+def test_client_that_does_not_read_its_answers_does_not_hold_up_others(target: Target) -> None:
+    """Answers wait in the sender's buffers only up to a point; the rest must not fill memory."""
+    account = target.account
+    body = b'{"content_type":"text","body":"%s"}' % (b"x" * 120_000)
+    for _ in range(10):
+        accepted(target.post("/messages", body))
+    peek = account.request("POST", f"{target.path}/messages/peek", b'{"batch_size":10}')
+    with Peer(account.server) as peer:
+        # 100 answers of 1.2 MB each.
+        for _ in range(100):
+            peer.send(peek)
+        served(account.server)
+        resident = memory_bytes(account.server)
+        assert resident < 1 << 30, f"{resident} bytes held for a client that does not read"
+        peer.abort()
+    served(account.server)
+
+
+def memory_bytes(server: Server) -> int:
+    with open(f"/proc/{server.pid}/statm") as file:
+        return int(file.read().split()[1]) * 4_096
+
+
+def test_more_connections_than_allowed_are_turned_away(hasty_server: Server) -> None:
+    """COURIER_CONNECTIONS_MAX is 40; those above it are told so, or closed."""
+    peers = [Peer(hasty_server) for _ in range(60)]
+    request = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+    sent = [peer.send(request) for peer in peers]
+    answers = [peer.answer() if went else None for peer, went in zip(peers, sent, strict=True)]
+    assert 30 <= sum(answer is not None and answer.status == 200 for answer in answers) <= 40
+    assert all(answer is None or answer.status in (200, 503) for answer in answers)
+    for peer in peers:
+        peer.close()
+    deadline = time.monotonic() + CUT_SECONDS_MAX
+    while not healthy(hasty_server):
+        assert time.monotonic() < deadline, "still full after everybody left"
+
+
+def healthy(server: Server) -> bool:
+    try:
+        return httpx.get(f"{server.url}/health", trust_env=False).status_code == 200
+    except httpx.TransportError:
+        return False

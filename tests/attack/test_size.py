@@ -1,0 +1,202 @@
+"""Too much of everything: bodies, headers, paths, queries."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.attack.peer import Account, Peer, accepted, refused, turned_away
+from tests.attack.target import Target
+
+MIB = 1 << 20
+REQUEST_BYTES_MAX = 4 * MIB
+HEADER_BYTES_MAX = 64 << 10
+PUSH = "/messages"
+
+
+def chunks(total: int) -> Iterator[bytes]:
+    """A JSON string that goes on and on, in chunks of 64 KiB."""
+    piece = b"x" * (64 << 10)
+    yield b'10\r\n{"body":"xxxxxxx\r\n'
+    for _ in range(total // len(piece)):
+        yield b"%x\r\n%s\r\n" % (len(piece), piece)
+
+
+@pytest.mark.parametrize("length", [REQUEST_BYTES_MAX + 1, 10**12, 10**18])
+def test_declared_body_over_the_cap_is_refused_before_it_is_sent(
+    target: Target, length: int
+) -> None:
+    account = target.account
+    with Peer(account.server) as peer:
+        peer.send(account.head("POST", target.path + PUSH, f"Content-Length: {length}") + b"\r\n")
+        sentence = refused(peer.answer(), 413)
+        assert str(REQUEST_BYTES_MAX) in sentence
+        assert peer.hung_up()
+    assert target.backlog() == 0
+
+
+def test_body_over_the_cap_is_not_asked_for(target: Target) -> None:
+    account = target.account
+    declared = f"Content-Length: {REQUEST_BYTES_MAX + 1}"
+    with Peer(account.server) as peer:
+        peer.send(
+            account.head("POST", target.path + PUSH, declared, "Expect: 100-continue") + b"\r\n"
+        )
+        refused(peer.answer(), 413)
+
+
+def test_body_of_unknown_length_is_cut_off_at_the_cap(target: Target) -> None:
+    account = target.account
+    sent = 0
+    with Peer(account.server) as peer:
+        peer.send(account.head("POST", target.path + PUSH, "Transfer-Encoding: chunked") + b"\r\n")
+        for chunk in chunks(8 * REQUEST_BYTES_MAX):
+            if peer.answered(within_s=0) or not peer.send(chunk):
+                break
+            sent += len(chunk)
+        refused(peer.answer(), 413)
+        assert peer.hung_up()
+    # What the socket buffers hold comes on top of what the server has read.
+    assert sent < 6 * REQUEST_BYTES_MAX
+    assert target.backlog() == 0
+
+
+def test_body_of_exactly_the_cap_is_read(target: Target) -> None:
+    body = b'{"body":"small","content_type":"text"}'.ljust(REQUEST_BYTES_MAX)
+    accepted(target.post(PUSH, body))
+    assert target.backlog() == 1
+
+
+@pytest.mark.parametrize(
+    "length",
+    [
+        "-1",
+        "+5",
+        "5 5",
+        "0x10",
+        "1e3",
+        "1_000",
+        "",
+        "five",
+        "5, 6",
+        "9" * 40,
+        "5\r\nContent-Length: 6",
+    ],
+)
+def test_length_that_is_no_number_is_turned_away(target: Target, length: str) -> None:
+    account = target.account
+    with Peer(account.server) as peer:
+        peer.send(account.head("POST", target.path + PUSH, f"Content-Length: {length}") + b"\r\n")
+        turned_away(peer.answer())
+        assert peer.hung_up()
+    assert target.backlog() == 0
+
+
+def test_length_and_chunks_together_are_turned_away(target: Target) -> None:
+    """Two readers that disagree on where a request ends is how requests are smuggled."""
+    account = target.account
+    hidden = account.request("POST", target.path + PUSH, b'{"body":"hidden"}')
+    head = account.head(
+        "POST", target.path + PUSH, "Content-Length: 4", "Transfer-Encoding: chunked"
+    )
+    with Peer(account.server) as peer:
+        peer.send(head + b"\r\n0\r\n\r\n" + hidden)
+        turned_away(peer.answer())
+        assert peer.hung_up()
+    assert target.backlog() == 0
+
+
+@pytest.mark.parametrize(
+    "chunk",
+    [b"zz\r\n", b"-1\r\nx\r\n", b"fffffffffffffffff\r\n", b"5\r\nxxxxxx\r\n0"],
+)
+def test_broken_chunk_is_turned_away(target: Target, chunk: bytes) -> None:
+    account = target.account
+    with Peer(account.server) as peer:
+        peer.send(account.head("POST", target.path + PUSH, "Transfer-Encoding: chunked") + b"\r\n")
+        peer.send(chunk + b"\r\n\r\n\r\n")
+        turned_away(peer.answer())
+    assert target.backlog() == 0
+
+
+def test_headers_under_the_cap_are_read(target: Target) -> None:
+    long = "X-Long: " + "x" * (HEADER_BYTES_MAX - 2_000)
+    accepted(target.account.ask("GET", target.path, b"", long))
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        ["X-Long: " + "x" * (HEADER_BYTES_MAX + 1)],
+        [f"X-Many-{n}: {n}" for n in range(8_000)],
+        ["X" * (HEADER_BYTES_MAX + 1) + ": long name"],
+        ["Cookie: " + "a=b; " * 40_000],
+    ],
+    ids=["one long value", "many", "long name", "long cookie"],
+)
+def test_headers_over_the_cap_are_turned_away(target: Target, headers: list[str]) -> None:
+    account = target.account
+    with Peer(account.server) as peer:
+        peer.send(account.head("GET", target.path, *headers) + b"\r\n")
+        turned_away(peer.answer())
+        assert peer.hung_up()
+
+
+def test_headers_that_never_end_are_cut_off_at_the_cap(account: Account) -> None:
+    sent = 0
+    with Peer(account.server) as peer:
+        peer.send(account.head("GET", "/queues"))
+        while not peer.answered(within_s=0) and peer.send(b"X-More: and more\r\n" * 500):
+            sent += 9_000
+            assert sent < 64 * MIB, "the server still listens"
+        turned_away(peer.answer())
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/queues/" + "a" * 50_000,
+        "/queues" + "/a" * 25_000,
+        "/queues?name=" + "a" * 50_000,
+        "/queues?" + "name=a&" * 7_000,
+        "/queues?" + "&" * 50_000,
+        "/queues" + "/" * 50_000,
+        "/queues/" + "%2F" * 16_000,
+    ],
+    ids=lambda path: path[:16],
+)
+def test_long_path_or_query_gets_an_answer(account: Account, path: str) -> None:
+    answer = account.ask("GET", path)
+    assert answer.status in (200, 400, 404, 414)
+    assert answer.headers["content-type"].startswith("application/json")
+
+
+def test_path_over_the_header_cap_is_turned_away(account: Account) -> None:
+    with Peer(account.server) as peer:
+        peer.send(account.request("GET", "/queues/" + "a" * 2 * HEADER_BYTES_MAX))
+        turned_away(peer.answer())
+        assert peer.hung_up()
+
+
+def test_message_of_just_the_limit_is_stored_and_one_byte_more_is_not(target: Target) -> None:
+    accepted(target.post(PUSH, b'{"content_type":"text","body":"%s"}' % (b"x" * 128_000)))
+    refused(
+        target.post(PUSH, b'{"content_type":"text","body":"%s"}' % (b"x" * 128_001)),
+        413,
+        code=10204,
+    )
+    # 42,667 characters of three bytes each.
+    wide = "\u20ac".encode() * 42_667
+    refused(target.post(PUSH, b'{"content_type":"text","body":"%s"}' % wide), 413, code=10204)
+    assert target.backlog() == 1
+
+
+def test_batch_over_a_limit_stores_nothing(target: Target) -> None:
+    one = b'{"content_type":"text","body":"%s"}'
+    many = b",".join([one % b"x"] * 101)
+    heavy = b",".join([one % (b"x" * 100_000)] * 3)
+    last = b",".join([one % b"x", one % (b"x" * 128_001)])
+    refused(target.post("/messages/batch", b'{"messages":[%s]}' % many), 413, code=10206)
+    refused(target.post("/messages/batch", b'{"messages":[]}'), 413, code=10206)
+    refused(target.post("/messages/batch", b'{"messages":[%s]}' % heavy), 413, code=10205)
+    refused(target.post("/messages/batch", b'{"messages":[%s]}' % last), 413, code=10204)
+    assert target.backlog() == 0

@@ -1,0 +1,104 @@
+"""`courier journal`."""
+
+import json
+import signal
+
+import httpx
+
+from tests.cli.command import Command
+from tests.server import Server
+
+
+def last_offset(server: Server) -> int:
+    """Where the journal ends now."""
+    token = server.credentials["admin"]["token"]
+    answer = httpx.get(
+        f"{server.url}/journal/head", headers={"Authorization": f"Bearer {token}"}, trust_env=False
+    )
+    last: int = answer.json()["last"]
+    return last
+
+
+def test_events_of_a_message_are_printed_in_order(
+    server: Server, courier: Command, queue: str
+) -> None:
+    after = last_offset(server)
+    courier("publish", queue, "hello")
+    courier("pull", queue, "--ack")
+    printed = courier("journal", "--after", str(after), "--json").out.splitlines()
+    events = [json.loads(line) for line in printed]
+    ours = [event for event in events if event["queue_name"] == queue]
+    assert [event["kind"] for event in ours] == ["published", "leased", "acked"]
+    assert ours[0]["body"] == "hello"
+    rows = courier("journal", "--after", str(after)).rows
+    assert [row[2] for row in rows if queue in row] == ["published", "leased", "acked"]
+
+
+def test_limit_ends_the_list(server: Server, courier: Command, queue: str) -> None:
+    courier("publish", queue, "--lines", stdin=b"x\n" * 20)
+    assert len(courier("journal", "--limit", "7", "--json").out.splitlines()) == 7
+
+
+def test_a_list_longer_than_a_page_has_no_gap_and_no_repetition(
+    server: Server, courier: Command, queue: str
+) -> None:
+    after = last_offset(server)
+    courier("publish", queue, "--lines", stdin=b"x\n" * 2_500)
+    printed = courier("journal", "--after", str(after), "--limit", "2400", "--json").out
+    offsets = [json.loads(line)["offset"] for line in printed.splitlines()]
+    assert offsets == list(range(after + 1, after + 2_401))
+
+
+def test_nothing_is_printed_past_the_end(courier: Command) -> None:
+    assert courier("journal", "--after", str(10**12), "--json").out == ""
+
+
+def test_events_of_one_tenant_are_found_among_those_of_others(
+    server: Server, courier: Command, queue: str, queue_name: str
+) -> None:
+    tenant = f"t{queue_name}"
+    courier("tenant", "create", tenant)
+    token = courier("key", "create", "own", "--scope", "journal", "--tenant", tenant).out.strip()
+    after = str(last_offset(server))
+    courier("publish", queue, "--lines", stdin=b"x\n" * 2_500)
+    courier("queue", "create", queue_name, "--tenant", tenant, "--no-consumer")
+    courier("publish", queue, "x")
+    by_operator = courier("journal", "--after", after, "--tenant", tenant, "--json").out
+    by_tenant = Command("--url", server.url, "--token", token)(
+        "journal", "--after", after, "--json"
+    )
+    (line,) = by_operator.splitlines()
+    event = json.loads(line)
+    assert (event["kind"], event["queue_name"]) == ("queue_created", queue_name)
+    assert by_tenant.out == by_operator
+
+
+def test_a_tenant_that_does_not_exist_has_no_events(courier: Command, queue_name: str) -> None:
+    assert "does not exist" in courier.fails(1, "journal", "--json", "--tenant", queue_name)
+
+
+def test_follow_prints_events_as_they_happen(server: Server, courier: Command, queue: str) -> None:
+    after = last_offset(server)
+    process = courier.start("journal", "--follow", "--json", "--after", str(after))
+    assert process.stdout is not None
+    events = map(json.loads, process.stdout)
+    for text in ("one", "two"):
+        courier("publish", queue, text)
+        event = next(event for event in events if event["queue_name"] == queue)
+        assert (event["kind"], event["body"]) == ("published", text)
+    process.send_signal(signal.SIGINT)
+    _, complaint = process.communicate(timeout=30)
+    assert (complaint, process.returncode) == (b"", 130)
+
+
+def test_follow_ends_at_its_limit(server: Server, courier: Command, queue: str) -> None:
+    after = last_offset(server)
+    courier("publish", queue, "--lines", stdin=b"x\n" * 3)
+    ran = courier("journal", "--follow", "--after", str(after), "--limit", "3")
+    assert len(ran.rows) == 3
+
+
+def test_a_key_without_the_scope_is_refused(server: Server, courier: Command) -> None:
+    token = courier("key", "create", "reader", "--scope", "read").out.strip()
+    reader = Command("--url", server.url, "--token", token)
+    assert "journal" in reader.fails(1, "journal", "--json")

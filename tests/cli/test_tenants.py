@@ -1,0 +1,132 @@
+"""`courier tenant`, `courier key`, and acting for a tenant."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import Command
+from tests.server import Server
+
+
+@pytest.fixture
+def tenant(courier: Command, queue_name: str) -> str:
+    """A tenant of the test's own."""
+    name = f"t{queue_name}"
+    courier("tenant", "create", name)
+    return name
+
+
+def test_a_created_tenant_is_listed(courier: Command, tenant: str) -> None:
+    assert tenant in [row[0] for row in courier("tenant", "list").rows]
+    assert {"default", tenant} <= {one["name"] for one in courier("tenant", "list", "--json").json}
+
+
+def test_credentials_of_a_tenant_are_printed_and_kept(courier: Command, queue_name: str) -> None:
+    made = courier("tenant", "create", queue_name, "--json").json
+    assert made["tenant"]["name"] == queue_name
+    kept = courier("credentials", "--tenant", queue_name, "--json").json
+    assert kept == made["credentials"]
+
+
+def test_a_tenant_has_queues_of_its_own(courier: Command, tenant: str, queue_name: str) -> None:
+    courier("queue", "create", queue_name, "--tenant", tenant)
+    courier("publish", queue_name, "x", "--tenant", tenant)
+    assert [row[0] for row in courier("queue", "list", "--tenant", tenant).rows] == [queue_name]
+    assert "does not exist" in courier.fails(1, "queue", "show", queue_name)
+
+
+def test_rules_of_the_operator_reach_the_queues_of_a_tenant(
+    courier: Command, tenant: str, queue_name: str
+) -> None:
+    courier("queue", "create", queue_name, "--tenant", tenant)
+    courier("queue", "freeze", queue_name, "--tenant", tenant)
+    courier.fails(1, "publish", queue_name, "x", "--tenant", tenant)
+
+
+def test_a_deleted_tenant_is_gone_with_its_key(courier: Command, tenant: str) -> None:
+    courier("tenant", "delete", tenant)
+    assert tenant not in [row[0] for row in courier("tenant", "list").rows]
+    assert courier.attempt("queue", "list", "--tenant", tenant).status != 0
+
+
+def test_a_tenant_that_does_not_exist_is_refused(courier: Command, queue_name: str) -> None:
+    assert "does not exist" in courier.fails(1, "tenant", "delete", queue_name)
+    assert "no credentials of tenant" in courier.fails(2, "queue", "list", "--tenant", queue_name)
+
+
+def test_a_name_that_is_taken_is_refused(courier: Command, tenant: str) -> None:
+    assert "already exists" in courier.fails(1, "tenant", "create", tenant)
+
+
+def test_a_created_key_opens_what_its_scope_says(
+    server: Server, courier: Command, tenant: str, queue_name: str
+) -> None:
+    courier("queue", "create", queue_name, "--tenant", tenant)
+    token = courier("key", "create", "reader", "--scope", "read", "--tenant", tenant).out.strip()
+    reader = Command("--url", server.url, "--token", token)
+    assert [row[0] for row in reader("queue", "list").rows] == [queue_name]
+    reader.fails(1, "publish", queue_name, "x")
+    reader.fails(1, "tenant", "list")
+
+
+def test_a_key_can_be_limited_to_a_queue(
+    server: Server, courier: Command, tenant: str, queue_name: str
+) -> None:
+    for name in (queue_name, f"{queue_name}-other"):
+        courier("queue", "create", name, "--tenant", tenant)
+    token = courier(
+        *("key", "create", "one", "--scope", "write", "--queue", queue_name, "--tenant", tenant)
+    ).out.strip()
+    writer = Command("--url", server.url, "--token", token)
+    writer("publish", queue_name, "x")
+    writer.fails(1, "publish", f"{queue_name}-other", "x")
+
+
+def test_keys_are_listed_until_they_are_deleted(
+    server: Server, courier: Command, tenant: str
+) -> None:
+    made = courier(
+        *("key", "create", "mine", "--scope", "read", "--scope", "journal"),
+        *("--expires", "1d", "--json", "--tenant", tenant),
+    ).json
+    rows = {row[0]: row[1:] for row in courier("key", "list", "--tenant", tenant).rows}
+    name, hint = rows[made["key"]["id"]][:2]
+    assert name == "mine"
+    assert made["token"].startswith(hint.rstrip("."))
+    assert made["token"] not in str(rows)
+    courier("key", "delete", made["key"]["id"], "--tenant", tenant)
+    left = courier("key", "list", "--tenant", tenant, "--json").json
+    assert made["key"]["id"] not in {key["id"] for key in left}
+    Command("--url", server.url, "--token", made["token"]).fails(1, "queue", "list")
+
+
+def test_keys_of_the_operator_can_be_listed(courier: Command) -> None:
+    assert courier("key", "list", "--tenant", "operator").rows != []
+
+
+@pytest.mark.parametrize("scope", ["everything", ""])
+def test_an_unknown_scope_is_refused(courier: Command, tenant: str, scope: str) -> None:
+    courier.fails(1, "key", "create", "k", "--scope", scope, "--tenant", tenant)
+
+
+def test_a_key_that_does_not_exist_is_refused(courier: Command, tenant: str) -> None:
+    assert "does not exist" in courier.fails(1, "key", "delete", "0" * 32, "--tenant", tenant)
+
+
+def test_address_and_token_are_enough_for_a_server_elsewhere(
+    server: Server, queue: str, tmp_path: Path
+) -> None:
+    token = tmp_path / "token"
+    token.write_text(server.credentials["cloudflare"]["api_token"])
+    elsewhere = Command("--url", server.url, "--token", f"@{token}", cwd=tmp_path)
+    assert queue in [row[0] for row in elsewhere("queue", "list").rows]
+
+
+def test_an_account_of_someone_else_is_refused(courier: Command) -> None:
+    assert "[code: 10000]" in courier.fails(1, "queue", "list", "--account", "0" * 32)
+
+
+def test_a_wrong_token_is_refused(server: Server) -> None:
+    stranger = Command("--url", server.url, "--token", "nobody")
+    assert "[code: 9109]" in stranger.fails(1, "queue", "list", "--account", "0" * 32)
+    stranger.fails(1, "tenant", "list")

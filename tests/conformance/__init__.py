@@ -1,0 +1,1 @@
+"""Suites written once and run over every implementation of a seam."""

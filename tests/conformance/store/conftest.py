@@ -1,0 +1,62 @@
+"""A store of each kind, on an event loop that outlives the single call."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from courier.clock import ManualClock
+from courier.core.store import Store
+from courier.core.types import Queue
+from courier.store.memory import MemoryStore
+from courier.store.sqlite import SqliteStore
+from tests.conformance.store.driver import Driver
+
+
+async def open_memory(path: Path) -> Store:
+    return MemoryStore()
+
+
+async def open_sqlite(path: Path) -> Store:
+    return await SqliteStore.open(path)
+
+
+OPENERS: dict[str, Callable[[Path], Awaitable[Store]]] = {
+    "memory": open_memory,
+    "sqlite": open_sqlite,
+}
+
+
+@pytest.fixture
+def runner() -> Iterator[asyncio.Runner]:
+    with asyncio.Runner() as runner:
+        yield runner
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture(params=list(OPENERS))
+def store(
+    request: pytest.FixtureRequest, runner: asyncio.Runner, tmp_path: Path
+) -> Iterator[Store]:
+    async def opened() -> Store:
+        return await OPENERS[request.param](tmp_path / "courier.db")
+
+    store = runner.run(opened())
+    yield store
+    runner.run(store.close())
+
+
+@pytest.fixture
+def driver(store: Store, clock: ManualClock, runner: asyncio.Runner) -> Driver:
+    return Driver(store, clock, runner)
+
+
+@pytest.fixture
+def queue(driver: Driver) -> Queue:
+    """A queue with the default settings."""
+    return driver.queue()

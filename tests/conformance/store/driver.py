@@ -1,0 +1,150 @@
+"""Drives a store from plain functions, at the time of a clock that moves when told to."""
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from courier import ids
+from courier.clock import ManualClock
+from courier.core import journal
+from courier.core.store import Store
+from courier.core.types import (
+    Ack,
+    Actor,
+    AnyRecord,
+    Draft,
+    Extend,
+    Message,
+    Outcome,
+    Queue,
+    QueueStats,
+    Receipt,
+    Retry,
+    Settlement,
+    Swept,
+)
+
+T = TypeVar("T")
+
+TENANT = "c0" + "7" * 30
+CALLER = Actor(id="caller", dialect="test")
+EVENTS_MAX = 1_000_000
+
+
+def bodies(messages: Sequence[Message]) -> list[str]:
+    return [message.body.decode() for message in messages]
+
+
+class Driver:
+    """Each call is one verb, run to its end. What a test does not care about has a default."""
+
+    def __init__(self, store: Store, clock: ManualClock, runner: asyncio.Runner) -> None:
+        self.store = store
+        self.clock = clock
+        self._runner = runner
+
+    @property
+    def now_ms(self) -> int:
+        return self.clock.now_ms()
+
+    def advance(self, ms: int) -> None:
+        self.clock.advance(ms)
+
+    def run(self, call: Coroutine[Any, Any, T]) -> T:
+        return self._runner.run(call)
+
+    # --- settings ---
+
+    def change(self, *, puts: Sequence[AnyRecord] = (), drops: Sequence[AnyRecord] = ()) -> None:
+        self.run(self.store.change(puts=puts, drops=drops, actor=CALLER, now_ms=self.now_ms))
+
+    def queue(self, name: str = "orders", **settings: Any) -> Queue:
+        """Create a queue; `settings` are fields of Queue."""
+        fields = {"id": ids.new_id(), "tenant": TENANT} | settings
+        now_ms = self.now_ms
+        queue = Queue(name=name, created_ms=now_ms, modified_ms=now_ms, **fields)
+        self.change(puts=[queue])
+        return queue
+
+    def update(self, queue: Queue, **settings: Any) -> Queue:
+        queue = msgspec.structs.replace(queue, modified_ms=self.now_ms, **settings)
+        self.change(puts=[queue])
+        return queue
+
+    # --- messages ---
+
+    def publish(self, queue: Queue, *drafts: Draft | str) -> Receipt:
+        full = [Draft(draft.encode()) if isinstance(draft, str) else draft for draft in drafts]
+        batches = [(queue.id, full)]
+        return self.run(self.store.publish(batches, actor=CALLER, now_ms=self.now_ms))[0]
+
+    def lease(self, queue: Queue, *, count: int = 100, lease_ms: int = 1_000) -> list[Message]:
+        leased = self.run(
+            self.store.lease(
+                queue.id, count=count, lease_ms=lease_ms, actor=CALLER, now_ms=self.now_ms
+            )
+        )
+        return leased.messages
+
+    def lease_one(self, queue: Queue, *, lease_ms: int = 1_000) -> Message:
+        [message] = self.lease(queue, count=1, lease_ms=lease_ms)
+        return message
+
+    def settle(self, queue: Queue, *items: Settlement) -> list[Outcome]:
+        return self.run(self.store.settle(queue.id, items, actor=CALLER, now_ms=self.now_ms))
+
+    def ack(self, queue: Queue, message: Message, *, late: bool = False) -> Outcome:
+        return self.settle(queue, Ack(message.seq, message.attempts, late))[0]
+
+    def retry(self, queue: Queue, message: Message, *, delay_ms: int | None = None) -> Outcome:
+        return self.settle(queue, Retry(message.seq, message.attempts, delay_ms))[0]
+
+    def extend(self, queue: Queue, message: Message, *, lease_ms: int) -> Outcome:
+        return self.settle(queue, Extend(message.seq, message.attempts, lease_ms))[0]
+
+    def peek(self, queue: Queue, *, count: int = 100) -> list[Message]:
+        return self.run(self.store.peek(queue.id, count=count, now_ms=self.now_ms))
+
+    def find(self, queue: Queue, message: str) -> Message | None:
+        return self.run(self.store.find(queue.id, message, now_ms=self.now_ms))
+
+    def remove(self, queue: Queue, *seqs: int) -> list[bool]:
+        return self.run(self.store.remove(queue.id, seqs, actor=CALLER, now_ms=self.now_ms))
+
+    def purge(self, queue: Queue, *, upto_seq: int, limit: int = 1_000) -> int:
+        return self.run(
+            self.store.purge(
+                queue.id, upto_seq=upto_seq, limit=limit, actor=CALLER, now_ms=self.now_ms
+            )
+        )
+
+    def tail(self, queue: Queue) -> int:
+        return self.run(self.store.tail(queue.id))
+
+    def redrive(self, queue: Queue, *seqs: int) -> list[bool]:
+        return self.run(self.store.redrive(queue.id, seqs=seqs, actor=CALLER, now_ms=self.now_ms))
+
+    def stats(self, queue: Queue) -> QueueStats:
+        return self.run(self.store.stats(queue.id, now_ms=self.now_ms))
+
+    # --- time and journal ---
+
+    def sweep(self, *, limit: int = 1_000) -> Swept:
+        return self.run(self.store.sweep(limit=limit, now_ms=self.now_ms))
+
+    def sweep_all(self) -> None:
+        while self.sweep().more:
+            pass
+
+    def last(self) -> int:
+        """The offset of the newest event."""
+        return self.run(self.store.head()).last
+
+    def events(self, *, after: int = 0, limit: int = EVENTS_MAX) -> list[dict[str, Any]]:
+        runs = self.run(self.store.read_journal(after=after, limit=limit))
+        return list(journal.events(runs, after=after, limit=limit))
+
+    def kinds(self, *, after: int = 0) -> list[str]:
+        return [event["kind"] for event in self.events(after=after)]

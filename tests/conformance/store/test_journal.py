@@ -1,0 +1,518 @@
+from typing import Any
+
+import msgspec
+import pytest
+
+from courier import ids
+from courier.core.types import (
+    BROKER,
+    Ack,
+    Consumer,
+    Draft,
+    EventSubscription,
+    Extend,
+    Grant,
+    Key,
+    Pipeline,
+    Queue,
+    Retry,
+    Tenant,
+)
+from tests.conformance.store.driver import CALLER, TENANT, Driver
+
+HEAD = ("offset", "at_ms", "tenant", "queue", "queue_name", "actor", "dialect")
+BY_CALLER = (CALLER.id, CALLER.dialect)
+BY_BROKER = (BROKER.id, BROKER.dialect)
+
+
+def tail(event: dict[str, Any]) -> dict[str, Any]:
+    """What an event says besides when, where and who."""
+    return {name: value for name, value in event.items() if name not in HEAD}
+
+
+def who(event: dict[str, Any]) -> tuple[str, str]:
+    return event["actor"], event["dialect"]
+
+
+def test_offsets_are_dense_from_one(driver: Driver, queue: Queue) -> None:
+    driver.publish(queue, "a", "b", "c")
+    for message in driver.lease(queue, count=2):
+        driver.ack(queue, message)
+    driver.lease(queue)
+    driver.advance(1_000)
+    driver.sweep()
+    events = driver.events()
+    assert [event["offset"] for event in events] == list(range(1, len(events) + 1))
+    head = driver.run(driver.store.head())
+    assert (head.first, head.last) == (1, len(events))
+    assert head.bytes > 0
+
+
+def test_a_new_journal_is_empty(driver: Driver) -> None:
+    head = driver.run(driver.store.head())
+    assert (head.first, head.last, head.bytes) == (1, 0, 0)
+    assert head.epoch
+    assert driver.events() == []
+
+
+def test_every_event_says_when_where_and_who(driver: Driver, queue: Queue) -> None:
+    driver.advance(7)
+    before = driver.last()
+    driver.publish(queue, "a", "b")
+    driver.lease(queue)
+    for event in driver.events(after=before):
+        assert event["at_ms"] == driver.now_ms
+        assert event["tenant"] == TENANT
+        assert (event["queue"], event["queue_name"]) == (queue.id, queue.name)
+        assert who(event) == BY_CALLER
+
+
+def test_a_published_event_carries_the_whole_message(driver: Driver, queue: Queue) -> None:
+    before = driver.last()
+    receipt = driver.publish(
+        queue,
+        Draft(b"[1]", "json", {"k": ["v", None]}, group="g", delay_ms=40),
+        Draft(b"", id="own", delay_ms=0),
+    )
+    now_ms = driver.now_ms
+    full, bare = driver.events(after=before)
+    assert tail(full) == {
+        "kind": "published",
+        "message_id": receipt.ids[0],
+        "seq": 1,
+        "published_ms": now_ms,
+        "size": 3,
+        "content_type": "json",
+        "headers": {"k": ["v", None]},
+        "group": "g",
+        "body": b"[1]",
+        "delay_ms": 40,
+    }
+    assert tail(bare) == {
+        "kind": "published",
+        "message_id": "own",
+        "seq": 2,
+        "published_ms": now_ms,
+        "size": 0,
+        "content_type": "text",
+        "body": b"",
+    }
+
+
+def test_the_queues_delay_is_told_when_it_is_what_delays(driver: Driver) -> None:
+    queue = driver.queue(delay_ms=70)
+    driver.publish(queue, "a")
+    assert driver.events()[-1]["delay_ms"] == 70
+
+
+def test_the_life_of_an_acked_message(driver: Driver, queue: Queue) -> None:
+    [id] = driver.publish(queue, "abc").ids
+    published_ms = driver.now_ms
+    before = driver.last()
+    driver.advance(10)
+    message = driver.lease_one(queue, lease_ms=100)
+    driver.advance(10)
+    driver.settle(queue, Extend(message.seq, 1, lease_ms=50))
+    driver.settle(queue, Retry(message.seq, 1, delay_ms=5))
+    driver.advance(5)
+    driver.settle(queue, Ack(driver.lease_one(queue, lease_ms=80).seq, 2))
+    common = {"message_id": id, "seq": 1, "published_ms": published_ms, "size": 3}
+    assert [tail(event) for event in driver.events(after=before)] == [
+        {"kind": "leased", "attempt": 1, "lease_ms": 100, **common},
+        {"kind": "extended", "attempt": 1, "lease_ms": 50, **common},
+        {"kind": "retried", "attempt": 1, "delay_ms": 5, **common},
+        {"kind": "leased", "attempt": 2, "lease_ms": 80, **common},
+        {
+            "kind": "acked",
+            "attempt": 2,
+            "first_leased_ms": published_ms + 10,
+            "last_leased_ms": published_ms + 25,
+            **common,
+        },
+    ]
+
+
+def test_an_ended_lease_is_the_brokers_event(driver: Driver) -> None:
+    queue = driver.queue(retry_delay_ms=30)
+    [id] = driver.publish(queue, Draft(b"abc", id="own")).ids
+    driver.lease(queue, lease_ms=100)
+    before = driver.last()
+    driver.advance(110)
+    driver.sweep()
+    [event] = driver.events(after=before)
+    assert who(event) == BY_BROKER
+    assert event["at_ms"] == driver.now_ms
+    assert tail(event) == {
+        "kind": "lease_expired",
+        "message_id": id,
+        "seq": 1,
+        "attempt": 1,
+        "delay_ms": 30,
+        "published_ms": driver.now_ms - 110,
+        "size": 3,
+    }
+
+
+def test_no_delay_is_told_as_zero_after_a_failure(driver: Driver, queue: Queue) -> None:
+    driver.publish(queue, "a")
+    driver.retry(queue, driver.lease_one(queue))
+    assert driver.events()[-1]["delay_ms"] == 0
+    driver.lease(queue, lease_ms=10)
+    driver.advance(10)
+    driver.sweep()
+    assert driver.events()[-1]["delay_ms"] == 0
+
+
+def test_a_late_ack_tells_the_whole_life_of_the_message(driver: Driver, queue: Queue) -> None:
+    driver.publish(queue, "a")
+    first_ms = driver.now_ms
+    first = driver.lease_one(queue, lease_ms=10)
+    driver.advance(10)
+    driver.lease_one(queue, lease_ms=10)
+    driver.ack(queue, first, late=True)
+    acked = driver.events()[-1]
+    assert acked["kind"] == "acked"
+    assert acked["attempt"] == 2
+    assert (acked["first_leased_ms"], acked["last_leased_ms"]) == (first_ms, first_ms + 10)
+
+
+def test_a_settlement_without_effect_is_no_event(driver: Driver, queue: Queue) -> None:
+    driver.publish(queue, "a")
+    message = driver.lease_one(queue, lease_ms=10)
+    driver.advance(10)
+    driver.sweep()
+    before = driver.last()
+    driver.settle(queue, Ack(message.seq, 1), Retry(message.seq, 1), Extend(message.seq, 1, 5))
+    driver.settle(queue, Ack(99, 1, late=True))
+    assert driver.last() == before
+
+
+def test_a_burial_by_retry_is_told_by_both_queues(driver: Driver) -> None:
+    dead = driver.queue("dead", delay_ms=20)
+    work = driver.queue("work", attempts_max=1, dead_letter=dead.id)
+    [id] = driver.publish(work, Draft(b"abc", headers={"k": "v"}, group="g")).ids
+    message = driver.lease_one(work)
+    before = driver.last()
+    driver.advance(5)
+    driver.retry(work, message, delay_ms=99)
+    retried, buried, published = driver.events(after=before)
+    common = {"message_id": id, "seq": 1, "size": 3, "published_ms": driver.now_ms - 5}
+    assert (retried["queue"], who(retried)) == (work.id, BY_CALLER)
+    assert tail(retried) == {"kind": "retried", "attempt": 1, **common}
+    assert (buried["queue"], who(buried)) == (work.id, BY_CALLER)
+    assert tail(buried) == {
+        "kind": "buried",
+        "attempt": 1,
+        "first_leased_ms": driver.now_ms - 5,
+        "last_leased_ms": driver.now_ms - 5,
+        "detail": {"into": dead.id},
+        **common,
+    }
+    assert (published["queue"], published["queue_name"]) == (dead.id, "dead")
+    assert who(published) == BY_BROKER
+    driver.advance(20)
+    [copy] = driver.peek(dead)
+    assert tail(published) == {
+        "kind": "published",
+        "message_id": copy.id,
+        "seq": copy.seq,
+        "size": 3,
+        "published_ms": copy.published_ms,
+        "content_type": "text",
+        "headers": {"k": "v"},
+        "group": "g",
+        "body": b"abc",
+        "delay_ms": 20,
+        "detail": {"queue": work.id, "message": id, "attempts": 1, "reason": "attempts"},
+    }
+
+
+def test_a_burial_by_expiry_is_told_by_both_queues(driver: Driver) -> None:
+    dead = driver.queue("dead")
+    work = driver.queue("work", attempts_max=1, dead_letter=dead.id)
+    driver.publish(work, "a")
+    driver.lease(work, lease_ms=10)
+    before = driver.last()
+    driver.advance(10)
+    driver.sweep()
+    events = driver.events(after=before)
+    assert [(event["kind"], event["queue"]) for event in events] == [
+        ("lease_expired", work.id),
+        ("buried", work.id),
+        ("published", dead.id),
+    ]
+    assert "delay_ms" not in events[0]
+    assert {who(event) for event in events} == {BY_BROKER}
+
+
+def test_a_dropped_burial_names_no_queue(driver: Driver) -> None:
+    queue = driver.queue(attempts_max=1)
+    driver.publish(queue, "a")
+    driver.retry(queue, driver.lease_one(queue))
+    assert driver.events()[-1]["kind"] == "buried"
+    assert driver.events()[-1]["detail"] == {"into": None}
+
+
+def test_a_redrive_is_a_publish_on_the_source_then_a_deletion(driver: Driver) -> None:
+    dead = driver.queue("dead")
+    work = driver.queue("work", attempts_max=1, dead_letter=dead.id)
+    driver.publish(work, "a")
+    driver.retry(work, driver.lease_one(work))
+    [letter] = driver.peek(dead)
+    before = driver.last()
+    driver.redrive(dead, letter.seq)
+    published, deleted = driver.events(after=before)
+    assert (published["kind"], published["queue"]) == ("published", work.id)
+    assert published["detail"]["queue"] == dead.id
+    assert published["detail"]["message"] == letter.id
+    assert published["detail"]["reason"] == "redrive"
+    assert (deleted["kind"], deleted["queue"]) == ("deleted", dead.id)
+    assert deleted["message_id"] == letter.id
+    assert {who(published), who(deleted)} == {BY_CALLER}
+
+
+@pytest.mark.parametrize("kind", ["expired", "purged", "deleted"])
+def test_the_end_of_a_message_tells_its_life_even_when_it_was_never_leased(
+    driver: Driver, kind: str
+) -> None:
+    queue = driver.queue(retention_ms=100, attempts_max=None)
+    driver.publish(queue, "leased", "new")
+    published_ms = driver.now_ms
+    driver.advance(10)
+    driver.retry(queue, driver.lease_one(queue))
+    driver.advance(10)
+    driver.lease(queue, count=1, lease_ms=5_000)
+    before = driver.last()
+    if kind == "expired":
+        driver.advance(80)
+        driver.sweep()
+    elif kind == "purged":
+        driver.purge(queue, upto_seq=2)
+    else:
+        driver.remove(queue, 1, 2)
+    leased, new = sorted(driver.events(after=before), key=lambda event: event["seq"])
+    assert who(leased) == who(new) == (BY_BROKER if kind == "expired" else BY_CALLER)
+    ids_ = [ids.message_id(published_ms=published_ms, seq=seq, queue=queue.id) for seq in (1, 2)]
+    assert tail(leased) == {
+        "kind": kind,
+        "message_id": ids_[0],
+        "seq": 1,
+        "attempt": 2,
+        "published_ms": published_ms,
+        "first_leased_ms": published_ms + 10,
+        "last_leased_ms": published_ms + 20,
+        "size": 6,
+    }
+    assert tail(new) == {
+        "kind": kind,
+        "message_id": ids_[1],
+        "seq": 2,
+        "attempt": 0,
+        "published_ms": published_ms,
+        "size": 3,
+    }
+
+
+def test_own_ids_and_generated_ids_can_share_a_run(driver: Driver, queue: Queue) -> None:
+    receipt = driver.publish(queue, Draft(b"a", id="own"), "b", Draft(b"c", id="too"))
+    driver.lease(queue)
+    by_kind = [
+        [event["message_id"] for event in driver.events() if event["kind"] == kind]
+        for kind in ("published", "leased")
+    ]
+    assert by_kind == [receipt.ids, receipt.ids]
+
+
+def test_settings_are_told_without_their_secrets(driver: Driver) -> None:
+    key = Key(
+        id=ids.new_id(),
+        tenant=TENANT,
+        name="robot",
+        created_ms=1,
+        digest="d" * 64,
+        hint="co_ab",
+        grants=(Grant("journal"),),
+    )
+    driver.change(puts=[key])
+    driver.change(puts=[msgspec.structs.replace(key, enabled=False)])
+    driver.change(drops=[key])
+    events = driver.events()
+    assert [event["kind"] for event in events] == ["key_created", "key_updated", "key_deleted"]
+    for event in events:
+        assert "digest" not in event["detail"]
+        assert event["detail"]["hint"] == "co_ab"
+        assert (event["queue"], event["queue_name"]) == ("", "")
+        assert event["tenant"] == TENANT
+        assert who(event) == BY_CALLER
+    assert events[1]["detail"]["enabled"] is False
+
+
+def test_a_setting_event_carries_the_record(driver: Driver) -> None:
+    queue = driver.queue(labels={"colour": "red"}, delay_ms=5)
+    [event] = driver.events()
+    assert event["kind"] == "queue_created"
+    assert (event["queue"], event["queue_name"]) == (queue.id, queue.name)
+    assert event["detail"] == msgspec.to_builtins(queue)
+
+
+def test_what_hangs_on_a_queue_is_told_under_that_queue(driver: Driver, queue: Queue) -> None:
+    consumer = Consumer(
+        id=ids.new_id(), tenant=TENANT, parent=queue.id, created_ms=1, mode="pull", batch_size=5
+    )
+    subscription = EventSubscription(
+        id=ids.new_id(),
+        tenant=TENANT,
+        parent=queue.id,
+        created_ms=1,
+        title="t",
+        modified_ms=1,
+        enabled=True,
+        source={"type": "kv"},
+        events=("namespace.created",),
+    )
+    before = driver.last()
+    driver.change(puts=[consumer, subscription])
+    driver.change(drops=[queue, subscription, consumer])
+    events = driver.events(after=before)
+    assert sorted(event["kind"] for event in events) == [
+        "consumer_created",
+        "consumer_deleted",
+        "queue_deleted",
+        "subscription_created",
+        "subscription_deleted",
+    ]
+    for event in events:
+        assert (event["queue"], event["queue_name"]) == (queue.id, queue.name)
+
+
+def test_a_queue_and_its_consumer_can_be_created_together(driver: Driver) -> None:
+    now_ms = driver.now_ms
+    queue = Queue(
+        id=ids.new_id(), tenant=TENANT, name="orders", created_ms=now_ms, modified_ms=now_ms
+    )
+    consumer = Consumer(
+        id=ids.new_id(), tenant=TENANT, parent=queue.id, created_ms=1, mode="pull", batch_size=5
+    )
+    driver.change(puts=[queue, consumer])
+    assert [event["queue_name"] for event in driver.events()] == ["orders", "orders"]
+
+
+def test_events_keep_the_name_the_queue_had(driver: Driver, queue: Queue) -> None:
+    driver.publish(queue, "a")
+    renamed = driver.update(queue, name="renamed")
+    driver.publish(renamed, "b")
+    published = [event for event in driver.events() if event["kind"] == "published"]
+    assert [event["queue_name"] for event in published] == ["orders", "renamed"]
+
+
+def test_the_progress_of_a_pipeline_is_not_told(driver: Driver) -> None:
+    pipeline = Pipeline(id=ids.new_id(), tenant="", name="lake", created_ms=1, offset=0, seen_ms=1)
+    driver.change(puts=[pipeline])
+    moved = msgspec.structs.replace(pipeline, offset=5, seen_ms=2)
+    driver.change(puts=[moved])
+    assert driver.run(driver.store.get(Pipeline, pipeline.id)) == moved
+    assert driver.kinds() == ["pipeline_created"]
+    driver.change(drops=[moved])
+    assert driver.kinds() == ["pipeline_created", "pipeline_deleted"]
+
+
+def test_a_tenants_own_record_is_told(driver: Driver) -> None:
+    tenant = Tenant(id=TENANT, tenant=TENANT, name="default", created_ms=1, organization="o")
+    driver.change(puts=[tenant])
+    [event] = driver.events()
+    assert (event["kind"], event["tenant"], event["queue"]) == ("tenant_created", TENANT, "")
+
+
+def test_any_range_reads_the_same_events(driver: Driver, queue: Queue) -> None:
+    driver.publish(queue, *"abcd")
+    for message in driver.lease(queue, count=3):
+        driver.ack(queue, message)
+    driver.publish(queue, *"ef")
+    everything = driver.events()
+    last = driver.last()
+    assert len(everything) == last
+    for after in range(last + 1):
+        for limit in range(last + 2):
+            wanted = everything[after : after + limit]
+            assert driver.events(after=after, limit=limit) == wanted
+    assert driver.events(after=last + 100, limit=5) == []
+
+
+def test_what_was_read_at_an_offset_never_changes(driver: Driver, queue: Queue) -> None:
+    headers = {"k": ["v"]}
+    driver.publish(queue, Draft(b"a", headers=headers))
+    first = driver.events()
+    first_again = driver.events()
+    for event in first_again:
+        event.get("headers", {}).clear()
+        event.get("detail", {}).clear()
+    driver.update(queue, name="renamed")
+    driver.retry(queue, driver.lease_one(queue))
+    driver.purge(queue, upto_seq=9)
+    assert driver.events()[: len(first)] == first
+
+
+def test_a_trim_forgets_the_oldest_events_and_only_those(driver: Driver, queue: Queue) -> None:
+    for body in "abcde":
+        driver.publish(queue, body)
+    everything = driver.events()
+    size = driver.run(driver.store.head()).bytes
+    forgotten = driver.run(driver.store.trim_journal(upto=3))
+    assert forgotten == 3
+    head = driver.run(driver.store.head())
+    assert (head.first, head.last) == (4, 6)
+    assert 0 < head.bytes < size
+    assert driver.events() == everything[3:]
+    assert driver.events(after=1, limit=2) == everything[3:5]
+    assert driver.events(after=4) == everything[4:]
+
+
+def test_a_trim_keeps_what_lies_above(driver: Driver, queue: Queue) -> None:
+    driver.publish(queue, *"abcdefgh")
+    driver.publish(queue, "i")
+    everything = driver.events()
+    driver.run(driver.store.trim_journal(upto=5))
+    head = driver.run(driver.store.head())
+    assert head.first <= 6
+    assert driver.events() == everything[head.first - 1 :]
+
+
+def test_a_trim_spares_what_is_not_old_enough(driver: Driver, queue: Queue) -> None:
+    driver.publish(queue, "a")
+    driver.advance(10)
+    driver.publish(queue, "b")
+    driver.publish(queue, "c")
+    before_ms = driver.now_ms
+    assert driver.run(driver.store.trim_journal(upto=4, before_ms=before_ms)) == 2
+    assert driver.run(driver.store.head()).first == 3
+    assert driver.run(driver.store.trim_journal(upto=3, before_ms=before_ms + 1)) == 1
+    assert driver.run(driver.store.head()).first == 4
+
+
+def test_offsets_go_on_after_a_trim(driver: Driver, queue: Queue) -> None:
+    driver.publish(queue, "a")
+    last = driver.last()
+    driver.run(driver.store.trim_journal(upto=last))
+    driver.publish(queue, "b")
+    assert driver.last() == last + 1
+    assert [event["offset"] for event in driver.events(after=last)] == [last + 1]
+
+
+def test_a_trim_below_the_first_offset_forgets_nothing(driver: Driver, queue: Queue) -> None:
+    driver.publish(queue, "a")
+    assert driver.run(driver.store.trim_journal(upto=0)) == 0
+    driver.run(driver.store.trim_journal(upto=1))
+    assert driver.run(driver.store.trim_journal(upto=1)) == 0
+    assert driver.last() == 2
+
+
+def test_runs_are_in_order_and_do_not_overlap(driver: Driver, queue: Queue) -> None:
+    driver.publish(queue, *"abc")
+    driver.lease(queue, count=2)
+    driver.publish(queue, "d")
+    runs = driver.run(driver.store.read_journal(after=0, limit=100))
+    expected = 1
+    for run in runs:
+        assert run.offset == expected
+        assert run.count >= 1
+        expected += run.count

@@ -1,0 +1,148 @@
+import pytest
+
+from courier.core.types import Outcome, Queue
+from tests.conformance.store.driver import CALLER, Driver, bodies
+
+
+def test_a_leased_message_is_hidden_until_its_lease_ends(driver: Driver, queue: Queue) -> None:
+    driver.publish(queue, "a")
+    driver.lease(queue, lease_ms=100)
+    assert driver.lease(queue) == []
+    driver.advance(99)
+    assert driver.lease(queue) == []
+    assert driver.peek(queue) == []
+    driver.advance(1)
+    assert bodies(driver.peek(queue)) == ["a"]
+    assert bodies(driver.lease(queue)) == ["a"]
+
+
+def test_a_lease_says_until_when_it_holds_and_what_is_left(driver: Driver, queue: Queue) -> None:
+    published_ms = driver.now_ms
+    driver.publish(queue, "abc", "de")
+    driver.advance(10)
+    leased = driver.run(
+        driver.store.lease(queue.id, count=1, lease_ms=70, actor=CALLER, now_ms=driver.now_ms)
+    )
+    assert leased.until_ms == driver.now_ms + 70
+    assert bodies(leased.messages) == ["abc"]
+    assert leased.stats == driver.stats(queue)
+    assert (leased.stats.count, leased.stats.bytes, leased.stats.leased) == (2, 5, 1)
+    assert leased.stats.oldest_ms == published_ms
+
+
+def test_attempts_count_from_one_and_every_hand_out_counts(driver: Driver, queue: Queue) -> None:
+    driver.publish(queue, "a")
+    assert driver.peek(queue)[0].attempts == 0
+    first = driver.lease_one(queue, lease_ms=10)
+    driver.advance(10)
+    second = driver.lease_one(queue, lease_ms=10)
+    driver.retry(queue, second)
+    third = driver.lease_one(queue)
+    assert [first.attempts, second.attempts, third.attempts] == [1, 2, 3]
+    assert first.seq == second.seq == third.seq
+    assert first.id == second.id == third.id
+    assert first.published_ms == third.published_ms
+
+
+def test_at_most_count_messages_are_handed_out(driver: Driver, queue: Queue) -> None:
+    driver.publish(queue, *"abcdefg")
+    assert bodies(driver.lease(queue, count=3)) == ["a", "b", "c"]
+    assert driver.lease(queue, count=0) == []
+    assert bodies(driver.lease(queue, count=3)) == ["d", "e", "f"]
+    assert bodies(driver.lease(queue, count=3)) == ["g"]
+    assert driver.lease(queue, count=3) == []
+
+
+def test_leases_of_one_message_end_apart_from_each_other(driver: Driver, queue: Queue) -> None:
+    driver.publish(queue, "a", "b")
+    driver.lease(queue, count=1, lease_ms=50)
+    driver.lease(queue, count=1, lease_ms=20)
+    driver.advance(20)
+    assert bodies(driver.peek(queue)) == ["b"]
+    driver.advance(30)
+    assert bodies(driver.peek(queue)) == ["a", "b"]
+
+
+def test_a_lease_of_no_length_counts_an_attempt_and_ends_at_once(
+    driver: Driver, queue: Queue
+) -> None:
+    driver.publish(queue, "a")
+    first = driver.lease_one(queue, lease_ms=0)
+    second = driver.lease_one(queue, lease_ms=0)
+    assert (first.attempts, second.attempts) == (1, 2)
+    assert driver.ack(queue, second) is Outcome.LATE
+    assert driver.stats(queue).leased == 0
+
+
+def test_leases_of_no_length_use_up_the_attempts(driver: Driver) -> None:
+    queue = driver.queue(attempts_max=2)
+    driver.publish(queue, "a")
+    driver.lease_one(queue, lease_ms=0)
+    driver.lease_one(queue, lease_ms=0)
+    assert driver.lease(queue, lease_ms=0) == []
+    assert driver.stats(queue).count == 0
+
+
+def test_one_call_hands_a_message_out_once_even_for_no_time(driver: Driver, queue: Queue) -> None:
+    driver.publish(queue, "a", "b")
+    assert bodies(driver.lease(queue, count=10, lease_ms=0)) == ["a", "b"]
+
+
+@pytest.mark.parametrize("verb", ["lease", "peek", "stats", "sweep"])
+def test_an_ended_lease_is_seen_by_whichever_verb_comes_first(
+    driver: Driver, queue: Queue, verb: str
+) -> None:
+    driver.publish(queue, "a")
+    driver.lease(queue, lease_ms=100)
+    driver.advance(100)
+    if verb == "lease":
+        assert driver.lease_one(queue).attempts == 2
+    elif verb == "peek":
+        assert driver.peek(queue)[0].attempts == 1
+    elif verb == "stats":
+        assert driver.stats(queue).leased == 0
+    else:
+        assert driver.sweep().returned == 1
+
+
+def test_a_peek_changes_nothing(driver: Driver, queue: Queue) -> None:
+    driver.publish(queue, "a", "b", "c")
+    before = driver.last()
+    for _ in range(2):
+        peeked = driver.peek(queue, count=2)
+        assert bodies(peeked) == ["a", "b"]
+        assert [message.attempts for message in peeked] == [0, 0]
+    assert driver.last() == before
+    assert driver.stats(queue).leased == 0
+    assert [message.attempts for message in driver.lease(queue)] == [1, 1, 1]
+
+
+def test_a_peek_shows_what_a_lease_would_hand_out(driver: Driver, queue: Queue) -> None:
+    driver.publish(queue, "a", "b", "c", "d")
+    driver.lease(queue, count=2, lease_ms=10)
+    driver.advance(10)
+    peeked = driver.peek(queue, count=3)
+    leased = driver.lease(queue, count=3)
+    assert bodies(peeked) == bodies(leased) == ["a", "b", "c"]
+    assert [message.attempts for message in peeked] == [1, 1, 0]
+    assert [message.attempts for message in leased] == [2, 2, 1]
+
+
+def test_a_message_is_found_whatever_its_state(driver: Driver, queue: Queue) -> None:
+    [id] = driver.publish(queue, "a").ids
+    found = driver.find(queue, id)
+    assert found is not None
+    assert found.attempts == 0
+    leased = driver.lease_one(queue)
+    assert driver.find(queue, id) == leased
+    driver.retry(queue, leased, delay_ms=1_000)
+    assert driver.find(queue, id) == leased
+    driver.advance(1_000)
+    driver.ack(queue, driver.lease_one(queue))
+    assert driver.find(queue, id) is None
+
+
+def test_a_paused_queue_is_the_brokers_business(driver: Driver) -> None:
+    queue = driver.queue(paused=True, frozen=True)
+    driver.publish(queue, "a")
+    assert bodies(driver.lease(queue)) == ["a"]

@@ -1,0 +1,214 @@
+from typing import Any
+
+import pytest
+
+from courier import ids
+from courier.core.errors import NotFound
+from courier.core.types import DAY_MS, ContentType, Draft, Queue, QueueStats
+from tests.conformance.store.driver import CALLER, Driver, bodies
+
+
+def test_a_receipt_names_every_draft_in_order(driver: Driver, queue: Queue) -> None:
+    receipt = driver.publish(queue, "a", "b", "c")
+    messages = driver.lease(queue)
+    assert receipt.ids == [message.id for message in messages]
+    assert receipt.repeated == [False, False, False]
+    assert bodies(messages) == ["a", "b", "c"]
+
+
+def test_generated_ids_sort_by_time_then_by_sequence(driver: Driver, queue: Queue) -> None:
+    published = []
+    for _ in range(3):
+        published += driver.publish(queue, "a", "b").ids
+        driver.advance(1)
+    assert published == sorted(set(published))
+
+
+def test_a_generated_id_leads_back_to_its_message(driver: Driver, queue: Queue) -> None:
+    [id] = driver.publish(queue, "a").ids
+    message = driver.find(queue, id)
+    assert message is not None
+    assert ids.message_seq(id, queue=queue.id) == message.seq
+    assert id == ids.message_id(published_ms=message.published_ms, seq=message.seq, queue=queue.id)
+
+
+def test_the_publishers_own_id_is_kept_and_found(driver: Driver, queue: Queue) -> None:
+    receipt = driver.publish(queue, Draft(b"a", id="order-1"), "b", Draft(b"c", id="größe"))
+    assert receipt.ids[0] == "order-1"
+    assert receipt.ids[2] == "größe"
+    for id, body in zip(receipt.ids, (b"a", b"b", b"c"), strict=True):
+        message = driver.find(queue, id)
+        assert message is not None
+        assert (message.id, message.body) == (id, body)
+    assert [message.id for message in driver.lease(queue)] == receipt.ids
+
+
+def test_an_own_id_is_found_on_its_own_queue_only(driver: Driver, queue: Queue) -> None:
+    other = driver.queue("other")
+    driver.publish(queue, Draft(b"a", id="order-1"))
+    assert driver.find(other, "order-1") is None
+
+
+def test_an_own_id_that_looks_generated_is_still_its_own(driver: Driver, queue: Queue) -> None:
+    [generated] = driver.publish(queue, "a").ids
+    lookalike = ids.message_id(published_ms=driver.now_ms + 1, seq=1, queue=queue.id)
+    driver.publish(queue, Draft(b"b", id=lookalike))
+    first, second = driver.find(queue, generated), driver.find(queue, lookalike)
+    assert first is not None
+    assert second is not None
+    assert (first.body, second.body) == (b"a", b"b")
+
+
+@pytest.mark.parametrize(
+    "unknown", ["", "x", "c0" + "0" * 30, "c0" + "z" * 30, "c0" + "_1" * 15, "e" * 32, "ü" * 32]
+)
+def test_an_unknown_id_is_not_found(driver: Driver, queue: Queue, unknown: str) -> None:
+    driver.publish(queue, "a", Draft(b"b", id="order-1"))
+    assert driver.find(queue, unknown) is None
+
+
+def test_an_id_with_another_time_is_not_found(driver: Driver, queue: Queue) -> None:
+    driver.publish(queue, "a")
+    forged = ids.message_id(published_ms=driver.now_ms - 1, seq=1, queue=queue.id)
+    assert driver.find(queue, forged) is None
+
+
+@pytest.mark.parametrize("body", [b"", b"\0", bytes(range(256)), "größe".encode(), b"x" * 300_000])
+def test_a_body_comes_back_byte_for_byte(driver: Driver, queue: Queue, body: bytes) -> None:
+    driver.publish(queue, Draft(body, "bytes"))
+    [message] = driver.lease(queue)
+    assert message.body == body
+    assert type(message.body) is bytes
+    assert driver.stats(queue).bytes == len(body)
+
+
+@pytest.mark.parametrize("content_type", ["text", "json", "bytes"])
+def test_what_a_draft_says_comes_back(
+    driver: Driver, queue: Queue, content_type: ContentType
+) -> None:
+    headers: dict[str, Any] = {
+        "empty": "",
+        "größe": [1, -2.5, True, None, {"deep": ["er"]}],
+        "big": 2**53,
+    }
+    driver.publish(queue, Draft(b"1", content_type, headers, group="customer-7", ttl_ms=500))
+    for message in (driver.peek(queue)[0], driver.lease_one(queue)):
+        assert message.content_type == content_type
+        assert message.headers == headers
+        assert message.group == "customer-7"
+        assert message.published_ms == driver.now_ms
+        assert message.expires_ms == driver.now_ms + 500
+        assert message.origin is None
+
+
+def test_what_a_draft_leaves_out_stays_absent(driver: Driver, queue: Queue) -> None:
+    driver.publish(queue, Draft(b"1"), Draft(b"2", headers={}, group=""))
+    bare, empty = driver.lease(queue)
+    assert (bare.headers, bare.group, bare.expires_ms) == (None, None, None)
+    assert (empty.headers, empty.group) == ({}, "")
+
+
+def test_a_message_does_not_change_with_the_values_a_caller_holds(
+    driver: Driver, queue: Queue
+) -> None:
+    headers = {"list": [1]}
+    driver.publish(queue, Draft(b"a", headers=headers))
+    headers["list"].append(2)
+    [peeked] = driver.peek(queue)
+    assert peeked.headers == {"list": [1]}
+    peeked.headers["list"].append(3)
+    assert driver.lease_one(queue).headers == {"list": [1]}
+    [published] = [event for event in driver.events() if event["kind"] == "published"]
+    assert published["headers"] == {"list": [1]}
+
+
+def test_a_receipt_counts_the_new_messages(driver: Driver, queue: Queue) -> None:
+    first_ms = driver.now_ms
+    assert driver.publish(queue, "abc").stats == QueueStats(1, 3, first_ms)
+    driver.advance(5)
+    receipt = driver.publish(queue, "de", Draft(b"f", delay_ms=10))
+    assert receipt.stats == QueueStats(3, 6, first_ms, leased=0, delayed=1)
+    assert driver.stats(queue) == receipt.stats
+
+
+def test_the_oldest_message_is_the_oldest_that_is_left(driver: Driver, queue: Queue) -> None:
+    times = []
+    for body in "abc":
+        driver.publish(queue, body)
+        times.append(driver.now_ms)
+        driver.advance(1)
+    a, b, c = driver.lease(queue)
+    driver.ack(queue, b)
+    assert driver.stats(queue).oldest_ms == times[0]
+    driver.ack(queue, a)
+    assert driver.stats(queue).oldest_ms == times[2]
+    driver.ack(queue, c)
+    assert driver.stats(queue) == QueueStats()
+
+
+def test_the_oldest_message_may_be_a_delayed_one(driver: Driver, queue: Queue) -> None:
+    delayed_ms = driver.now_ms
+    driver.publish(queue, Draft(b"delayed", delay_ms=DAY_MS))
+    driver.advance(1)
+    driver.publish(queue, "a")
+    assert driver.stats(queue).oldest_ms == delayed_ms
+    driver.ack(queue, driver.lease_one(queue))
+    assert driver.stats(queue).oldest_ms == delayed_ms
+
+
+def test_the_sequence_grows_and_is_not_given_out_again(driver: Driver, queue: Queue) -> None:
+    assert driver.tail(queue) == 0
+    driver.publish(queue, "a", "b")
+    first = driver.lease(queue)
+    assert driver.tail(queue) == first[-1].seq
+    for message in first:
+        driver.ack(queue, message)
+    assert driver.tail(queue) == first[-1].seq
+    driver.publish(queue, "c")
+    [third] = driver.lease(queue)
+    assert 0 < first[0].seq < first[1].seq < third.seq == driver.tail(queue)
+
+
+def test_one_call_publishes_on_several_queues(driver: Driver, queue: Queue) -> None:
+    other = driver.queue("other")
+    batches = [
+        (queue.id, [Draft(b"a"), Draft(b"b")]),
+        (other.id, [Draft(b"c")]),
+    ]
+    receipts = driver.run(driver.store.publish(batches, actor=CALLER, now_ms=driver.now_ms))
+    assert [receipt.stats.count for receipt in receipts] == [2, 1]
+    assert [len(receipt.ids) for receipt in receipts] == [2, 1]
+    assert bodies(driver.lease(queue)) == ["a", "b"]
+    assert bodies(driver.lease(other)) == ["c"]
+
+
+def test_nothing_is_stored_when_one_of_the_queues_is_unknown(driver: Driver, queue: Queue) -> None:
+    before = driver.last()
+    batches = [(queue.id, [Draft(b"a", once_key="k")]), (ids.new_id(), [Draft(b"b")])]
+    with pytest.raises(NotFound):
+        driver.run(driver.store.publish(batches, actor=CALLER, now_ms=driver.now_ms))
+    assert driver.stats(queue) == QueueStats()
+    assert driver.tail(queue) == 0
+    assert driver.last() == before
+    assert driver.publish(queue, Draft(b"a", once_key="k")).repeated == [False]
+
+
+def test_an_empty_batch_stores_nothing(driver: Driver, queue: Queue) -> None:
+    before = driver.last()
+    receipt = driver.publish(queue)
+    assert (receipt.ids, receipt.repeated, receipt.stats) == ([], [], QueueStats())
+    assert driver.last() == before
+
+
+def test_queues_do_not_see_each_others_messages(driver: Driver, queue: Queue) -> None:
+    others = [driver.queue(name) for name in "xyz"]
+    driver.publish(others[1], "a")
+    for empty in (queue, others[0], others[2]):
+        assert driver.lease(empty) == []
+        assert driver.peek(empty) == []
+        assert driver.stats(empty) == QueueStats()
+    assert bodies(driver.lease(others[1])) == ["a"]
+
+
+def test_a_queue_without_messages_has_empty_numbers(driver: Driver, queue: Queue) -> None:
+    assert driver.stats(queue) == QueueStats(count=0, bytes=0, oldest_ms=0, leased=0, delayed=0)

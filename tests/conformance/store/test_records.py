@@ -1,0 +1,295 @@
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import msgspec
+import pytest
+
+from courier import ids
+from courier.core.errors import Conflict, NotFound
+from courier.core.store import Store
+from courier.core.types import (
+    AnyRecord,
+    Consumer,
+    Draft,
+    EventSubscription,
+    Grant,
+    Key,
+    Pipeline,
+    PurgeStatus,
+    Queue,
+    Tenant,
+)
+from tests.conformance.store.driver import CALLER, TENANT, Driver
+
+OTHER_TENANT = "c0" + "8" * 30
+
+
+def sample_queue(name: str = "orders", **fields: Any) -> Queue:
+    return Queue(
+        **{"id": ids.new_id(), "tenant": TENANT, "created_ms": 5, "modified_ms": 6, **fields},
+        name=name,
+    )
+
+
+def sample_consumer(parent: str, **fields: Any) -> Consumer:
+    return Consumer(
+        **{"id": ids.new_id(), "tenant": TENANT, "created_ms": 5, "mode": "pull", **fields},
+        parent=parent,
+        batch_size=5,
+    )
+
+
+def sample_key(name: str = "orders") -> Key:
+    return Key(
+        id=ids.new_id(),
+        tenant=TENANT,
+        name=name,
+        created_ms=5,
+        digest="d" * 64,
+        hint="co_ab",
+        grants=(Grant("messages:read", ("orders", "returns")), Grant("journal")),
+        enabled=False,
+        expires_ms=99,
+    )
+
+
+RECORDS: list[AnyRecord] = [
+    Tenant(id=TENANT, tenant=TENANT, name="default", created_ms=1, organization="o" * 32),
+    sample_key(),
+    sample_queue(
+        delay_ms=1,
+        retention_ms=2,
+        lease_ms=3,
+        retry_delay_ms=4,
+        attempts_max=None,
+        dead_letter=ids.new_id(),
+        paused=True,
+        frozen=True,
+        purge=PurgeStatus(7, completed=True),
+        labels={"jurisdiction": "eu"},
+    ),
+    sample_consumer(ids.new_id(), script="mill", concurrency_max=3, wait_ms_max=0),
+    EventSubscription(
+        id=ids.new_id(),
+        tenant=TENANT,
+        parent=ids.new_id(),
+        name="buckets",
+        created_ms=1,
+        title="Buckets",
+        modified_ms=2,
+        enabled=True,
+        source={"type": "r2"},
+        events=("bucket.created", "bucket.deleted"),
+    ),
+    Pipeline(id=ids.new_id(), tenant="", name="lake", created_ms=1, offset=12, seen_ms=3),
+]
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=lambda record: type(record).__name__)
+def test_a_record_is_read_as_it_was_put(driver: Driver, record: AnyRecord) -> None:
+    driver.change(puts=[record])
+    store, kind = driver.store, type(record)
+    assert driver.run(store.get(kind, record.id)) == record
+    assert driver.run(store.named(kind, tenant=record.tenant, name=record.name)) == record
+    assert driver.run(store.scan(kind)) == [record]
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=lambda record: type(record).__name__)
+def test_a_dropped_record_is_gone(driver: Driver, record: AnyRecord) -> None:
+    driver.change(puts=[record])
+    driver.change(drops=[record])
+    store, kind = driver.store, type(record)
+    assert driver.run(store.get(kind, record.id)) is None
+    assert driver.run(store.named(kind, tenant=record.tenant, name=record.name)) is None
+    assert driver.run(store.scan(kind)) == []
+
+
+def test_records_of_different_kinds_may_share_an_id_and_a_name(driver: Driver) -> None:
+    queue = sample_queue("shared")
+    key = msgspec.structs.replace(sample_key("shared"), id=queue.id)
+    driver.change(puts=[queue, key])
+    assert driver.run(driver.store.get(Queue, queue.id)) == queue
+    assert driver.run(driver.store.get(Key, queue.id)) == key
+    assert driver.run(driver.store.get(Tenant, queue.id)) is None
+
+
+def test_a_put_of_a_known_id_replaces_the_record(driver: Driver) -> None:
+    queue = sample_queue()
+    changed = msgspec.structs.replace(queue, name="returns", delay_ms=9)
+    driver.change(puts=[queue])
+    driver.change(puts=[changed])
+    assert driver.run(driver.store.scan(Queue)) == [changed]
+    assert driver.run(driver.store.named(Queue, tenant=TENANT, name="orders")) is None
+
+
+def test_names_are_looked_up_exactly_and_within_their_tenant(driver: Driver) -> None:
+    here, there = sample_queue(), sample_queue(tenant=OTHER_TENANT)
+    driver.change(puts=[here, there])
+    named = driver.store.named
+    assert driver.run(named(Queue, tenant=TENANT, name="orders")) == here
+    assert driver.run(named(Queue, tenant=OTHER_TENANT, name="orders")) == there
+    for name in ("Orders", "order", "orders ", "order_", "%", ""):
+        assert driver.run(named(Queue, tenant=TENANT, name=name)) is None
+    assert driver.run(named(Queue, tenant="", name="orders")) is None
+
+
+def test_a_scan_lists_the_oldest_first_then_by_name_and_id(driver: Driver) -> None:
+    wanted = [
+        sample_queue("z", created_ms=1),
+        sample_queue("a", created_ms=2),
+        sample_queue("b", created_ms=2, id="c0" + "1" * 30),
+        sample_queue("b", created_ms=2, id="c0" + "2" * 30, tenant=OTHER_TENANT),
+        sample_queue("a", created_ms=3, tenant=OTHER_TENANT),
+    ]
+    driver.change(puts=wanted[::-1])
+    assert driver.run(driver.store.scan(Queue)) == wanted
+
+
+def test_a_scan_is_narrowed_by_tenant_and_parent(driver: Driver) -> None:
+    left, right = ids.new_id(), ids.new_id()
+    here = sample_consumer(left)
+    there = sample_consumer(right, tenant=OTHER_TENANT)
+    operators = sample_consumer("", tenant="")
+    driver.change(puts=[here, there, operators])
+
+    def found(**narrowed: str) -> set[str]:
+        return {record.id for record in driver.run(driver.store.scan(Consumer, **narrowed))}
+
+    assert found() == {here.id, there.id, operators.id}
+    assert found(tenant=TENANT) == {here.id}
+    assert found(tenant="") == {operators.id}
+    assert found(parent=right) == {there.id}
+    assert found(parent="") == {operators.id}
+    assert found(tenant=TENANT, parent=right) == set()
+
+
+def test_a_taken_name_is_a_conflict_and_nothing_of_the_call_happens(driver: Driver) -> None:
+    taken, dropped = sample_queue("orders"), sample_queue("old")
+    driver.change(puts=[taken, dropped])
+    before = driver.last()
+    with pytest.raises(Conflict) as refused:
+        driver.change(puts=[sample_queue("new"), sample_queue("orders")], drops=[dropped])
+    assert (refused.value.kind, refused.value.ref) == ("queue", "orders")
+    assert {q.name for q in driver.run(driver.store.scan(Queue))} == {"orders", "old"}
+    assert driver.last() == before
+
+
+def test_two_new_records_of_one_call_cannot_share_a_name(driver: Driver) -> None:
+    with pytest.raises(Conflict) as refused:
+        driver.change(puts=[sample_key("same"), sample_key("same")])
+    assert (refused.value.kind, refused.value.ref) == ("key", "same")
+    assert driver.run(driver.store.scan(Key)) == []
+
+
+def test_a_rename_onto_a_taken_name_is_a_conflict(driver: Driver) -> None:
+    first, second = sample_queue("first"), sample_queue("second")
+    driver.change(puts=[first, second])
+    with pytest.raises(Conflict):
+        driver.change(puts=[msgspec.structs.replace(second, name="first")])
+    assert driver.run(driver.store.get(Queue, second.id)) == second
+
+
+def test_a_name_is_free_in_another_tenant_and_for_another_kind(driver: Driver) -> None:
+    puts = [sample_queue("orders"), sample_queue("orders", tenant=OTHER_TENANT), sample_key()]
+    driver.change(puts=puts)
+    assert len(driver.run(driver.store.scan(Queue))) == 2
+
+
+def test_a_record_may_keep_its_own_name(driver: Driver) -> None:
+    queue = sample_queue()
+    driver.change(puts=[queue])
+    driver.change(puts=[msgspec.structs.replace(queue, delay_ms=1)])
+    assert driver.run(driver.store.scan(Queue))[0].delay_ms == 1
+
+
+def test_a_dropped_or_renamed_record_frees_its_name_in_the_same_call(driver: Driver) -> None:
+    first, second = sample_queue("orders"), sample_queue("orders")
+    driver.change(puts=[first])
+    driver.change(puts=[second], drops=[first])
+    renamed = msgspec.structs.replace(second, name="returns")
+    third = sample_queue("orders")
+    driver.change(puts=[renamed, third])
+    assert {q.id: q.name for q in driver.run(driver.store.scan(Queue))} == {
+        second.id: "returns",
+        third.id: "orders",
+    }
+
+
+def test_records_without_a_name_are_not_compared(driver: Driver) -> None:
+    driver.change(puts=[sample_consumer(ids.new_id()), sample_consumer(ids.new_id())])
+    assert len(driver.run(driver.store.scan(Consumer))) == 2
+
+
+def test_a_queue_has_at_most_one_consumer(driver: Driver, queue: Queue) -> None:
+    first, second = sample_consumer(queue.id), sample_consumer(queue.id)
+    driver.change(puts=[first])
+    with pytest.raises(Conflict) as refused:
+        driver.change(puts=[second])
+    assert (refused.value.kind, refused.value.ref) == ("consumer", queue.id)
+    driver.change(puts=[msgspec.structs.replace(first, batch_size=9)])
+    driver.change(puts=[second], drops=[first])
+    assert driver.run(driver.store.scan(Consumer)) == [second]
+
+
+def test_dropping_what_is_not_there_changes_nothing(driver: Driver, queue: Queue) -> None:
+    before = driver.last()
+    driver.change(drops=[sample_queue("ghost"), sample_consumer(queue.id)])
+    assert driver.last() == before
+    assert driver.run(driver.store.scan(Queue)) == [queue]
+
+
+def test_names_may_hold_any_text(driver: Driver) -> None:
+    names = ["o'rders", 'o"rders', "o%rders_", "größe", "\N{OWL}", "a/b c\n", "o\\rders"]
+    driver.change(puts=[sample_queue(name) for name in names])
+    for name in names:
+        found = driver.run(driver.store.named(Queue, tenant=TENANT, name=name))
+        assert found is not None
+        assert found.name == name
+
+
+VERBS: dict[str, Callable[[Store, str], Coroutine[Any, Any, Any]]] = {
+    "publish": lambda s, q: s.publish([(q, [Draft(b"a")])], actor=CALLER, now_ms=9),
+    "lease": lambda s, q: s.lease(q, count=1, lease_ms=1, actor=CALLER, now_ms=9),
+    "settle": lambda s, q: s.settle(q, [], actor=CALLER, now_ms=9),
+    "peek": lambda s, q: s.peek(q, count=1, now_ms=9),
+    "find": lambda s, q: s.find(q, "m", now_ms=9),
+    "remove": lambda s, q: s.remove(q, [1], actor=CALLER, now_ms=9),
+    "purge": lambda s, q: s.purge(q, upto_seq=9, limit=9, actor=CALLER, now_ms=9),
+    "tail": lambda s, q: s.tail(q),
+    "redrive": lambda s, q: s.redrive(q, seqs=[1], actor=CALLER, now_ms=9),
+    "stats": lambda s, q: s.stats(q, now_ms=9),
+}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_verb_on_an_unknown_queue_is_refused(driver: Driver, verb: str) -> None:
+    unknown = ids.new_id()
+    with pytest.raises(NotFound) as refused:
+        driver.run(VERBS[verb](driver.store, unknown))
+    assert (refused.value.kind, refused.value.ref) == ("queue", unknown)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_verb_on_a_dropped_queue_is_refused_before_and_after_its_sweep(
+    driver: Driver, queue: Queue, verb: str
+) -> None:
+    driver.publish(queue, "a", "b")
+    driver.lease_one(queue)
+    driver.change(drops=[queue])
+    for _ in range(2):
+        with pytest.raises(NotFound):
+            driver.run(VERBS[verb](driver.store, queue.id))
+        driver.sweep_all()
+
+
+def test_a_queue_created_again_under_the_same_name_starts_empty(
+    driver: Driver, queue: Queue
+) -> None:
+    driver.publish(queue, "a", "b")
+    driver.change(drops=[queue])
+    again = driver.queue(queue.name)
+    assert driver.stats(again).count == 0
+    assert driver.tail(again) == 0
+    driver.publish(again, "c")
+    driver.sweep_all()
+    assert [m.body for m in driver.lease(again)] == [b"c"]

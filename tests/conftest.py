@@ -1,0 +1,57 @@
+"""Fixtures shared by every test that talks to a running server."""
+
+import uuid
+from collections.abc import Generator, Iterator
+
+import httpx
+import pytest
+
+from tests.server import Server
+
+LOG_LINES_SHOWN = 100
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One server for the whole run. Tests share it: each works on queues of its own."""
+    server = Server(tmp_path_factory.mktemp("server")).start()
+    yield server
+    if server.running:
+        server.stop()
+
+
+@pytest.fixture
+def fresh_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server of the test's own, with nothing in it; the test may stop, kill or restart it."""
+    server = Server(tmp_path_factory.mktemp("fresh-server")).start()
+    yield server
+    if server.running:
+        server.stop()
+
+
+@pytest.fixture
+def http(server: Server) -> Iterator[httpx.Client]:
+    """The shared server at the root of its Cloudflare account: `http.get("/queues")`."""
+    with server.client() as client:
+        yield client
+
+
+@pytest.fixture
+def queue_name() -> str:
+    """A name no other test uses."""
+    return f"q-{uuid.uuid4().hex[:16]}"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show what the server printed below the failure of a test that used one."""
+    report = yield
+    used: dict[str, object] = getattr(item, "funcargs", {})
+    if report.failed:
+        for name, value in used.items():
+            if isinstance(value, Server):
+                lines = value.log().splitlines()[-LOG_LINES_SHOWN:]
+                report.sections.append((f"log of {name}", "\n".join(lines)))
+    return report

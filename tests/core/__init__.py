@@ -1,0 +1,1 @@
+"""The pure rules: no store, no server, no waiting."""

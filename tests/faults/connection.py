@@ -1,0 +1,87 @@
+"""One caller's connection to a server that may die at any moment."""
+
+import http.client
+import json
+from typing import Any
+from urllib.parse import urlsplit
+
+from tests.server import Server
+
+ANSWER_SECONDS_MAX = 30.0
+
+
+class Refused(Exception):
+    """Nobody listens; nothing was sent."""
+
+
+class InDoubt(Exception):
+    """The request went out and no whole answer came back; it may have taken effect."""
+
+
+class Connection:
+    """Speaks JSON to the Cloudflare account and to the routes of our own.
+
+    A request is sent once: nothing here tries again, so the caller knows what it asked for.
+    """
+
+    def __init__(self, server: Server) -> None:
+        credentials = server.credentials
+        account = credentials["cloudflare"]
+        self._address = urlsplit(server.url)
+        self._root = f"/client/v4/accounts/{account['account_id']}"
+        self._token = account["api_token"]
+        self._admin_token = credentials["admin"]["token"]
+        self._http: http.client.HTTPConnection | None = None
+
+    def close(self) -> None:
+        if self._http is not None:
+            self._http.close()
+            self._http = None
+
+    def ask(self, method: str, path: str, body: Any = None) -> Any:
+        """The result of a request that must succeed."""
+        status, _, answer = self.try_ask(method, path, body)
+        assert status == 200, f"{method} {path}: {status} {answer[:500]!r}"
+        return json.loads(answer)["result"]
+
+    def try_ask(
+        self, method: str, path: str, body: Any = None
+    ) -> tuple[int, http.client.HTTPMessage, bytes]:
+        return self._send(method, self._root + path, self._token, body)
+
+    def journal(self, *, after: int, limit: int) -> list[dict[str, Any]]:
+        path = f"/journal?after={after}&limit={limit}"
+        status, _, answer = self._send("GET", path, self._admin_token, None)
+        assert status == 200, f"GET {path}: {status} {answer[:500]!r}"
+        return [json.loads(line) for line in answer.splitlines()]
+
+    def journal_last(self) -> int:
+        status, _, answer = self._send("GET", "/journal/head", self._admin_token, None)
+        assert status == 200, f"GET /journal/head: {status} {answer[:500]!r}"
+        return int(json.loads(answer)["last"])
+
+    def _send(
+        self, method: str, target: str, token: str, body: Any
+    ) -> tuple[int, http.client.HTTPMessage, bytes]:
+        channel = self._connected()
+        data = None if body is None else json.dumps(body).encode()
+        try:
+            channel.request(method, target, data, {"Authorization": f"Bearer {token}"})
+            answer = channel.getresponse()
+            return answer.status, answer.headers, answer.read()
+        except (OSError, http.client.HTTPException) as error:
+            self.close()
+            raise InDoubt(f"{method} {target}") from error
+
+    def _connected(self) -> http.client.HTTPConnection:
+        if self._http is None:
+            assert self._address.hostname is not None
+            channel = http.client.HTTPConnection(
+                self._address.hostname, self._address.port, timeout=ANSWER_SECONDS_MAX
+            )
+            try:
+                channel.connect()
+            except OSError as error:
+                raise Refused from error
+            self._http = channel
+        return self._http

@@ -1,0 +1,300 @@
+"""What a server knew before it stopped, it knows when it is back."""
+
+import os
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.faults.account import (
+    SUBSCRIPTIONS,
+    backlog,
+    bodies,
+    create_queue,
+    publish,
+    pull,
+    result,
+    settle,
+    wait_until,
+)
+from tests.server import Server
+
+
+def again_after_stop(server: Server) -> None:
+    server.restart()
+
+
+def again_after_kill(server: Server) -> None:
+    server.kill()
+    server.start()
+
+
+@pytest.fixture(params=[again_after_stop, again_after_kill])
+def again(request: pytest.FixtureRequest) -> Callable[[Server], None]:
+    """Ways for a server to go and come back."""
+    way: Callable[[Server], None] = request.param
+    return way
+
+
+def test_lease_is_kept(fresh_server: Server, again: Callable[[Server], None]) -> None:
+    with fresh_server.client() as client:
+        path = create_queue(client)
+        publish(client, path, "mine", "free")
+        mine = pull(client, path, count=1)
+        assert bodies(mine) == ["mine"]
+    again(fresh_server)
+    with fresh_server.client() as client:
+        assert bodies(pull(client, path)) == ["free"]
+        lease = {"lease_id": mine[0]["lease_id"]}
+        assert settle(client, path, acks=[lease])["ackCount"] == 1
+        assert backlog(client, path) == 1
+
+
+def test_retry_of_a_lease_from_before_counts(
+    fresh_server: Server, again: Callable[[Server], None]
+) -> None:
+    with fresh_server.client() as client:
+        path = create_queue(client)
+        publish(client, path, "mine")
+        lease = {"lease_id": pull(client, path)[0]["lease_id"]}
+    again(fresh_server)
+    with fresh_server.client() as client:
+        assert settle(client, path, retries=[lease])["retryCount"] == 1
+        second = pull(client, path)[0]
+        assert (second["body"], second["attempts"]) == ("mine", 2)
+        assert second["lease_id"] != lease["lease_id"]
+
+
+def test_lease_that_ends_while_the_server_is_away_is_over(
+    fresh_server: Server, again: Callable[[Server], None]
+) -> None:
+    with fresh_server.client() as client:
+        path = create_queue(client)
+        publish(client, path, "mine")
+        assert pull(client, path, lease_ms=200)
+    again(fresh_server)
+    with fresh_server.client() as client:
+        found: list[dict[str, Any]] = []
+
+        def pulled() -> bool:
+            found.extend(pull(client, path))
+            return bool(found)
+
+        wait_until(pulled, "the lease never ends")
+        assert [message["attempts"] for message in found] == [2]
+
+
+def test_attempts_are_not_forgotten(fresh_server: Server, again: Callable[[Server], None]) -> None:
+    """A message that breaks its consumer is buried however often the server comes back."""
+    with fresh_server.client() as client:
+        consumer = {"settings": {"max_retries": 2}, "dead_letter_queue": "dead"}
+        path = create_queue(client, consumer=consumer)
+        dead = result(client.get("/queues", params={"name": "dead"}))[0]["queue_id"]
+        publish(client, path, "poison")
+    for attempt in (1, 2, 3):
+        with fresh_server.client() as client:
+            message = pull(client, path)[0]
+            assert message["attempts"] == attempt
+            settle(client, path, retries=[{"lease_id": message["lease_id"]}])
+        if attempt < 3:
+            again(fresh_server)
+    with fresh_server.client() as client:
+        assert (backlog(client, path), backlog(client, f"/queues/{dead}")) == (0, 1)
+    again(fresh_server)
+    with fresh_server.client() as client:
+        peeked = result(client.post(f"/queues/{dead}/messages/peek", json={}))["messages"]
+        assert bodies(peeked) == ["poison"]
+
+
+def test_delay_goes_on(fresh_server: Server, again: Callable[[Server], None]) -> None:
+    with fresh_server.client() as client:
+        path = create_queue(client)
+        publish(client, path, "later", delay_seconds=3_600)
+        publish(client, path, "retried later")
+        lease = pull(client, path)[0]["lease_id"]
+        settle(client, path, retries=[{"lease_id": lease, "delay_seconds": 3_600}])
+    again(fresh_server)
+    with fresh_server.client() as client:
+        assert pull(client, path) == []
+        assert backlog(client, path) == 2
+
+
+def test_settings_are_kept(fresh_server: Server, again: Callable[[Server], None]) -> None:
+    with fresh_server.client() as client:
+        settings = {"delivery_delay": 7, "delivery_paused": True, "message_retention_period": 90}
+        asked = {"queue_name": "kept", "jurisdiction": "eu", "settings": settings}
+        queue = result(client.post("/queues", json=asked))["queue_id"]
+        path = f"/queues/{queue}"
+        consumer = {
+            "type": "http_pull",
+            "dead_letter_queue": "kept-dead",
+            "settings": {
+                "batch_size": 9,
+                "max_retries": 8,
+                "retry_delay": 7,
+                "visibility_timeout_ms": 6_000,
+            },
+        }
+        result(client.post(f"{path}/consumers", json=consumer))
+        worker = result(client.post("/queues", json={"queue_name": "pushed"}))["queue_id"]
+        asked = {"type": "worker", "script_name": "script", "settings": {"max_concurrency": 3}}
+        result(client.post(f"/queues/{worker}/consumers", json=asked))
+        for enabled, source in ((True, "kv"), (False, "r2")):
+            subscription = {
+                "name": f"from {source}",
+                "enabled": enabled,
+                "source": {"type": source},
+                "events": ["namespace.created"] if source == "kv" else ["bucket.created"],
+                "destination": {"type": "queues.queue", "queue_id": queue},
+            }
+            result(client.post(SUBSCRIPTIONS, json=subscription))
+        result(client.patch(path, json={"queue_name": "renamed"}))
+        pages = ("/queues", path, f"{path}/consumers", f"{path}/purge", SUBSCRIPTIONS)
+        before = [result(client.get(page)) for page in pages]
+    again(fresh_server)
+    with fresh_server.client() as client:
+        assert [result(client.get(page)) for page in pages] == before
+        assert client.post(f"{path}/messages/pull", json={}).status_code == 409
+
+
+def test_pause_is_kept_and_can_be_ended(
+    fresh_server: Server, again: Callable[[Server], None]
+) -> None:
+    with fresh_server.client() as client:
+        path = create_queue(client)
+        publish(client, path, "waiting")
+        result(client.patch(path, json={"settings": {"delivery_paused": True}}))
+    again(fresh_server)
+    with fresh_server.client() as client:
+        assert client.post(f"{path}/messages/pull", json={}).status_code == 409
+        result(client.patch(path, json={"settings": {"delivery_paused": False}}))
+        assert bodies(pull(client, path)) == ["waiting"]
+
+
+def test_purged_messages_do_not_come_back(
+    fresh_server: Server, again: Callable[[Server], None]
+) -> None:
+    with fresh_server.client() as client:
+        path = create_queue(client)
+        publish(client, path, *(f"old-{number}" for number in range(100)))
+        lease = pull(client, path, count=1)[0]["lease_id"]
+        result(client.post(f"{path}/purge", json={"delete_messages_permanently": True}))
+        wait_until(lambda: backlog(client, path) == 0, "the purge never ends")
+        publish(client, path, "new")
+        status = result(client.get(f"{path}/purge"))
+    again(fresh_server)
+    with fresh_server.client() as client:
+        assert result(client.get(f"{path}/purge")) == status
+        assert bodies(pull(client, path)) == ["new"]
+        assert lease in settle(client, path, acks=[{"lease_id": lease}])["warnings"]
+
+
+def test_purge_broken_off_in_the_middle_is_finished(fresh_server: Server) -> None:
+    with fresh_server.client() as client:
+        path = create_queue(client)
+        for start in range(0, 3_000, 100):
+            publish(client, path, *(f"old-{number}" for number in range(start, start + 100)))
+        with ThreadPoolExecutor(1) as pool:
+            purge = pool.submit(client.post, f"{path}/purge", json={})
+            time.sleep(0.01)
+            fresh_server.kill()
+            answered = purge.exception() is None
+    fresh_server.start()
+    with fresh_server.client() as client:
+        if answered or result(client.get(f"{path}/purge"))["started_at"]:
+            wait_until(lambda: backlog(client, path) == 0, "the purge is forgotten")
+            assert result(client.get(f"{path}/purge"))["completed"] == "true"
+        else:
+            assert backlog(client, path) == 3_000
+
+
+def test_deleted_queue_stays_deleted(fresh_server: Server, again: Callable[[Server], None]) -> None:
+    with fresh_server.client() as client:
+        path = create_queue(client)
+        publish(client, path, *(f"old-{number}" for number in range(100)))
+        asked = {
+            "source": {"type": "kv"},
+            "events": ["namespace.created"],
+            "destination": {"type": "queues.queue", "queue_id": path.rpartition("/")[2]},
+        }
+        result(client.post(SUBSCRIPTIONS, json=asked))
+        result(client.delete(path))
+    again(fresh_server)
+    with fresh_server.client() as client:
+        assert client.get(path).status_code == 404
+        assert client.post(f"{path}/messages", json={"body": 1}).status_code == 404
+        assert result(client.get("/queues")) == []
+        assert result(client.get(SUBSCRIPTIONS)) == []
+        other = create_queue(client)
+        assert other != path
+        assert backlog(client, other) == 0
+
+
+def test_tenants_and_keys_are_kept(fresh_server: Server, again: Callable[[Server], None]) -> None:
+    admin = {"Authorization": f"Bearer {fresh_server.credentials['admin']['token']}"}
+    with httpx.Client(base_url=fresh_server.url, headers=admin, trust_env=False) as client:
+        keys = "/courier/v1/tenants/default/keys"
+        made = [
+            client.post(keys, json={"name": name, "scopes": ["read"]}).json()
+            for name in ("kept", "dropped")
+        ]
+        assert client.delete(f"{keys}/{made[1]['key']['id']}").is_success
+        tenant = client.post("/courier/v1/tenants", json={"name": "second"}).json()["credentials"]
+    again(fresh_server)
+    with fresh_server.client() as client:
+        for key, status in zip(made, (200, 403), strict=True):
+            token = {"Authorization": f"Bearer {key['token']}"}
+            assert client.get("/queues", headers=token).status_code == status
+        assert (
+            client.post(
+                "/queues",
+                json={"queue_name": "x"},
+                headers={"Authorization": f"Bearer {made[0]['token']}"},
+            ).status_code
+            == 403
+        )
+    account = tenant["cloudflare"]
+    assert (
+        result(
+            httpx.get(
+                f"{account['base_url']}/accounts/{account['account_id']}/queues",
+                headers={"Authorization": f"Bearer {account['api_token']}"},
+                trust_env=False,
+            )
+        )
+        == []
+    )
+
+
+def test_repeated_publish_is_still_recognised(
+    fresh_server: Server, again: Callable[[Server], None]
+) -> None:
+    key = {"Idempotency-Key": "order-17"}
+    with fresh_server.client() as client:
+        path = create_queue(client)
+        result(client.post(f"{path}/messages", json={"body": 1}, headers=key))
+    again(fresh_server)
+    with fresh_server.client() as client:
+        result(client.post(f"{path}/messages", json={"body": 1}, headers=key))
+        assert backlog(client, path) == 1
+
+
+def test_torn_end_of_the_write_ahead_log_costs_nothing_answered(fresh_server: Server) -> None:
+    """Power can go in the middle of a write; what was answered lies before it."""
+    with fresh_server.client() as client:
+        path = create_queue(client)
+        publish(client, path, *(f"kept-{number}" for number in range(100)))
+    fresh_server.kill()
+    logs = list(fresh_server.data.rglob("*-wal"))
+    assert logs
+    for log in logs:
+        with log.open("ab") as file:
+            file.write(os.urandom(10_000))
+    fresh_server.start()
+    with fresh_server.client() as client:
+        assert len(pull(client, path)) == 100
+        publish(client, path, "more")
+        assert bodies(pull(client, path)) == ["more"]

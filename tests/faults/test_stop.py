@@ -1,0 +1,93 @@
+"""SIGTERM: what is running is finished, and then the server goes."""
+
+import os
+import signal
+import socket
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tests.faults.account import (
+    CHANGE_SECONDS_MAX,
+    bodies,
+    create_queue,
+    pull,
+    result,
+    wait_until,
+)
+from tests.server import Server
+
+
+def begin_publish(server: Server, path: str, body: bytes) -> socket.socket:
+    """A publish that the server has begun to work on, and whose body is still to come."""
+    account = server.credentials["cloudflare"]
+    head = (
+        f"POST /client/v4/accounts/{account['account_id']}{path}/messages HTTP/1.1\r\n"
+        f"Host: 127.0.0.1\r\nAuthorization: Bearer {account['api_token']}\r\n"
+        f"Content-Length: {len(body)}\r\nExpect: 100-continue\r\n\r\n"
+    )
+    channel = socket.create_connection(("127.0.0.1", server.port), timeout=CHANGE_SECONDS_MAX)
+    channel.sendall(head.encode())
+    assert channel.recv(1_000).startswith(b"HTTP/1.1 100 ")
+    return channel
+
+
+def refuses(server: Server) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", server.port), timeout=5).close()
+    except ConnectionRefusedError:
+        return True
+    return False
+
+
+def test_running_request_is_finished_before_the_server_leaves(fresh_server: Server) -> None:
+    with fresh_server.client() as client:
+        path = create_queue(client)
+    body = b'{"body":"last words","content_type":"text"}'
+    with begin_publish(fresh_server, path, body) as channel, ThreadPoolExecutor(1) as pool:
+        stopped = pool.submit(fresh_server.stop)
+        wait_until(lambda: refuses(fresh_server), "still takes new connections")
+        assert not stopped.done()
+        channel.sendall(body)
+        assert channel.recv(10_000).startswith(b"HTTP/1.1 200 ")
+        stopped.result()
+    fresh_server.start()
+    with fresh_server.client() as client:
+        assert bodies(pull(client, path)) == ["last words"]
+
+
+def test_idle_connections_do_not_hold_up_a_stop(fresh_server: Server) -> None:
+    with fresh_server.client() as client:
+        result(client.get("/queues"))
+        with socket.create_connection(("127.0.0.1", fresh_server.port)):
+            began = time.monotonic()
+            fresh_server.stop()
+            assert time.monotonic() - began < 5
+
+
+def test_request_that_never_ends_does_not_hold_up_a_stop_for_ever(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    directory = tmp_path_factory.mktemp("impatient")
+    server = Server(directory, env={"COURIER_DRAIN_WAIT_MS_MAX": "500"}).start()
+    with server.client() as client:
+        path = create_queue(client)
+    with begin_publish(server, path, b'{"body":1}'):
+        began = time.monotonic()
+        server.stop()
+        assert time.monotonic() - began < 8
+
+
+def test_second_sigterm_changes_nothing(fresh_server: Server) -> None:
+    with fresh_server.client() as client:
+        path = create_queue(client)
+    body = b'{"body":1}'
+    with begin_publish(fresh_server, path, body) as channel, ThreadPoolExecutor(1) as pool:
+        pid = fresh_server.pid
+        stopped = pool.submit(fresh_server.stop)
+        wait_until(lambda: refuses(fresh_server), "still takes new connections")
+        os.kill(pid, signal.SIGTERM)
+        channel.sendall(body)
+        assert channel.recv(10_000).startswith(b"HTTP/1.1 200 ")
+        stopped.result()

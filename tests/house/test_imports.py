@@ -1,0 +1,162 @@
+"""Which part may use which, read from the source itself."""
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2] / "src"
+MODULES = {
+    ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): file
+    for file in sorted(ROOT.rglob("*.py"))
+}
+
+# Part -> the parts of Courier it may import. The longest matching prefix of a module counts.
+MAY_IMPORT = {
+    "courier.config": (),
+    "courier.clock": (),
+    "courier.ids": (),
+    "courier.core": ("courier.clock", "courier.ids", "courier.core"),
+    "courier.store": ("courier.clock", "courier.ids", "courier.core", "courier.store"),
+    "courier.dialects": ("courier", "courier.clock", "courier.ids", "courier.core", "courier.web"),
+    "courier.cli": ("courier", "courier.config", "courier.cli"),
+    "courier.cli.serve": ("courier", "courier.config", "courier.cli", "courier.app"),
+}
+# A dialect is a folder; what lies beside the folders is for all of them.
+SHARED_BY_DIALECTS = {
+    name
+    for name, file in MODULES.items()
+    if file.parent == ROOT / "courier" / "dialects" and file.name != "__init__.py"
+}
+# Name -> the only modules that may use it.
+ONLY_IN = {
+    "os.environ": "courier.config",
+    "os.environb": "courier.config",
+    "os.getenv": "courier.config",
+    "time.time": "courier.clock",
+    "time.time_ns": "courier.clock",
+    "datetime.datetime.now": "courier.clock",
+    "datetime.datetime.utcnow": "courier.clock",
+    "datetime.datetime.today": "courier.clock",
+    "datetime.date.today": "courier.clock",
+    "os.urandom": "courier.ids",
+    "random": "courier.ids",
+    "secrets": "courier.ids",
+    "uuid": "courier.ids",
+    "apsw": "courier.store",
+    "pyspark": "courier.lake",
+}
+
+
+def names_used(source: str, module: str, *, package: bool = False) -> Iterator[str]:
+    """Every name from outside that the source imports or reaches, in full: `os.environ`."""
+    tree = ast.parse(source)
+    origin: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.name
+                name = alias.asname or alias.name.partition(".")[0]
+                origin[name] = alias.name if alias.asname else name
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                above = module.split(".")[: None if package and node.level == 1 else -node.level]
+                base = ".".join([*above, *filter(None, [base])])
+            for alias in node.names:
+                yield f"{base}.{alias.name}"
+                origin[alias.asname or alias.name] = f"{base}.{alias.name}"
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            parts = [node.attr]
+            value = node.value
+            while isinstance(value, ast.Attribute):
+                parts.append(value.attr)
+                value = value.value
+            if isinstance(value, ast.Name) and value.id in origin:
+                yield ".".join([origin[value.id], *reversed(parts)])
+
+
+def within(name: str, part: str) -> bool:
+    return name == part or name.startswith(part + ".")
+
+
+def used_by(module: str) -> Iterator[str]:
+    file = MODULES[module]
+    yield from names_used(file.read_text(), module, package=file.name == "__init__.py")
+
+
+def imported_modules(module: str) -> set[str]:
+    """The modules of Courier that a module imports."""
+    found = set()
+    for name in used_by(module):
+        while name and name not in MODULES:
+            name = name.rpartition(".")[0]
+        if name:
+            found.add(name)
+    return found
+
+
+def allowed(module: str, imported: str, parts: tuple[str, ...]) -> bool:
+    if within(module, "courier.dialects"):
+        own_folder = ".".join(module.split(".")[:3])
+        parts = (*parts, own_folder, *SHARED_BY_DIALECTS)
+    return any(imported == part if part == "courier" else within(imported, part) for part in parts)
+
+
+@pytest.mark.parametrize(
+    "module", [name for name in MODULES if any(within(name, part) for part in MAY_IMPORT)]
+)
+def test_a_module_imports_only_the_parts_below_it(module: str) -> None:
+    rule = max((part for part in MAY_IMPORT if within(module, part)), key=len)
+    imported = imported_modules(module)
+    assert {name for name in imported if not allowed(module, name, MAY_IMPORT[rule])} == set()
+
+
+@pytest.mark.parametrize("module", [name for name in MODULES if within(name, "courier.core")])
+def test_the_core_needs_nothing_but_the_standard_library_and_msgspec(module: str) -> None:
+    roots = {name.partition(".")[0] for name in used_by(module)}
+    assert roots <= sys.stdlib_module_names | {"msgspec", "courier"}
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_environment_time_randomness_and_database_are_reached_in_one_place(module: str) -> None:
+    wrong = {
+        name
+        for name in used_by(module)
+        for reserved, owner in ONLY_IN.items()
+        if within(name, reserved) and not within(module, owner)
+    }
+    assert not wrong
+
+
+def test_every_rule_speaks_of_modules_that_exist() -> None:
+    parts = {*MAY_IMPORT, *(part for parts in MAY_IMPORT.values() for part in parts)}
+    assert {part for part in parts if part not in MODULES} == set()
+
+
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        ("import os\nos.environ['A']", "os.environ"),
+        ("import os as o\no.environ['A']", "os.environ"),
+        ("from os import environ as e", "os.environ"),
+        ("from time import time", "time.time"),
+        ("from datetime import datetime as d\nd.now()", "datetime.datetime.now"),
+        ("import datetime\ndatetime.datetime.now()", "datetime.datetime.now"),
+        ("def f():\n    import apsw", "apsw"),
+        ("import courier.store.memory", "courier.store.memory"),
+        ("from courier.store import memory", "courier.store.memory"),
+        ("from ..store import memory", "courier.store.memory"),
+        ("from .types import Queue", "courier.core.types.Queue"),
+    ],
+)
+def test_a_use_is_seen_however_it_is_written(source: str, name: str) -> None:
+    assert name in set(names_used(source, "courier.core.broker"))
+
+
+def test_a_relative_import_in_a_package_starts_at_the_package() -> None:
+    used = set(names_used("from .types import Queue", "courier.core", package=True))
+    assert used == {"courier.core.types.Queue"}

@@ -1,0 +1,1 @@
+"""Random histories, run against every store and the reference."""

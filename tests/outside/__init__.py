@@ -1,0 +1,1 @@
+"""Unmodified clients of other people against a running server."""

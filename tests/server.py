@@ -1,0 +1,145 @@
+"""The real server as a process of its own, for tests that come in through the front door."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+START_SECONDS_MAX = 30.0
+STOP_SECONDS_MAX = 30.0
+POLL_SECONDS = 0.02
+
+
+class Server:
+    """`python -m courier serve` on a free port, with its data in `directory`.
+
+    The port and the data stay the same over `restart()`, so clients may keep their addresses and
+    their credentials.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        args: Sequence[str] = (),
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        self.data = directory / "data"
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._args = list(args)
+        self._env = dict(env or {})
+        self._log = directory / "server.log"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> "Server":
+        """Start, and return once `/ready` answers 200."""
+        assert self._process is None, "the server runs already"
+        address = ["--host", "127.0.0.1", "--port", str(self.port), "--data", str(self.data)]
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "courier", "serve", *address, *self._args],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, "PYTHONUNBUFFERED": "1", **self._env},
+            )
+        try:
+            self._wait_until_ready()
+        except BaseException:
+            self.kill()
+            raise
+        return self
+
+    def stop(self) -> None:
+        """Ask it to drain. A server that does not leave with exit status 0 fails the test."""
+        process = self._running()
+        process.send_signal(signal.SIGTERM)
+        try:
+            status = process.wait(STOP_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise AssertionError(
+                f"still running {STOP_SECONDS_MAX:.0f} s after SIGTERM\n{self.log()}"
+            ) from None
+        self._process = None
+        assert status == 0, f"exit status {status} after SIGTERM\n{self.log()}"
+
+    def kill(self) -> None:
+        """End it at once, as the loss of the machine would."""
+        process = self._running()
+        process.kill()
+        process.wait()
+        self._process = None
+
+    def restart(self) -> None:
+        """Stop it, if it still runs, and start it again on the same port and data."""
+        if self._process is not None:
+            self.stop()
+        self.start()
+
+    @property
+    def running(self) -> bool:
+        """Started, and neither stopped nor killed since. One that fell over still counts."""
+        return self._process is not None
+
+    @property
+    def pid(self) -> int:
+        return self._running().pid
+
+    @property
+    def credentials(self) -> dict[str, Any]:
+        """What the first start wrote for its callers."""
+        loaded: dict[str, Any] = json.loads((self.data / "credentials.json").read_bytes())
+        return loaded
+
+    def log(self) -> str:
+        """Everything the server has printed, over all its starts."""
+        return self._log.read_text(errors="replace") if self._log.exists() else ""
+
+    def client(self) -> httpx.Client:
+        """A client at the root of the Cloudflare account, with its token. The caller closes it."""
+        account = self.credentials["cloudflare"]
+        return httpx.Client(
+            base_url=f"{account['base_url']}/accounts/{account['account_id']}",
+            headers={"Authorization": f"Bearer {account['api_token']}"},
+            timeout=30.0,
+            trust_env=False,
+        )
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        assert self._process is not None, "the server was not started"
+        return self._process
+
+    def _wait_until_ready(self) -> None:
+        process = self._running()
+        deadline = time.monotonic() + START_SECONDS_MAX
+        with httpx.Client(trust_env=False, timeout=2.0) as client:
+            while time.monotonic() < deadline:
+                if process.poll() is not None:
+                    break
+                try:
+                    if client.get(f"{self.url}/ready").status_code == 200:
+                        return
+                except httpx.TransportError:
+                    pass
+                time.sleep(POLL_SECONDS)
+        status = process.poll()
+        fate = "not ready in time" if status is None else f"ended with exit status {status}"
+        raise AssertionError(f"the server is {fate}\n{self.log()}")
+
+
+def free_port() -> int:
+    """A port that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

@@ -1,0 +1,158 @@
+"""Who may do what: credentials, permissions, keys that reach only some queues."""
+
+from collections.abc import Callable
+
+import httpx
+import pytest
+
+from tests.wire.cloudflare.endpoints import BY_NAME, ENDPOINTS, Endpoint, each
+from tests.wire.cloudflare.envelope import fail, ok, page
+from tests.wire.cloudflare.patience import eventually
+from tests.wire.cloudflare.queue import UNKNOWN_ID, Queue, new_name
+
+NewToken = Callable[..., str]
+MESSAGES = tuple(endpoint for endpoint in ENDPOINTS if endpoint.family == "messages")
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
+@pytest.fixture(scope="module")
+def places(http: httpx.Client) -> dict[str, str]:
+    """A queue, its consumer and a subscription to it: whatever a path may name."""
+    queue = Queue.create(http)
+    consumer = queue.consume()
+    subscription = ok(BY_NAME["create_subscription"].send(http, {"queue": queue.id}))
+    return {
+        "queue": queue.id,
+        "consumer": consumer["consumer_id"],
+        "subscription": subscription["id"],
+    }
+
+
+@each(*ENDPOINTS)
+def test_a_request_without_a_credential_is_refused(
+    anonymous: httpx.Client, account: str, endpoint: Endpoint
+) -> None:
+    path = endpoint.path.replace("$queue", UNKNOWN_ID)
+    message = fail(anonymous.request(endpoint.method, f"/accounts/{account}{path}"), 400, 9106)
+    assert "Authorization" in message
+
+
+@pytest.mark.parametrize("value", ["Basic dXNlcjpwYXNz", "Bearer", "Token abc", "abc", "Bearerabc"])
+@pytest.mark.parametrize("path", ["/queues", "/queues/x/messages/pull"])
+def test_a_credential_of_the_wrong_form_is_refused(
+    http: httpx.Client, path: str, value: str
+) -> None:
+    fail(http.request("GET", path, headers={"Authorization": value}), 400, 6003)
+
+
+@each(*ENDPOINTS)
+def test_an_unknown_token_is_refused(http: httpx.Client, endpoint: Endpoint) -> None:
+    headers = bearer("nobody-has-this-token-0123456789abcdef")
+    message = fail(endpoint.send(http, {}, headers=headers), 403, 9109)
+    assert message == "Invalid access token"
+
+
+@pytest.mark.parametrize("token", ["x", "é".encode().decode("latin-1"), "a" * 5000, "%00", "'--"])
+def test_any_token_at_all_gets_an_answer(http: httpx.Client, token: str) -> None:
+    headers = [(b"Authorization", b"Bearer " + token.encode("latin-1"))]
+    fail(http.get("/queues", headers=headers), 403, 9109)
+
+
+def test_a_revoked_token_is_refused(
+    http: httpx.Client, operator: httpx.Client, new_token: NewToken
+) -> None:
+    name = new_name("revoked")
+    created = operator.post("/tenants/default/keys", json={"name": name, "scopes": ["write"]})
+    key, token = created.json()["key"], created.json()["token"]
+    page(http.get("/queues", headers=bearer(token)))
+    assert operator.delete(f"/tenants/default/keys/{key['id']}").is_success
+    fail(http.get("/queues", headers=bearer(token)), 403, 9109)
+
+
+def test_an_expired_token_is_refused(http: httpx.Client, new_token: NewToken) -> None:
+    token = new_token("write", expires_in_seconds=1)
+    page(http.get("/queues", headers=bearer(token)))
+    eventually(lambda: http.get("/queues", headers=bearer(token)).status_code == 403)
+    fail(http.get("/queues", headers=bearer(token)), 403, 9109)
+
+
+@each(*ENDPOINTS)
+def test_a_token_of_another_account_is_refused(
+    http: httpx.Client, neighbour: httpx.Client, places: dict[str, str], endpoint: Endpoint
+) -> None:
+    headers = {"Authorization": neighbour.headers["Authorization"]}
+    message = fail(endpoint.send(http, places, headers=headers), 403, 10000)
+    assert message == "Authentication error"
+
+
+@pytest.mark.parametrize("other", ["0" * 32, "c0" + "7" * 30, "short", "UPPER", "with-dash_1"])
+def test_an_account_nobody_has_is_refused(anonymous: httpx.Client, token: str, other: str) -> None:
+    fail(anonymous.get(f"/accounts/{other}/queues", headers=bearer(token)), 403, 10000)
+
+
+@each(*(endpoint for endpoint in ENDPOINTS if endpoint.read))
+def test_a_read_token_suffices_for_lists_and_numbers(
+    http: httpx.Client, read_token: str, places: dict[str, str], endpoint: Endpoint
+) -> None:
+    assert endpoint.send(http, places, headers=bearer(read_token)).status_code == 200
+
+
+@each(*(endpoint for endpoint in ENDPOINTS if not endpoint.read))
+def test_a_read_token_does_not_suffice_to_change_or_consume_anything(
+    http: httpx.Client, read_token: str, places: dict[str, str], endpoint: Endpoint
+) -> None:
+    message = fail(endpoint.send(http, places, headers=bearer(read_token)), 403, 10000)
+    assert message == "Authentication error"
+
+
+@pytest.fixture(scope="module")
+def read_token(new_token: NewToken) -> str:
+    return new_token("read")
+
+
+def test_a_token_without_permission_learns_nothing_about_what_exists(
+    http: httpx.Client, read_token: str, queue: Queue
+) -> None:
+    headers = bearer(read_token)
+    for queue_id in (queue.id, UNKNOWN_ID):
+        fail(http.post(f"/queues/{queue_id}/messages/pull", headers=headers), 403, 10000)
+
+
+def test_a_write_token_suffices_for_the_whole_life_of_a_message(
+    http: httpx.Client, new_token: NewToken, pull_queue: Queue
+) -> None:
+    headers = bearer(new_token("write"))
+    at = pull_queue.at("/messages")
+    ok(http.post(at, json={"body": 1}, headers=headers))
+    (message,) = ok(http.post(f"{at}/pull", headers=headers))["messages"]
+    acks = {"acks": [{"lease_id": message["lease_id"]}]}
+    assert ok(http.post(f"{at}/ack", json=acks, headers=headers))["ackCount"] == 1
+
+
+def test_a_token_that_may_only_publish_cannot_pull(
+    http: httpx.Client, new_token: NewToken, pull_queue: Queue
+) -> None:
+    headers = bearer(new_token("messages:publish"))
+    ok(http.post(pull_queue.at("/messages"), json={"body": 1}, headers=headers))
+    fail(http.post(pull_queue.at("/messages/pull"), headers=headers), 403, 10000)
+
+
+@each(*MESSAGES)
+def test_a_token_for_other_queues_may_not_use_this_one(
+    http: httpx.Client, new_token: NewToken, pull_queue: Queue, endpoint: Endpoint
+) -> None:
+    own = Queue.create(http)
+    headers = bearer(new_token("write", targets=[own.name]))
+    fail(endpoint.send(http, {"queue": pull_queue.id}, headers=headers), 403, 10106)
+    assert pull_queue.backlog() == 0
+
+
+def test_a_token_for_some_queues_may_use_those(http: httpx.Client, new_token: NewToken) -> None:
+    own = Queue.create(http)
+    own.consume()
+    headers = bearer(new_token("write", targets=[own.name]))
+    for endpoint in MESSAGES:
+        assert endpoint.send(http, {"queue": own.id}, headers=headers).status_code == 200, endpoint

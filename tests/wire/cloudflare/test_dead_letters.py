@@ -1,0 +1,278 @@
+"""Where messages go whose attempts are used up."""
+
+import httpx
+import pytest
+
+from tests.wire.cloudflare.envelope import fail, ok, page
+from tests.wire.cloudflare.patience import eventually
+from tests.wire.cloudflare.queue import Queue, new_name, unfolded
+
+DEFAULT_SETTINGS = {
+    "delivery_delay": 0,
+    "delivery_paused": False,
+    "message_retention_period": 345_600,
+}
+
+
+def named(http: httpx.Client, name: str) -> Queue:
+    """The queue of that name."""
+    (row,), _ = page(http.get("/queues", params={"name": name}))
+    return Queue(http, row["queue_id"], row["queue_name"])
+
+
+@pytest.fixture
+def grave(http: httpx.Client) -> Queue:
+    """A queue to bury messages in, with a pull consumer of its own."""
+    queue = Queue.create(http)
+    queue.consume()
+    return queue
+
+
+def bury(queue: Queue) -> str:
+    """Let the one message there fail its one attempt; the lease it had."""
+    lease: str = queue.pull_one()["lease_id"]
+    assert queue.settle(retries=[lease])["retryCount"] == 1
+    return lease
+
+
+def test_an_existing_dead_letter_queue_is_used_as_it_is(queue: Queue, grave: Queue) -> None:
+    before = grave.get()
+    assert queue.consume(dead_letter_queue=grave.name)["dead_letter_queue"] == grave.name
+    assert grave.get() == before
+
+
+def test_a_missing_dead_letter_queue_is_made_with_the_consumer(
+    queue: Queue, queue_name: str
+) -> None:
+    assert queue.consume(dead_letter_queue=queue_name)["dead_letter_queue"] == queue_name
+    made = named(queue.http, queue_name).get()
+    assert made["settings"] == DEFAULT_SETTINGS
+    assert made["consumers"] == []
+    assert "jurisdiction" not in made
+
+
+def test_a_worker_has_a_dead_letter_queue_as_well(queue: Queue, queue_name: str) -> None:
+    body = {"type": "worker", "script_name": "s", "dead_letter_queue": queue_name}
+    assert ok(queue.post("/consumers", body))["dead_letter_queue"] == queue_name
+    named(queue.http, queue_name)
+
+
+def test_a_missing_dead_letter_queue_is_made_by_put(pull_queue: Queue, queue_name: str) -> None:
+    (consumer,) = pull_queue.get()["consumers"]
+    path = pull_queue.at(f"/consumers/{consumer['consumer_id']}")
+    body = {"type": "http_pull", "dead_letter_queue": queue_name}
+    assert ok(pull_queue.http.put(path, json=body))["dead_letter_queue"] == queue_name
+    named(pull_queue.http, queue_name)
+
+
+def test_a_made_dead_letter_queue_has_the_jurisdiction_of_its_source(
+    http: httpx.Client, queue_name: str
+) -> None:
+    Queue.create(http, jurisdiction="eu").consume(dead_letter_queue=queue_name)
+    assert named(http, queue_name).get()["jurisdiction"] == "eu"
+
+
+@pytest.mark.parametrize(
+    ("source", "target"), [("eu", "us"), ("eu", None), (None, "eu"), ("us", "fedramp")]
+)
+def test_a_dead_letter_queue_of_another_jurisdiction_is_refused(
+    http: httpx.Client, source: str | None, target: str | None
+) -> None:
+    queue, other = (
+        Queue.create(http, **({} if place is None else {"jurisdiction": place}))
+        for place in (source, target)
+    )
+    body = {"type": "http_pull", "dead_letter_queue": other.name}
+    fail(queue.post("/consumers", body), 400, 100127)
+    assert queue.get()["consumers"] == []
+
+
+def test_a_queue_is_not_its_own_dead_letter_queue(queue: Queue) -> None:
+    body = {"type": "http_pull", "dead_letter_queue": queue.name}
+    fail(queue.post("/consumers", body), 400, 100127)
+    assert queue.get()["consumers"] == []
+
+
+def test_a_refused_consumer_makes_no_dead_letter_queue(queue: Queue, queue_name: str) -> None:
+    body = {
+        "type": "http_pull",
+        "dead_letter_queue": queue_name,
+        "settings": {"batch_size": 0},
+    }
+    fail(queue.post("/consumers", body), 400, 100127)
+    queue.consume()
+    body["settings"] = {}
+    fail(queue.post("/consumers", body), 400, 11004)
+    assert page(queue.http.get("/queues", params={"name": queue_name}))[0] == []
+
+
+def test_an_empty_name_stands_for_no_dead_letter_queue(queue: Queue) -> None:
+    assert queue.consume(dead_letter_queue="")["dead_letter_queue"] == ""
+
+
+def test_a_retry_of_the_last_attempt_buries_the_message(queue: Queue, grave: Queue) -> None:
+    queue.consume(dead_letter_queue=grave.name, max_retries=0)
+    queue.push("failed")
+    bury(queue)
+    assert queue.backlog() == 0
+    assert grave.pull_one()["body"] == "failed"
+
+
+def test_the_expiry_of_the_last_lease_buries_the_message(queue: Queue, grave: Queue) -> None:
+    queue.consume(dead_letter_queue=grave.name, max_retries=0)
+    queue.push("expired")
+    queue.pull_one(visibility_timeout_ms=100)
+    assert grave.await_one()["body"] == "expired"
+    assert queue.backlog() == 0
+
+
+def test_nobody_need_look_at_a_queue_for_its_messages_to_be_buried(
+    queue: Queue, grave: Queue
+) -> None:
+    queue.consume(dead_letter_queue=grave.name, max_retries=0)
+    queue.push_texts(["a", "b", "c"])
+    assert len(queue.pull(visibility_timeout_ms=100)) == 3
+    eventually(lambda: grave.backlog() == 3)
+
+
+def test_a_dead_letter_starts_over_as_a_new_message(queue: Queue, grave: Queue) -> None:
+    queue.consume(dead_letter_queue=grave.name, max_retries=1)
+    queue.push("again")
+    first = queue.pull_one()
+    queue.settle(retries=[first["lease_id"]])
+    bury(queue)
+    letter = grave.pull_one()
+    assert letter["attempts"] == 1
+    assert letter["id"] != first["id"]
+    assert letter["timestamp_ms"] >= first["timestamp_ms"]
+    assert letter["body"] == "again"
+
+
+def test_a_dead_letter_arrives_when_it_is_buried(queue: Queue, grave: Queue) -> None:
+    queue.consume(dead_letter_queue=grave.name, max_retries=0)
+    queue.push("later")
+    message = queue.pull_one(visibility_timeout_ms=200)
+    letter = grave.await_one()
+    assert letter["timestamp_ms"] >= message["timestamp_ms"] + 200
+
+
+def test_a_dead_letter_keeps_its_body_to_the_byte(queue: Queue, grave: Queue) -> None:
+    queue.consume(dead_letter_queue=grave.name, max_retries=0)
+    queue.push_json('{"b": 1.10, "a": 12345678901234567890}')
+    bury(queue)
+    letter = grave.pull_one()
+    assert letter["metadata"]["CF-Content-Type"] == "json"
+    assert unfolded(letter) == '{"b":1.10,"a":12345678901234567890}'
+
+
+def test_the_dead_letter_queues_own_delay_applies(http: httpx.Client, queue: Queue) -> None:
+    grave = Queue.create(http, settings={"delivery_delay": 1})
+    grave.consume()
+    queue.consume(dead_letter_queue=grave.name, max_retries=0)
+    queue.push("delayed")
+    bury(queue)
+    assert grave.backlog() == 1
+    assert grave.pull() == []
+    assert grave.await_one()["body"] == "delayed"
+
+
+def test_the_delay_of_a_last_retry_does_not_hold_the_burial_up(queue: Queue, grave: Queue) -> None:
+    queue.consume(dead_letter_queue=grave.name, max_retries=0, retry_delay=600)
+    queue.push("now")
+    queue.settle(retries=[queue.pull_one()["lease_id"]], delay_seconds=600)
+    assert grave.pull_one()["body"] == "now"
+
+
+def test_dead_letters_have_attempts_and_dead_letter_queues_of_their_own(
+    http: httpx.Client,
+) -> None:
+    first, second, third = (Queue.create(http) for _ in range(3))
+    first.consume(dead_letter_queue=second.name, max_retries=0)
+    second.consume(dead_letter_queue=third.name, max_retries=0)
+    third.consume()
+    first.push("falls far")
+    bury(first)
+    bury(second)
+    assert third.pull_one()["body"] == "falls far"
+
+
+def test_without_a_dead_letter_queue_a_failed_message_is_dropped(queue: Queue) -> None:
+    queue.consume(max_retries=0)
+    queue.push("dropped")
+    bury(queue)
+    assert queue.backlog() == 0
+
+
+def test_a_renamed_dead_letter_queue_is_shown_by_its_new_name_and_still_used(
+    queue: Queue, grave: Queue, queue_name: str
+) -> None:
+    queue.consume(dead_letter_queue=grave.name, max_retries=0)
+    ok(grave.http.patch(grave.at(), json={"queue_name": queue_name}))
+    (consumer,) = queue.get()["consumers"]
+    assert consumer["dead_letter_queue"] == queue_name
+    queue.push("still found")
+    bury(queue)
+    assert grave.pull_one()["body"] == "still found"
+
+
+def test_a_dead_letter_queue_cannot_be_deleted_while_it_is_one(queue: Queue, grave: Queue) -> None:
+    consumer = queue.consume(dead_letter_queue=grave.name)
+    grave.push("kept")
+    message = fail(grave.http.delete(grave.at()), 400, 11005)
+    assert "dead letter queue" in message.lower()
+    assert grave.backlog() == 1
+    ok(queue.http.delete(queue.at(f"/consumers/{consumer['consumer_id']}")))
+    assert ok(grave.http.delete(grave.at())) is None
+
+
+def test_a_dead_letter_queue_is_free_once_its_source_is_deleted(queue: Queue, grave: Queue) -> None:
+    queue.consume(dead_letter_queue=grave.name)
+    ok(queue.http.delete(queue.at()))
+    assert ok(grave.http.delete(grave.at())) is None
+
+
+def test_a_dead_letter_queue_is_free_once_put_leaves_it_out(queue: Queue, grave: Queue) -> None:
+    consumer = queue.consume(dead_letter_queue=grave.name)
+    path = queue.at(f"/consumers/{consumer['consumer_id']}")
+    assert ok(queue.http.put(path, json={"type": "http_pull"}))["dead_letter_queue"] == ""
+    assert ok(grave.http.delete(grave.at())) is None
+
+
+def test_two_queues_may_share_a_dead_letter_queue(http: httpx.Client, grave: Queue) -> None:
+    for body in ("one", "two"):
+        queue = Queue.create(http)
+        queue.consume(dead_letter_queue=grave.name, max_retries=0)
+        queue.push(body)
+        bury(queue)
+    assert sorted(letter["body"] for letter in grave.pull()) == ["one", "two"]
+
+
+def test_without_a_consumer_an_expired_lease_follows_the_default_rules(
+    queue: Queue, grave: Queue
+) -> None:
+    consumer = queue.consume(dead_letter_queue=grave.name, max_retries=0)
+    queue.push("stays")
+    queue.pull_one(visibility_timeout_ms=300)
+    ok(queue.http.delete(queue.at(f"/consumers/{consumer['consumer_id']}")))
+    (message,) = eventually(queue.peek)
+    assert (message["body"], message["attempts"]) == ("stays", 1)
+    assert grave.backlog() == 0
+
+
+def test_an_ack_of_a_dead_letters_old_lease_is_too_late(queue: Queue, grave: Queue) -> None:
+    queue.consume(dead_letter_queue=grave.name, max_retries=0)
+    queue.push("buried")
+    lease = bury(queue)
+    result = queue.settle(acks=[lease])
+    assert result["ackCount"] == 0
+    assert set(result["warnings"]) == {lease}
+    assert grave.backlog() == 1
+
+
+def test_a_dead_letter_queue_may_be_named_before_anything_else(http: httpx.Client) -> None:
+    queue, grave = Queue.create(http), new_name("grave")
+    queue.consume(dead_letter_queue=grave, max_retries=0)
+    queue.push("first")
+    bury(queue)
+    made = named(http, grave)
+    assert [message["body"] for message in made.peek()] == ["first"]

@@ -1,0 +1,95 @@
+"""Deleting every message of a queue."""
+
+from typing import Any
+
+import pytest
+
+from tests.wire.cloudflare import shapes
+from tests.wire.cloudflare.envelope import fail, ok
+from tests.wire.cloudflare.patience import eventually
+from tests.wire.cloudflare.queue import Queue
+
+
+def status(queue: Queue) -> dict[str, str]:
+    result: dict[str, str] = ok(queue.http.get(queue.at("/purge")))
+    shapes.check_purge_status(result)
+    return result
+
+
+def test_a_purge_deletes_waiting_delayed_and_leased_messages(pull_queue: Queue) -> None:
+    pull_queue.push("leased")
+    lease = pull_queue.pull_one()["lease_id"]
+    pull_queue.push("waiting")
+    pull_queue.push("delayed", delay_seconds=600)
+    result = ok(pull_queue.post("/purge", {"delete_messages_permanently": True}))
+    shapes.check_queue(result)
+    assert result["queue_id"] == pull_queue.id
+    eventually(lambda: pull_queue.backlog() == 0)
+    assert pull_queue.peek() == []
+    assert set(pull_queue.settle(acks=[lease])["warnings"]) == {lease}
+
+
+@pytest.mark.parametrize("body", [{}, {"delete_messages_permanently": True}])
+def test_a_purge_needs_no_confirmation(queue: Queue, body: Any) -> None:
+    queue.push("a")
+    ok(queue.post("/purge", body))
+    eventually(lambda: queue.backlog() == 0)
+
+
+@pytest.mark.parametrize("answer", [False, "true", "yes", 0, 1, []])
+def test_a_purge_that_is_not_meant_is_refused(queue: Queue, answer: Any) -> None:
+    queue.push("kept")
+    body = {"delete_messages_permanently": answer}
+    fail(queue.post("/purge", body), 400, 10026)
+    assert queue.backlog() == 1
+    assert status(queue) == {"completed": "", "started_at": ""}
+
+
+@pytest.mark.parametrize("body", ["[]", '"x"', "5", "null"])
+def test_a_purge_is_an_object(standing_queue: Queue, body: str) -> None:
+    path = standing_queue.at("/purge")
+    fail(standing_queue.http.post(path, content=body.encode()), 400, 10026)
+
+
+def test_before_any_purge_its_status_is_empty(queue: Queue) -> None:
+    assert status(queue) == {"completed": "", "started_at": ""}
+
+
+def test_after_a_purge_its_status_says_when_it_began(queue: Queue) -> None:
+    queue.push_texts(["x"] * 100)
+    ok(queue.post("/purge", {}))
+    done = eventually(lambda: (seen := status(queue))["completed"] == "true" and seen)
+    assert done
+    assert shapes.moment(done["started_at"])
+
+    def later() -> bool:
+        ok(queue.post("/purge", {}))
+        return status(queue)["started_at"] > done["started_at"]
+
+    eventually(later)
+
+
+def test_messages_written_after_a_purge_stay(pull_queue: Queue) -> None:
+    pull_queue.push("before")
+    ok(pull_queue.post("/purge", {}))
+    eventually(lambda: status(pull_queue)["completed"] == "true")
+    pull_queue.push("after")
+    assert pull_queue.pull_one()["body"] == "after"
+
+
+def test_a_purge_keeps_settings_and_consumer(pull_queue: Queue) -> None:
+    pull_queue.change(delivery_delay=3)
+    before = pull_queue.get()
+    result = ok(pull_queue.post("/purge", {}))
+    for kept in ("queue_id", "queue_name", "created_on", "settings", "consumers"):
+        assert result[kept] == before[kept]
+
+
+def test_a_purge_leaves_other_queues_alone(queue: Queue) -> None:
+    other = Queue.create(queue.http)
+    other.push("kept")
+    queue.push("deleted")
+    ok(queue.post("/purge", {}))
+    eventually(lambda: queue.backlog() == 0)
+    assert other.backlog() == 1
+    assert status(other) == {"completed": "", "started_at": ""}

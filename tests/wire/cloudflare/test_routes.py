@@ -1,0 +1,190 @@
+"""Unknown routes, wrong methods, and which of several mistakes is answered first."""
+
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.wire.cloudflare.envelope import fail
+from tests.wire.cloudflare.queue import UNKNOWN_ID, Queue, new_name
+
+NO_ROUTE = (404, 7003)
+WRONG_METHOD = (405, 7001)
+NO_CREDENTIAL = (400, 9106)
+NO_ACCESS = (403, 10000)
+OTHER_ACCOUNT = "c0" + "7" * 30
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/nothing"),
+        ("GET", "/queue"),
+        ("GET", "/queues/$queue/nothing"),
+        ("POST", "/queues/$queue/pull"),
+        ("POST", "/queues/$queue/ack"),
+        ("POST", "/queues/$queue/peek"),
+        ("POST", "/queues/$queue/messages/nothing"),
+        ("POST", "/queues/$queue/messages/pull/more"),
+        ("GET", "/queues/$queue/consumers/x/more"),
+        ("GET", "/event_subscriptions"),
+        ("GET", "/event_subscriptions/nothing"),
+    ],
+)
+def test_an_unknown_route_is_not_found(standing_queue: Queue, method: str, path: str) -> None:
+    path = path.replace("$queue", standing_queue.id)
+    fail(standing_queue.http.request(method, path), *NO_ROUTE)
+
+
+@pytest.mark.parametrize("path", ["/nothing", "/zones", "/user/nothing", "/"])
+def test_an_unknown_route_outside_the_account_is_not_found(
+    anonymous: httpx.Client, token: str, path: str
+) -> None:
+    fail(anonymous.get(path, headers={"Authorization": f"Bearer {token}"}), *NO_ROUTE)
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("PUT", "/queues"),
+        ("PATCH", "/queues"),
+        ("DELETE", "/queues"),
+        ("POST", "/queues/$queue"),
+        ("POST", "/queues/$queue/metrics"),
+        ("DELETE", "/queues/$queue/consumers"),
+        ("PUT", "/queues/$queue/consumers"),
+        ("POST", "/queues/$queue/consumers/x"),
+        ("PATCH", "/queues/$queue/consumers/x"),
+        ("GET", "/queues/$queue/messages"),
+        ("DELETE", "/queues/$queue/messages"),
+        ("GET", "/queues/$queue/messages/batch"),
+        ("GET", "/queues/$queue/messages/pull"),
+        ("PUT", "/queues/$queue/messages/ack"),
+        ("GET", "/queues/$queue/messages/peek"),
+        ("DELETE", "/queues/$queue/messages/purge"),
+        ("DELETE", "/queues/$queue/purge"),
+        ("DELETE", "/event_subscriptions/subscriptions"),
+        ("PUT", "/event_subscriptions/subscriptions/x"),
+        ("POST", "/event_subscriptions/subscriptions/x"),
+    ],
+)
+def test_a_wrong_method_is_not_allowed(standing_queue: Queue, method: str, path: str) -> None:
+    path = path.replace("$queue", standing_queue.id)
+    fail(standing_queue.http.request(method, path), *WRONG_METHOD)
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
+@pytest.mark.parametrize("path", ["/user", "/user/tokens/verify", "/accounts", "/memberships"])
+def test_identity_can_only_be_read(
+    anonymous: httpx.Client, token: str, method: str, path: str
+) -> None:
+    response = anonymous.request(method, path, headers={"Authorization": f"Bearer {token}"})
+    fail(response, *WRONG_METHOD)
+
+
+ORDER: list[tuple[str, str, Any, tuple[int, int]]] = [
+    # no access to the account, and besides: unknown queue, not JSON, bad body
+    ("GET", f"/accounts/{OTHER_ACCOUNT}/queues/{UNKNOWN_ID}", None, NO_ACCESS),
+    ("POST", f"/accounts/{OTHER_ACCOUNT}/queues", "{", NO_ACCESS),
+    ("POST", f"/accounts/{OTHER_ACCOUNT}/queues/{UNKNOWN_ID}/messages", "{", NO_ACCESS),
+    # the route comes before the account
+    ("GET", f"/accounts/{OTHER_ACCOUNT}/nothing", None, NO_ROUTE),
+    ("DELETE", f"/accounts/{OTHER_ACCOUNT}/queues", None, WRONG_METHOD),
+    # an unknown queue comes before what the body says
+    ("PUT", f"$account/queues/{UNKNOWN_ID}", "{", (404, 11000)),
+    ("PATCH", f"$account/queues/{UNKNOWN_ID}", '{"queue_name": ""}', (404, 11000)),
+    ("POST", f"$account/queues/{UNKNOWN_ID}/consumers", "{", (404, 11000)),
+    ("POST", f"$account/queues/{UNKNOWN_ID}/purge", "{", (404, 11000)),
+    ("POST", f"$account/queues/{UNKNOWN_ID}/messages", "{", (404, 10104)),
+    ("POST", f"$account/queues/{UNKNOWN_ID}/messages", "{}", (404, 10104)),
+    ("POST", f"$account/queues/{UNKNOWN_ID}/messages/batch", "{", (404, 10104)),
+    ("POST", f"$account/queues/{UNKNOWN_ID}/messages/pull", "{", (404, 10104)),
+    ("POST", f"$account/queues/{UNKNOWN_ID}/messages/ack", "{", (404, 10104)),
+    ("POST", f"$account/queues/{UNKNOWN_ID}/messages/peek", "{", (404, 10104)),
+    ("POST", f"$account/queues/{UNKNOWN_ID}/messages/purge", "{", (404, 10104)),
+    ("PATCH", f"$account/event_subscriptions/subscriptions/{UNKNOWN_ID}", "{", (404, 0)),
+    # the body comes before the state: this queue has no pull consumer
+    ("POST", "$queue/messages/pull", "{", (400, 10026)),
+    ("POST", "$queue/messages/pull", '{"batch_size": 0}', (400, 10026)),
+    ("POST", "$queue/messages/pull", "{}", (405, 0)),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "body", "expected"), ORDER)
+def test_the_first_of_several_mistakes_is_answered(
+    anonymous: httpx.Client,
+    token: str,
+    account: str,
+    queue: Queue,
+    method: str,
+    path: str,
+    body: str | None,
+    expected: tuple[int, int],
+) -> None:
+    path = path.replace("$queue", f"$account/queues/{queue.id}")
+    path = path.replace("$account", f"/accounts/{account}")
+    content = None if body is None else body.encode()
+    headers = {"Authorization": f"Bearer {token}"}
+    fail(anonymous.request(method, path, content=content, headers=headers), *expected)
+
+
+@pytest.mark.parametrize(
+    "path", ["/nothing", "/accounts", f"/accounts/{OTHER_ACCOUNT}/queues/{UNKNOWN_ID}"]
+)
+@pytest.mark.parametrize("method", ["GET", "TRACE", "DELETE"])
+def test_the_credential_comes_before_the_route(
+    anonymous: httpx.Client, method: str, path: str
+) -> None:
+    fail(anonymous.request(method, path), *NO_CREDENTIAL)
+
+
+@pytest.mark.parametrize(
+    ("body", "code"), [("{", 10026), ('{"batch_size": 101}', 10026), ('{"batch_size": "1"}', 10026)]
+)
+def test_a_bad_pull_is_answered_before_the_pause(pull_queue: Queue, body: str, code: int) -> None:
+    pull_queue.change(delivery_paused=True)
+    path = pull_queue.at("/messages/pull")
+    fail(pull_queue.http.post(path, content=body.encode()), 400, code)
+
+
+def test_bad_settings_are_answered_before_a_taken_name(queue: Queue) -> None:
+    body = {"queue_name": queue.name, "settings": {"delivery_delay": -1}}
+    fail(queue.http.post("/queues", json=body), 400, 100128)
+
+
+def test_bad_settings_are_answered_before_a_second_consumer(pull_queue: Queue) -> None:
+    body = {"type": "http_pull", "settings": {"batch_size": 0}}
+    fail(pull_queue.post("/consumers", body), 400, 100127)
+
+
+@pytest.mark.parametrize("queue_id", ["not-an-id", "a.b", "a_b", "a%20b", "%E2%82%AC", "a~"])
+@pytest.mark.parametrize("path", ["", "/batch", "/pull", "/ack", "/peek", "/purge"])
+def test_a_queue_id_of_other_characters_than_letters_and_digits_is_malformed_for_messages(
+    http: httpx.Client, queue_id: str, path: str
+) -> None:
+    fail(http.post(f"/queues/{queue_id}/messages{path}", json={}), 400, 10107)
+
+
+@pytest.mark.parametrize("queue_id", ["abc", "0", "z" * 32, "f" * 33, "c0" + "0" * 30])
+@pytest.mark.parametrize("path", ["", "/batch", "/pull", "/ack", "/peek", "/purge"])
+def test_a_queue_id_nobody_has_is_not_found_for_messages(
+    http: httpx.Client, queue_id: str, path: str
+) -> None:
+    fail(http.post(f"/queues/{queue_id}/messages{path}", json={}), 404, 10104)
+
+
+@pytest.mark.parametrize("queue_id", ["abc", "z" * 32, "f" * 33, "not-an-id", "a.b", "a%20b"])
+@pytest.mark.parametrize("path", ["", "/metrics", "/consumers", "/consumers/x", "/purge"])
+def test_a_queue_id_nobody_has_is_not_found_for_settings(
+    http: httpx.Client, queue_id: str, path: str
+) -> None:
+    fail(http.get(f"/queues/{queue_id}{path}"), 404, 11000)
+
+
+def test_a_queue_is_not_addressed_by_its_name(http: httpx.Client) -> None:
+    queue = Queue.create(http, queue_name=new_name("n").replace("-", ""))
+    fail(http.get(f"/queues/{queue.name}"), 404, 11000)
+    fail(http.delete(f"/queues/{queue.name}"), 404, 11000)
+    fail(http.post(f"/queues/{queue.name}/messages", json={"body": 1}), 404, 10104)
+    assert queue.get()["queue_name"] == queue.name
+    assert queue.backlog() == 0

@@ -1,0 +1,273 @@
+"""Ending leases: acks and retries, in time, too late, twice, or for nothing at all."""
+
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.wire.cloudflare import shapes
+from tests.wire.cloudflare.envelope import fail, ok
+from tests.wire.cloudflare.patience import eventually
+from tests.wire.cloudflare.queue import UNKNOWN_ID, Queue
+
+NOTHING = {"ackCount": 0, "retryCount": 0, "warnings": {}}
+
+
+def lease(queue: Queue, body: str = "a", **fields: Any) -> str:
+    """Push a message and pull it; the lease."""
+    queue.push(body)
+    token: str = queue.pull_one(**fields)["lease_id"]
+    return token
+
+
+def expired_lease(queue: Queue) -> str:
+    """A lease that has ended, on a message that waits again."""
+    token = lease(queue, visibility_timeout_ms=0)
+    eventually(queue.peek)
+    return token
+
+
+def test_an_acked_message_is_gone(pull_queue: Queue) -> None:
+    token = lease(pull_queue)
+    assert pull_queue.settle(acks=[token]) == {**NOTHING, "ackCount": 1}
+    assert pull_queue.backlog() == 0
+
+
+def test_a_retried_message_is_back_at_once(pull_queue: Queue) -> None:
+    pull_queue.push("a")
+    first = pull_queue.pull_one()
+    result = pull_queue.settle(retries=[first["lease_id"]])
+    assert result == {**NOTHING, "retryCount": 1}
+    second = pull_queue.pull_one()
+    assert (second["id"], second["attempts"]) == (first["id"], 2)
+    assert second["timestamp_ms"] == first["timestamp_ms"]
+    assert second["lease_id"] != first["lease_id"]
+
+
+def test_acks_and_retries_go_together(pull_queue: Queue) -> None:
+    pull_queue.push_texts([str(number) for number in range(5)])
+    leases = [message["lease_id"] for message in pull_queue.pull()]
+    result = pull_queue.settle(acks=leases[:2], retries=leases[2:])
+    assert result == {"ackCount": 2, "retryCount": 3, "warnings": {}}
+    assert [message["body"] for message in pull_queue.pull()] == ["2", "3", "4"]
+
+
+@pytest.mark.parametrize("body", [{}, {"acks": []}, {"retries": []}, {"acks": [], "retries": []}])
+def test_nothing_to_settle_does_nothing(standing_queue: Queue, body: Any) -> None:
+    result = ok(standing_queue.post("/messages/ack", body))
+    shapes.check_settled(result)
+    assert result == NOTHING
+
+
+def test_a_hundred_messages_are_acked_in_one_request(pull_queue: Queue) -> None:
+    pull_queue.push_texts(["x"] * 100)
+    leases = [message["lease_id"] for message in pull_queue.pull(batch_size=100)]
+    assert pull_queue.settle(acks=leases) == {**NOTHING, "ackCount": 100}
+    assert pull_queue.backlog() == 0
+
+
+def test_a_late_ack_deletes_a_message_that_waits_again(pull_queue: Queue) -> None:
+    token = expired_lease(pull_queue)
+    assert pull_queue.settle(acks=[token]) == {**NOTHING, "ackCount": 1}
+    assert pull_queue.backlog() == 0
+
+
+def test_a_late_ack_deletes_a_message_that_someone_else_has_leased(pull_queue: Queue) -> None:
+    first = expired_lease(pull_queue)
+    second = pull_queue.pull_one()["lease_id"]
+    assert pull_queue.settle(acks=[first])["ackCount"] == 1
+    assert pull_queue.backlog() == 0
+    result = pull_queue.settle(acks=[second])
+    assert result["ackCount"] == 0
+    assert set(result["warnings"]) == {second}
+
+
+def test_a_late_ack_deletes_a_message_that_is_delayed(queue: Queue) -> None:
+    queue.consume(retry_delay=600)
+    token = lease(queue, visibility_timeout_ms=0)
+    assert queue.peek() == []
+    assert queue.settle(acks=[token])["ackCount"] == 1
+    assert queue.backlog() == 0
+
+
+def test_an_ack_after_a_retry_deletes_the_message(pull_queue: Queue) -> None:
+    token = lease(pull_queue)
+    pull_queue.settle(retries=[token], delay_seconds=600)
+    assert pull_queue.settle(acks=[token])["ackCount"] == 1
+    assert pull_queue.backlog() == 0
+
+
+def test_an_ack_of_an_acked_message_warns(pull_queue: Queue) -> None:
+    token = lease(pull_queue)
+    pull_queue.settle(acks=[token])
+    result = pull_queue.settle(acks=[token])
+    assert (result["ackCount"], set(result["warnings"])) == (0, {token})
+
+
+def test_a_retry_of_an_acked_message_warns(pull_queue: Queue) -> None:
+    token = lease(pull_queue)
+    pull_queue.settle(acks=[token])
+    result = pull_queue.settle(retries=[token])
+    assert (result["retryCount"], set(result["warnings"])) == (0, {token})
+    assert pull_queue.backlog() == 0
+
+
+def test_an_ack_of_a_purged_message_warns(pull_queue: Queue) -> None:
+    token = lease(pull_queue)
+    ok(pull_queue.post("/purge", {"delete_messages_permanently": True}))
+    result = pull_queue.settle(acks=[token])
+    assert (result["ackCount"], set(result["warnings"])) == (0, {token})
+
+
+def test_a_retry_of_an_expired_lease_warns_and_does_nothing(pull_queue: Queue) -> None:
+    token = expired_lease(pull_queue)
+    result = pull_queue.settle(retries=[token], delay_seconds=600)
+    assert (result["retryCount"], set(result["warnings"])) == (0, {token})
+    assert pull_queue.pull_one()["attempts"] == 2
+
+
+def test_a_retry_of_an_expired_lease_leaves_the_next_lease_alone(pull_queue: Queue) -> None:
+    first = expired_lease(pull_queue)
+    second = pull_queue.pull_one()["lease_id"]
+    assert pull_queue.settle(retries=[first])["retryCount"] == 0
+    assert pull_queue.pull() == []
+    assert pull_queue.settle(acks=[second])["ackCount"] == 1
+
+
+def test_a_second_retry_of_one_lease_warns(pull_queue: Queue) -> None:
+    token = lease(pull_queue)
+    pull_queue.settle(retries=[token])
+    result = pull_queue.settle(retries=[token])
+    assert (result["retryCount"], set(result["warnings"])) == (0, {token})
+    assert pull_queue.pull_one()["attempts"] == 2
+
+
+def test_an_ack_wins_over_a_retry_of_the_same_lease(pull_queue: Queue) -> None:
+    token = lease(pull_queue)
+    result = pull_queue.settle(acks=[token], retries=[token])
+    assert (result["ackCount"], result["retryCount"]) == (1, 0)
+    assert pull_queue.backlog() == 0
+
+
+def test_a_lease_named_twice_counts_once(pull_queue: Queue) -> None:
+    token = lease(pull_queue)
+    assert pull_queue.settle(acks=[token, token])["ackCount"] == 1
+    token = lease(pull_queue)
+    assert pull_queue.settle(retries=[token, token])["retryCount"] == 1
+    assert pull_queue.pull_one()["attempts"] == 2
+
+
+@pytest.mark.parametrize(
+    "token", ["nonsense", "", "é😀", " ", "A" * 24, "a" * 5000, UNKNOWN_ID, "AAAA-_==", "\x00"]
+)
+@pytest.mark.parametrize("kind", ["acks", "retries"])
+def test_a_lease_nobody_gave_out_warns(standing_queue: Queue, kind: str, token: str) -> None:
+    result = ok(standing_queue.post("/messages/ack", {kind: [{"lease_id": token}]}))
+    shapes.check_settled(result)
+    assert (result["ackCount"], result["retryCount"]) == (0, 0)
+    assert set(result["warnings"]) == {token}
+
+
+def test_a_lease_of_another_queue_warns_and_does_nothing(
+    http: httpx.Client, pull_queue: Queue
+) -> None:
+    token = lease(pull_queue)
+    other = Queue.create(http)
+    other.consume()
+    others = lease(other)
+    for settled in (other.settle(acks=[token]), other.settle(retries=[token])):
+        assert (settled["ackCount"], settled["retryCount"]) == (0, 0)
+        assert set(settled["warnings"]) == {token}
+    assert other.settle(acks=[others])["ackCount"] == 1
+    assert pull_queue.settle(acks=[token])["ackCount"] == 1
+
+
+def test_one_unknown_lease_does_not_spoil_the_others(pull_queue: Queue) -> None:
+    token = lease(pull_queue)
+    result = pull_queue.settle(acks=["nonsense", token])
+    assert (result["ackCount"], set(result["warnings"])) == (1, {"nonsense"})
+
+
+BAD: list[Any] = [
+    {"acks": {}},
+    {"acks": "x"},
+    {"acks": 5},
+    {"retries": {}},
+    {"retries": "x"},
+    {"acks": [{}]},
+    {"acks": ["x"]},
+    {"acks": [5]},
+    {"acks": [None]},
+    {"acks": [[]]},
+    {"acks": [{"lease_id": 5}]},
+    {"acks": [{"lease_id": None}]},
+    {"acks": [{"leaseId": "x"}]},
+    {"retries": [{}]},
+    {"retries": ["x"]},
+    {"retries": [{"lease_id": 5}]},
+    {"retries": [{"delay_seconds": 5}]},
+    {"retries": [{"lease_id": "x", "delay_seconds": -1}]},
+    {"retries": [{"lease_id": "x", "delay_seconds": 86_401}]},
+    {"retries": [{"lease_id": "x", "delay_seconds": 1.5}]},
+    {"retries": [{"lease_id": "x", "delay_seconds": "1"}]},
+    {"retries": [{"lease_id": "x", "delay_seconds": True}]},
+    {"retries": [{"lease_id": "x", "delay_seconds": []}]},
+]
+
+
+@pytest.mark.parametrize("body", BAD, ids=repr)
+def test_a_malformed_settlement_is_refused_and_nothing_of_it_applies(
+    pull_queue: Queue, body: Any
+) -> None:
+    token = {"lease_id": lease(pull_queue)}
+    other = "retries" if "acks" in body else "acks"
+    fail(pull_queue.post("/messages/ack", {**body, other: [token]}), 400, 10026)
+    kind = "acks" if "acks" in body else "retries"
+    if isinstance(body[kind], list):
+        fail(pull_queue.post("/messages/ack", {kind: [token, *body[kind]]}), 400, 10026)
+    assert pull_queue.backlog() == 1
+    assert pull_queue.pull() == []
+    assert pull_queue.settle(acks=[token["lease_id"]])["ackCount"] == 1
+
+
+@pytest.mark.parametrize("body", ["[]", '"x"', "5", "null", "true"])
+def test_a_settlement_is_an_object(standing_queue: Queue, body: str) -> None:
+    path = standing_queue.at("/messages/ack")
+    fail(standing_queue.http.post(path, content=body.encode()), 400, 10026)
+
+
+@pytest.mark.parametrize("delay", [0, 86_400])
+def test_a_retry_delay_within_its_limits_is_accepted(pull_queue: Queue, delay: int) -> None:
+    token = lease(pull_queue)
+    assert pull_queue.settle(retries=[token], delay_seconds=delay)["retryCount"] == 1
+    assert len(pull_queue.pull()) == (1 if delay == 0 else 0)
+    assert pull_queue.backlog() == 1
+
+
+def test_leases_are_settled_while_the_queue_is_paused(pull_queue: Queue) -> None:
+    pull_queue.push_texts(["a", "b"])
+    first, second = (message["lease_id"] for message in pull_queue.pull())
+    pull_queue.change(delivery_paused=True)
+    result = pull_queue.settle(acks=[first], retries=[second])
+    assert result == {"ackCount": 1, "retryCount": 1, "warnings": {}}
+    assert pull_queue.backlog() == 1
+
+
+@pytest.mark.parametrize("successor", [None, {"type": "worker", "script_name": "s"}])
+def test_leases_are_settled_without_a_pull_consumer(
+    pull_queue: Queue, successor: dict[str, str] | None
+) -> None:
+    pull_queue.push_texts(["a", "b"])
+    first, second = (message["lease_id"] for message in pull_queue.pull())
+    (consumer,) = pull_queue.get()["consumers"]
+    path = pull_queue.at(f"/consumers/{consumer['consumer_id']}")
+    if successor is None:
+        ok(pull_queue.http.delete(path))
+    else:
+        ok(pull_queue.http.put(path, json=successor))
+    result = pull_queue.settle(acks=[first], retries=[second])
+    assert result == {"ackCount": 1, "retryCount": 1, "warnings": {}}
+
+
+def test_a_settlement_on_an_unknown_queue_is_not_found(http: httpx.Client) -> None:
+    fail(http.post(f"/queues/{UNKNOWN_ID}/messages/ack", json={}), 404, 10104)

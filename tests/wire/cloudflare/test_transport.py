@@ -1,0 +1,364 @@
+"""Requests as clients really send them: labels, empty bodies, numbers, slashes, sizes."""
+
+import http.client
+import json
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+
+from tests.server import Server
+from tests.wire.cloudflare import shapes
+from tests.wire.cloudflare.endpoints import BY_NAME, ENDPOINTS, Endpoint, each
+from tests.wire.cloudflare.envelope import fail, ok, page, refused
+from tests.wire.cloudflare.queue import UNKNOWN_ID, Queue, new_name
+
+WITH_BODY = tuple(endpoint for endpoint in ENDPOINTS if endpoint.body is not None)
+MEGABYTE = 1_000_000
+
+
+@pytest.mark.parametrize(
+    "label",
+    [
+        "application/json",
+        "application/json; charset=utf-8",
+        "text/plain;charset=UTF-8",
+        "application/x-www-form-urlencoded",
+        "multipart/form-data; boundary=x",
+        "application/octet-stream",
+        "image/png",
+        "not a content type",
+        "",
+        None,
+    ],
+)
+def test_a_body_is_read_as_json_whatever_its_content_type_says(
+    http: httpx.Client, label: str | None
+) -> None:
+    headers = {} if label is None else {"Content-Type": label}
+    name = new_name()
+    created = ok(
+        http.post("/queues", content=json.dumps({"queue_name": name}).encode(), headers=headers)
+    )
+    assert created["queue_name"] == name
+    queue = Queue(http, created["queue_id"], name)
+    pushed = ok(http.post(queue.at("/messages"), content=b'{"body": 1}', headers=headers))
+    assert pushed["metadata"]["metrics"]["backlog_count"] == 1
+    patch = b'{"settings": {"delivery_delay": 7}}'
+    patched = ok(http.patch(queue.at(), content=patch, headers=headers))
+    assert patched["settings"]["delivery_delay"] == 7
+
+
+def test_a_body_may_come_in_chunks_of_unknown_length(queue: Queue) -> None:
+    def chunks() -> Iterator[bytes]:
+        yield b'{"body": "in '
+        yield b'two parts", "content_type": "text"}'
+
+    ok(queue.http.post(queue.at("/messages"), content=chunks()))
+    assert queue.peek()[0]["body"] == "in two parts"
+
+
+@pytest.mark.parametrize("headers", [{}, {"Content-Type": "application/json"}])
+@pytest.mark.parametrize("path", ["/messages/pull", "/messages/ack", "/messages/peek", "/purge"])
+def test_a_missing_body_counts_as_an_empty_object(
+    pull_queue: Queue, path: str, headers: dict[str, str]
+) -> None:
+    ok(pull_queue.http.post(pull_queue.at(path), headers=headers))
+
+
+def test_a_purge_by_reference_without_a_body_lacks_its_refs(queue: Queue) -> None:
+    assert "refs" in fail(queue.http.post(queue.at("/messages/purge")), 400, 10207)
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("create_queue", 10026),
+        ("put_queue", 10026),
+        ("patch_queue", 10026),
+        ("create_consumer", 10026),
+        ("put_consumer", 10026),
+        ("push", 10208),
+        ("push_batch", 10208),
+    ],
+)
+def test_a_missing_body_is_not_json_where_one_is_needed(
+    standing_queue: Queue, name: str, code: int
+) -> None:
+    places = {"queue": standing_queue.id}
+    fail(BY_NAME[name].send(standing_queue.http, places, content=b""), 400, code)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"{",
+        b"nonsense",
+        b'{"body": 1,}',
+        b"{'body': 1}",
+        b'{"body": 1} {"body": 2}',
+        b'{"body": NaN}',
+        b'{"body": 01}',
+        b'{"body": "\xff\xfe"}',
+        b'{"body": "a\nb"}',
+        b"\xff\xfe\x00",
+        b"queue_name=a&body=1",
+    ],
+)
+@each(*WITH_BODY)
+def test_a_body_that_is_not_json_is_refused(
+    standing_queue: Queue, subscription: str, endpoint: Endpoint, content: bytes
+) -> None:
+    places = {"queue": standing_queue.id, "subscription": subscription}
+    response = endpoint.send(standing_queue.http, places, content=content)
+    if endpoint.name in ("push", "push_batch"):
+        fail(response, 400, 10208)
+    elif endpoint.family == "subscriptions":
+        fail(response, 400, 0, 10026)
+    else:
+        fail(response, 400, 10026)
+
+
+@pytest.fixture(scope="module")
+def subscription(http: httpx.Client) -> str:
+    """The id of a subscription."""
+    queue = Queue.create(http)
+    created = ok(BY_NAME["create_subscription"].send(http, {"queue": queue.id}))
+    subscription_id: str = created["id"]
+    return subscription_id
+
+
+@pytest.mark.parametrize("number", ["2", "2.0", "2e0", "20e-1", "0.2E1", "2.000"])
+def test_a_number_with_no_fraction_is_an_integer_however_it_is_written(
+    http: httpx.Client, number: str
+) -> None:
+    name = new_name()
+    content = f'{{"queue_name": "{name}", "settings": {{"delivery_delay": {number}}}}}'.encode()
+    created = ok(http.post("/queues", content=content))
+    shapes.check_queue(created)
+    assert created["settings"]["delivery_delay"] == 2
+    queue = Queue(http, created["queue_id"], name)
+    content = f'{{"type": "http_pull", "settings": {{"batch_size": {number}}}}}'.encode()
+    consumer = ok(http.post(queue.at("/consumers"), content=content))
+    shapes.check_consumer(consumer)
+    assert consumer["settings"]["batch_size"] == 2
+    for _ in range(3):
+        ok(http.post(queue.at("/messages"), content=b'{"body": 1, "delay_seconds": 0.0}'))
+    content = f'{{"batch_size": {number}, "visibility_timeout_ms": 60000.0}}'.encode()
+    pulled = ok(http.post(queue.at("/messages/pull"), content=content))
+    assert len(pulled["messages"]) == 2
+
+
+FLOATS: list[tuple[str, str, Any]] = [
+    ("PATCH", "", {"settings": {"delivery_delay": 0.0, "message_retention_period": 3600.0}}),
+    ("PUT", "", {"settings": {"delivery_delay": 86400.0}}),
+    ("POST", "/messages", {"body": 1, "delay_seconds": 2.0}),
+    ("POST", "/messages/batch", {"messages": [{"body": 1, "delay_seconds": 2.0}]}),
+    ("POST", "/messages/batch", {"messages": [{"body": 1}], "delay_seconds": 0.0}),
+    ("POST", "/messages/pull", {"batch_size": 5.0, "visibility_timeout_ms": 1000.0}),
+    ("POST", "/messages/pull", {"visibility_timeout": 1000.0}),
+    ("POST", "/messages/ack", {"retries": [{"lease_id": "x", "delay_seconds": 10.0}]}),
+    ("POST", "/messages/peek", {"batch_size": 5.0}),
+]
+FRACTIONS: list[tuple[str, str, Any, int]] = [
+    ("PATCH", "", {"settings": {"delivery_delay": 0.5}}, 100128),
+    ("PUT", "", {"settings": {"message_retention_period": 3600.25}}, 100128),
+    ("POST", "/messages", {"body": 1, "delay_seconds": 2.5}, 10203),
+    ("POST", "/messages/batch", {"messages": [{"body": 1, "delay_seconds": 2.5}]}, 10203),
+    ("POST", "/messages/batch", {"messages": [{"body": 1}], "delay_seconds": 0.5}, 10202),
+    ("POST", "/messages/pull", {"batch_size": 5.5}, 10026),
+    ("POST", "/messages/pull", {"visibility_timeout_ms": 1000.5}, 10026),
+    ("POST", "/messages/pull", {"visibility_timeout": 1000.5}, 10026),
+    ("POST", "/messages/ack", {"retries": [{"lease_id": "x", "delay_seconds": 0.1}]}, 10026),
+    ("POST", "/messages/peek", {"batch_size": 5.5}, 10026),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "body"), FLOATS)
+def test_floats_without_a_fraction_are_accepted(
+    pull_queue: Queue, method: str, path: str, body: Any
+) -> None:
+    ok(pull_queue.http.request(method, pull_queue.at(path), json=body))
+
+
+@pytest.mark.parametrize(("method", "path", "body", "code"), FRACTIONS)
+def test_floats_with_a_fraction_are_refused(
+    standing_queue: Queue, method: str, path: str, body: Any, code: int
+) -> None:
+    fail(standing_queue.http.request(method, standing_queue.at(path), json=body), 400, code)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("PATCH", "", {"x": 1, "settings": {"x": 1, "delivery_delay": 0}}),
+        ("PUT", "", {"x": [], "settings": {"x": {}}}),
+        ("POST", "/messages", {"body": 1, "x": 1}),
+        ("POST", "/messages/batch", {"messages": [{"body": 1, "x": 1}], "x": 1}),
+        ("POST", "/messages/pull", {"x": 1}),
+        ("POST", "/messages/ack", {"acks": [{"lease_id": "y", "x": 1}], "x": 1}),
+        ("POST", "/messages/ack", {"retries": [{"lease_id": "y", "x": 1}]}),
+        ("POST", "/messages/peek", {"x": 1}),
+        ("POST", "/messages/purge", {"refs": [{"ref": "y", "x": 1}], "x": 1}),
+        ("POST", "/purge", {"delete_messages_permanently": True, "x": 1}),
+    ],
+)
+def test_unknown_fields_are_ignored_at_every_level(
+    pull_queue: Queue, method: str, path: str, body: Any
+) -> None:
+    result = ok(pull_queue.http.request(method, pull_queue.at(path), json=body))
+    assert "x" not in result
+
+
+def test_unknown_fields_are_ignored_when_something_is_created(http: httpx.Client) -> None:
+    queue = Queue.create(http, x=1, settings={"x": 1})
+    consumer = {"type": "http_pull", "x": 1, "settings": {"x": 1}}
+    shapes.check_consumer(ok(queue.post("/consumers", consumer)))
+    subscription = {
+        "x": 1,
+        "events": ["namespace.created"],
+        "source": {"type": "kv"},
+        "destination": {"type": "queues.queue", "queue_id": queue.id, "x": 1},
+    }
+    created = ok(http.post("/event_subscriptions/subscriptions", json=subscription))
+    shapes.check_subscription(created)
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    [
+        "/client/v4//accounts",
+        "/client//v4/accounts",
+        "//client/v4/accounts",
+        "/client/v4///accounts",
+    ],
+)
+def test_repeated_slashes_count_as_one(
+    server: Server, token: str, account: str, queue: Queue, prefix: str
+) -> None:
+    headers = {"Authorization": f"Bearer {token}"}
+    url = f"{server.url}{prefix}/{account}//queues//{queue.id}"
+    with httpx.Client(headers=headers, trust_env=False, verify=False) as client:
+        assert ok(client.get(url))["queue_name"] == queue.name
+        ok(client.post(f"{url}/messages", json={"body": 1}))
+    assert queue.backlog() == 1
+
+
+def test_headers_of_the_official_clients_are_ignored(queue: Queue) -> None:
+    headers = {
+        "api-version": "2026-11-16",
+        "x-stainless-lang": "python",
+        "x-stainless-retry-count": "0",
+        "Cf-Trace-Id": "0123456789abcdef",
+        "Accept-Language": "*",
+        "Sec-Fetch-Mode": "cors",
+        "Accept-Encoding": "gzip, deflate",
+    }
+    shapes.check_queue(ok(queue.http.get(queue.at(), headers=headers)))
+
+
+def test_a_connection_serves_one_request_after_the_other(
+    server: Server, token: str, account: str, queue: Queue
+) -> None:
+    connection = http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=10)
+    path = f"/client/v4/accounts/{account}/queues"
+    headers = {"Authorization": f"Bearer {token}"}
+    try:
+        statuses = []
+        for target in (f"{path}/{queue.id}", f"{path}/{UNKNOWN_ID}", f"{path}/{queue.id}"):
+            connection.request("GET", target, headers=headers)
+            socket = connection.sock
+            answer = connection.getresponse()
+            answer.read()
+            statuses.append(answer.status)
+            assert answer.version == 11
+            assert connection.sock is socket, "the server closed the connection"
+        assert statuses == [200, 404, 200]
+    finally:
+        connection.close()
+
+
+def test_a_message_of_a_megabyte_gets_an_answer_that_says_so(queue: Queue) -> None:
+    message = {"body": "x" * MEGABYTE, "content_type": "text"}
+    fail(queue.post("/messages", message), 413, 10204)
+
+
+def test_a_batch_of_a_megabyte_gets_an_answer_that_says_so(queue: Queue) -> None:
+    messages = [{"body": "x" * 100_000, "content_type": "text"}] * 10
+    fail(queue.post("/messages/batch", {"messages": messages}), 413, 10205)
+    assert queue.backlog() == 0
+
+
+def test_a_body_far_over_every_limit_is_refused(queue: Queue) -> None:
+    with httpx.Client(trust_env=False, verify=False, headers=queue.http.headers) as client:
+        url = f"{str(queue.http.base_url).rstrip('/')}{queue.at('/messages')}"
+        response = client.post(url, content=b'{"body": "' + b"x" * (16 * MEGABYTE) + b'"}')
+    assert refused(response) == 413
+    assert queue.backlog() == 0
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b'{"body": ' + b"[" * 50_000 + b"]" * 50_000 + b"}",
+        b'{"body": ' + b'{"a":' * 20_000 + b"1" + b"}" * 20_000 + b"}",
+        b"[" * 200_000,
+        b'{"body": 1, "body": 2}',
+        b'{"body": {"a": 1, "a": 2}}',
+        b'{"body": 1, "delay_seconds": 1e999}',
+        b'{"body": 1, "delay_seconds": -1e999}',
+        b'{"body": 1, "delay_seconds": 99999999999999999999999999}',
+        b'{"body": ' + b"9" * 100_000 + b"}",
+        b'{"body": "\\ud800", "content_type": "text"}',
+        b'{"body": "\\ud800"}',
+        b'{"body": "\\u0000", "content_type": "text"}',
+        b'{"body": 1, "content_type": {"deep": []}}',
+    ],
+    ids=range(13),
+)
+@pytest.mark.parametrize("path", ["/messages", "/messages/batch"])
+def test_strange_json_is_stored_or_refused_but_never_breaks_the_server(
+    pull_queue: Queue, path: str, content: bytes
+) -> None:
+    if path.endswith("batch"):
+        content = b'{"messages": [' + content + b"]}"
+    response = pull_queue.http.post(pull_queue.at(path), content=content)
+    if response.status_code == 200:
+        shapes.check_pushed(ok(response))
+        assert pull_queue.pull_one()["attempts"] == 1
+    else:
+        refused(response)
+        assert pull_queue.backlog() == 0
+
+
+@pytest.mark.parametrize("number", ["1e999", "-1e999", "99999999999999999999", "1e19"])
+@pytest.mark.parametrize(
+    ("path", "template", "codes"),
+    [
+        ("/messages", '{"body": 1, "delay_seconds": %s}', (10203, 10208)),
+        ("/messages/batch", '{"messages": [{"body": 1}], "delay_seconds": %s}', (10202, 10208)),
+        ("/messages/pull", '{"batch_size": %s}', (10026,)),
+        ("/messages/ack", '{"retries": [{"lease_id": "x", "delay_seconds": %s}]}', (10026,)),
+        ("/messages/peek", '{"batch_size": %s}', (10026,)),
+        (
+            "/consumers",
+            '{"type": "worker", "script_name": "s", "settings": {"max_concurrency": %s}}',
+            (100127, 10026),
+        ),
+    ],
+)
+def test_numbers_of_any_size_are_refused_where_a_small_integer_is_meant(
+    standing_queue: Queue, path: str, template: str, codes: tuple[int, ...], number: str
+) -> None:
+    content = (template % number).encode()
+    response = standing_queue.http.post(standing_queue.at(path), content=content)
+    fail(response, 400, *codes)
+
+
+def test_every_queue_of_an_answer_is_complete(http: httpx.Client, pull_queue: Queue) -> None:
+    rows, _ = page(http.get("/queues"))
+    assert pull_queue.name in {row["queue_name"] for row in rows}
+    for row in rows:
+        shapes.check_queue(row)
