@@ -31,14 +31,15 @@ class Backlog(NamedTuple):
     many: int
     crowd: int
     few: PullTime
-    long: PullTime
+    long: PullTime  # in turns with `few`
+    again: PullTime  # the few once more, in turns with `crowded`
     crowded: PullTime
     resident_bytes: int
     stop_s: float
     start_s: float
 
     def rows(self) -> list[Row]:
-        long = f"pull 100 of {self.many:,}"
+        few, long = f"pull 100 of {FEW:,}", f"pull 100 of {self.many:,}"
         crowd = f"behind {self.crowd:,} delayed and {self.crowd:,} leased"
         memory = f"{self.resident_bytes / MB:.1f} MB resident"
         restart = (
@@ -46,9 +47,10 @@ class Backlog(NamedTuple):
             f" ({self.stop_s:.2f} to stop, {self.start_s:.2f} until ready)"
         )
         return [
-            self.few.row(f"pull 100 of {FEW:,}"),
-            self.long.row(long),
-            self.crowded.row(long, note=crowd),
+            self.few.row(few),
+            self.long.row(long, note=f"in turns with {FEW:,}"),
+            self.again.row(few),
+            self.crowded.row(long, note=f"{crowd}, in turns with {FEW:,}"),
             Row(f"memory, {self.many:,} waiting", Courier.name, note=memory),
             Row(f"restart, {self.many:,} waiting", Courier.name, note=restart),
         ]
@@ -76,13 +78,9 @@ def measure(directory: Path, *, many: int, crowd: int, pulls: int) -> Backlog:
         crowded = server.new_queue("crowded")
         _publish(server, crowded, crowd, delay_s=_FOREVER_S)
         _publish(server, crowded, crowd)
-        move(
-            server.process,
-            [crowded.leasing(BATCH, lease_ms=_FOREVER_MS)],
-            messages=crowd,
-        )
+        move(server.process, [crowded.leasing(BATCH, lease_ms=_FOREVER_MS)], messages=crowd)
         _publish(server, crowded, many)
-        [crowded_times] = _pull_times(server, [crowded], pulls=pulls)
+        again_times, crowded_times = _pull_times(server, [short, crowded], pulls=pulls)
     finally:
         server.process.stop()
     return Backlog(
@@ -90,6 +88,7 @@ def measure(directory: Path, *, many: int, crowd: int, pulls: int) -> Backlog:
         crowd=crowd,
         few=few_times,
         long=long_times,
+        again=again_times,
         crowded=crowded_times,
         resident_bytes=resident_bytes,
         stop_s=stopped_s - stopping_s,

@@ -17,13 +17,13 @@ from courier.app import build
 from courier.config import Config
 from courier.core.types import Actor, Draft, QueueStats, Receipt
 from courier.credentials import FIRST_TENANT
-from courier.store.memory import MemoryStore
+from courier.store.sqlite import SqliteStore
 
 _RECEIPTS = [Receipt([], [], QueueStats(count=1, bytes=200, oldest_ms=1_700_000_000_000))]
 
 
-class EmptyStore(MemoryStore):
-    """Keeps settings, so that there is a queue to publish to, but no message."""
+class EmptyStore(SqliteStore):
+    """The real store for settings, so that keys and queues cost what they cost; no messages."""
 
     async def publish(
         self,
@@ -37,7 +37,8 @@ class EmptyStore(MemoryStore):
 
 
 async def serve(config: Config) -> None:
-    courier = build(EmptyStore(), config, port=config.port)
+    store = await EmptyStore.open(config.data / "courier.db")
+    courier = build(store, config, port=config.port)
     await courier.credentials.create_tenant(FIRST_TENANT)
     with serving.listen(config.host, config.port) as listener:
         await serving.run(
@@ -52,6 +53,7 @@ async def serve(config: Config) -> None:
             idle_wait_ms_max=config.idle_wait_ms_max,
             drain_wait_ms_max=config.drain_wait_ms_max,
         )
+    await store.close()
 
 
 class Floor:

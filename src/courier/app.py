@@ -1,14 +1,15 @@
 """The wiring: configuration -> store, core, sites, loops -> one running server."""
 
 import asyncio
-import contextlib
 import logging
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
+from typing import Any
 
 import uvloop
 from msgspec import Struct
+from msgspec.structs import replace
 
 from courier import serving
 from courier.clock import SystemClock
@@ -19,7 +20,7 @@ from courier.core.errors import Unavailable
 from courier.core.limits import Limits
 from courier.core.store import Store
 from courier.core.sweeper import Sweeper
-from courier.core.types import Tenant
+from courier.core.types import BROKER, Queue, Tenant
 from courier.credentials import FIRST_TENANT, Credentials
 from courier.dialects.cloudflare import Cloudflare
 from courier.ops import Ops
@@ -37,7 +38,17 @@ class Courier(Struct):
     app: App
     credentials: Credentials
     store: Store
+    broker: Broker
+    admin: Admin
     sweeper: Sweeper
+
+    async def resume_purges(self) -> None:
+        """Finish the purges that the end of the last process broke off."""
+        for queue in await self.store.scan(Queue):
+            if queue.purge is not None and not queue.purge.completed:
+                await self.broker.purge(queue, queue.purge, actor=BROKER)
+                done = replace(queue.purge, completed=True)
+                await self.admin.note_purge(queue, done, actor=BROKER)
 
 
 def serve(config: Config) -> None:
@@ -45,7 +56,7 @@ def serve(config: Config) -> None:
     set_up_logs(level=config.log_level, format=config.log_format)
     try:
         uvloop.run(_serve(config))
-    except (Unavailable, OSError) as error:
+    except (Unavailable, serving.CannotListen, OSError) as error:
         sys.exit(f"courier: {error}")
 
 
@@ -61,6 +72,14 @@ def build(store: Store, config: Config, *, port: int) -> Courier:
     broker = Broker(store, clock, limits)
     admin = Admin(store, clock, limits)
     credentials = Credentials(admin, data=config.data, url=config.url(port))
+    sweeper = Sweeper(
+        store,
+        clock,
+        every_ms=config.sweep_every_ms,
+        batch_max=config.sweep_batch_max,
+        journal_retention_ms=config.journal_retention_ms,
+        journal_bytes_max=config.journal_bytes_max,
+    )
     sites: list[Site] = [
         Cloudflare(
             store,
@@ -76,21 +95,13 @@ def build(store: Store, config: Config, *, port: int) -> Courier:
             admin,
             clock,
             telemetry,
+            sweeper,
             credentials,
             journal_page_max=config.journal_page_max,
         ),
     ]
-    sweeper = Sweeper(
-        store,
-        clock,
-        telemetry,
-        every_ms=config.sweep_every_ms,
-        batch_max=config.sweep_batch_max,
-        journal_retention_ms=config.journal_retention_ms,
-        journal_bytes_max=config.journal_bytes_max,
-    )
     app = App(sites, telemetry=telemetry, body_bytes_max=config.request_bytes_max)
-    return Courier(app, credentials, store, sweeper)
+    return Courier(app, credentials, store, broker, admin, sweeper)
 
 
 async def _open(config: Config) -> Store:
@@ -111,16 +122,16 @@ async def _serve(config: Config) -> None:
             courier = build(store, config, port=listener.getsockname()[1])
             await _first_start(courier)
             _welcome(config.url(listener.getsockname()[1]), courier)
-            async with _sweeping(courier.sweeper):
+            async with _running(courier.sweeper.run(), courier.resume_purges()):
                 await serving.run(
                     courier.app,
                     listener,
                     connection=serving.protocol(
+                        connections_max=config.connections_max,
                         header_bytes_max=config.header_bytes_max,
                         header_wait_s=config.header_wait_ms_max / 1000,
                         request_wait_s=config.request_wait_ms_max / 1000,
                     ),
-                    connections_max=config.connections_max,
                     idle_wait_ms_max=config.idle_wait_ms_max,
                     drain_wait_ms_max=config.drain_wait_ms_max,
                 )
@@ -130,14 +141,15 @@ async def _serve(config: Config) -> None:
 
 
 @asynccontextmanager
-async def _sweeping(sweeper: Sweeper) -> AsyncIterator[None]:
-    task = asyncio.create_task(sweeper.run())
+async def _running(*loops: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Let the loops run meanwhile."""
+    tasks = [asyncio.create_task(loop) for loop in loops]
     try:
         yield
     finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _first_start(courier: Courier) -> None:

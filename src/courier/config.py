@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any, get_args, get_type_hints
 from urllib.parse import urlsplit
 
-PREFIX = "COURIER_"
+_PREFIX = "COURIER_"
 
 _SECOND_MS = 1_000
 _MINUTE_MS = 60 * _SECOND_MS
@@ -175,10 +175,6 @@ class Setting:
         return "--" + self.name.replace("_", "-")
 
     @property
-    def variable(self) -> str:
-        return PREFIX + self.name.upper()
-
-    @property
     def values(self) -> str:
         """The values it takes, in words."""
         if self.kind is bool:
@@ -255,8 +251,8 @@ def _from_file(file: Path | None) -> Iterator[tuple[str, object, str]]:
 
 def _from_environ(environ: Mapping[str, str]) -> Iterator[tuple[str, object, str]]:
     for variable, value in environ.items():
-        if variable.startswith(PREFIX):
-            yield variable.removeprefix(PREFIX).lower(), value, variable
+        if variable.startswith(_PREFIX):
+            yield variable.removeprefix(_PREFIX).lower(), value, variable
 
 
 def _from_flags(flags: Mapping[str, object]) -> Iterator[tuple[str, object, str]]:

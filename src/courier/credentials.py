@@ -73,6 +73,9 @@ class Credentials:
             os.fsync(file.fileno())
         fresh.replace(path)
 
+    def forget(self, tenant: str) -> None:
+        self.path(tenant).unlink(missing_ok=True)
+
     def load(self, tenant: str = FIRST_TENANT) -> dict[str, Any]:
         loaded: dict[str, Any] = msgspec.json.decode(self.path(tenant).read_bytes())
         return loaded

@@ -29,8 +29,9 @@ from courier.core.errors import (
     Unavailable,
 )
 from courier.core.store import Store
+from courier.core.sweeper import Sweeper
 from courier.core.types import SECOND_MS, Key, Pipeline, Queue, Run, Scope, Tenant
-from courier.credentials import Credentials
+from courier.credentials import FIRST_TENANT, Credentials
 from courier.dialects import json
 from courier.telemetry import Telemetry, exposition
 from courier.web import Call, NoRoute, NotJson, Request, Response, Route, WrongMethod
@@ -81,6 +82,7 @@ class Ops:
         admin: Admin,
         clock: Clock,
         telemetry: Telemetry,
+        sweeper: Sweeper,
         credentials: Credentials,
         *,
         journal_page_max: int,
@@ -90,6 +92,7 @@ class Ops:
         self._admin = admin
         self._clock = clock
         self._telemetry = telemetry
+        self._sweeper = sweeper
         self._credentials = credentials
         self._journal_page_max = journal_page_max
 
@@ -221,15 +224,19 @@ class Ops:
         )
         for pipeline in await self._store.scan(Pipeline):
             lag.add_metric((pipeline.name,), max(0, head.last - pipeline.offset))
-        return [size, last, lag]
+        trims = CounterMetricFamily(
+            "courier_journal_forced_trims",
+            "Times the journal was cut before its readers were done, for lack of space.",
+            value=self._sweeper.forced_trims,
+        )
+        return [size, last, lag, trims]
 
     # --- journal ---
 
     async def read_journal(self, call: Call) -> Response:
         after = _number(call.request, "after", default=0, high=1 << 62)
-        limit = _number(
-            call.request, "limit", default=JOURNAL_PAGE, low=1, high=self._journal_page_max
-        )
+        limit = _number(call.request, "limit", default=JOURNAL_PAGE, low=1, high=1 << 62)
+        limit = min(limit, self._journal_page_max)
         head = await self._store.head()
         if after + 1 < head.first:
             raise OffsetTrimmed(after, head.first)
@@ -262,7 +269,10 @@ class Ops:
         name = call.params["name"]
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", name):
             raise InvalidRequest("name", "expected 1 to 63 letters, digits, dots or dashes")
-        offset = call.body.offset
+        offset: int = call.body.offset
+        last = (await self._store.head()).last
+        if offset > last:
+            raise InvalidRequest("offset", f"the journal ends at {last}, before {offset}")
         return _pipeline(await self._admin.commit_pipeline(name, offset, actor=call.actor))
 
     async def delete_pipeline(self, call: Call) -> dict[str, Any]:
@@ -283,7 +293,11 @@ class Ops:
         return {"tenant": _tenant(tenant), "credentials": made}
 
     async def delete_tenant(self, call: Call) -> dict[str, Any]:
-        await self._admin.delete_tenant(call.params["tenant"], actor=call.actor)
+        name = call.params["tenant"]
+        if name == FIRST_TENANT:
+            raise InvalidRequest("tenant", f"'{name}' comes with the server and stays")
+        await self._admin.delete_tenant(name, actor=call.actor)
+        self._credentials.forget(name)
         return {}
 
     async def _tenant_id(self, call: Call) -> str:

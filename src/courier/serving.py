@@ -10,11 +10,14 @@ import contextlib
 import logging
 import signal
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from types import FrameType
 from typing import Any
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from courier.web import App
 
 WATCH_EVERY_S = 0.25
 
@@ -32,7 +35,7 @@ def _refusal(status: bytes, sentence: bytes) -> bytes:
 
 
 def protocol(
-    *, header_bytes_max: int, header_wait_s: float, request_wait_s: float
+    *, connections_max: int, header_bytes_max: int, header_wait_s: float, request_wait_s: float
 ) -> type[HttpToolsProtocol]:
     """The connection class for these limits."""
 
@@ -41,17 +44,38 @@ def protocol(
         in_head = False
         head_bytes = 0
         part_bytes = 0
+        running: Any = None
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
+            if len(self.connections) > connections_max:
+                sentence = b"there are %d connections already" % connections_max
+                self.refuse(b"503 Service Unavailable", sentence)
+                return
             # A connection that says nothing is idle, not slow.
             self.timeout_keep_alive_task = self.loop.call_later(
                 self.timeout_keep_alive, self.timeout_keep_alive_handler
             )
 
+        def connection_lost(self, exc: Exception | None) -> None:
+            # uvicorn tells only the newest of several pipelined requests.
+            self.pipeline.clear()
+            if self.running is not None and not self.running.response_complete:
+                self.running.disconnected = True
+                self.running.message_event.set()
+            super().connection_lost(exc)
+
+        def _start_asgi_task(self, cycle: Any, app: Any) -> None:
+            self.running = cycle
+            super()._start_asgi_task(cycle, app)
+
         def data_received(self, data: bytes) -> None:
             self.part_bytes = len(data)
             super().data_received(data)
+            if self.began_s is None and (self.cycle is None or self.cycle.response_complete):
+                # Nothing but the empty lines that may stand before a request.
+                self.began_s = self.loop.time()
+                self.in_head = True
             if self.in_head:
                 self.head_bytes += self.part_bytes
                 if self.head_bytes > header_bytes_max:
@@ -82,7 +106,17 @@ def protocol(
                 super().on_message_complete()
 
         def send_400_response(self, msg: str) -> None:
-            self.refuse(b"400 Bad Request", b"this is not a valid HTTP request")
+            """What came is not HTTP. Good requests before it are answered, nothing after them."""
+            last = self.cycle
+            if last is not None and last.more_body and self.pipeline:
+                self.pipeline.popleft()  # the request that is broken, and has not begun
+                last = self.pipeline[0][0] if self.pipeline else self.running
+            if last is None or last.more_body or last.response_complete:
+                self.refuse(b"400 Bad Request", b"this is not a valid HTTP request")
+                return
+            last.keep_alive = False
+            self.began_s = None
+            self.flow.pause_reading()
 
         def refuse_head(self) -> None:
             sentence = b"request line and headers are over %d bytes" % header_bytes_max
@@ -107,7 +141,19 @@ def protocol(
     return Connection
 
 
+class CannotListen(Exception):
+    """The address is taken, or is none of this machine's."""
+
+
 class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, on_exit: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._on_exit = on_exit
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self._on_exit()
+        super().handle_exit(sig, frame)
+
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         """uvicorn dies of the signal that ended it; a drained server has nothing to die of."""
@@ -120,15 +166,17 @@ class _Server(uvicorn.Server):
 def listen(host: str, port: int) -> socket.socket:
     """A listening socket, so that its port is known before anything is served."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    return socket.create_server((host, port), family=family, backlog=4096)
+    try:
+        return socket.create_server((host, port), family=family, backlog=4096)
+    except OSError as error:
+        raise CannotListen(f"cannot listen on {host}:{port}: {error.strerror}") from error
 
 
 async def run(
-    app: Any,
+    app: App,
     listener: socket.socket,
     *,
     connection: type[HttpToolsProtocol],
-    connections_max: int,
     idle_wait_ms_max: int,
     drain_wait_ms_max: int,
 ) -> None:
@@ -143,13 +191,13 @@ async def run(
         access_log=False,
         server_header=False,
         date_header=False,
-        limit_concurrency=connections_max,
+        proxy_headers=False,
         timeout_keep_alive=max(1, idle_wait_ms_max // 1000),
         timeout_graceful_shutdown=max(1, drain_wait_ms_max // 1000),
     )
     # Its own lines about starting and stopping say less than ours do.
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
-    server = _Server(config)
+    server = _Server(config, app.drain)
     watch = asyncio.create_task(_watch(server))
     try:
         await server.serve(sockets=[listener])

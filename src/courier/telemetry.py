@@ -11,7 +11,6 @@ import msgspec
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import (
     CounterMetricFamily,
-    GaugeMetricFamily,
     HistogramMetricFamily,
     Metric,
 )
@@ -23,22 +22,6 @@ _KNOWN = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", 
 log = logging.getLogger("courier.requests")
 
 
-class Series:
-    """A family of figures that somebody else keeps and that is read when scraped."""
-
-    def __init__(self, name: str, help: str, *, counter: bool = False) -> None:
-        self._family = CounterMetricFamily if counter else GaugeMetricFamily
-        self.name = name
-        self.help = help
-        self.values: dict[tuple[str, ...], float] = {}
-
-    def metric(self, labels: tuple[str, ...] = ()) -> Metric:
-        metric = self._family(self.name, self.help, labels=labels)
-        for key, value in self.values.items():
-            metric.add_metric(key, value)
-        return metric
-
-
 class Telemetry:
     """Counts requests and their latencies per site, operation and status."""
 
@@ -46,7 +29,6 @@ class Telemetry:
         self._requests: dict[tuple[str, str, int], int] = {}
         self._latencies: dict[tuple[str, str], list[float]] = {}
         self._log_requests = log_requests
-        self.forced_trims = 0
 
     def started(self) -> float:
         return time.perf_counter()
@@ -87,12 +69,6 @@ class Telemetry:
             sums = [sum(counts[: i + 1]) for i in range(len(counts))]
             latency.add_metric(labels, list(zip(bounds, sums, strict=True)), sum_value=total)
         yield latency
-        trims = CounterMetricFamily(
-            "courier_journal_forced_trims",
-            "Times the journal was cut before its readers were done, for lack of space.",
-        )
-        trims.add_metric((), self.forced_trims)
-        yield trims
 
 
 class _Collector:

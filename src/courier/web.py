@@ -44,6 +44,13 @@ class NotJson(Rejected):
     """The body does not parse."""
 
 
+class BodyTooLong(OverLimit):
+    """The body was not read, so the connection cannot be used for another request."""
+
+    def __init__(self, *, limit: int, actual: int) -> None:
+        super().__init__("request body bytes", limit=limit, actual=actual)
+
+
 class ClientGone(Exception):
     """Nobody is there any more to answer."""
 
@@ -215,7 +222,11 @@ class App:
         self._mounted = [_Mounted(site) for site in sites]
         self._telemetry = telemetry
         self._body_bytes_max = body_bytes_max
-        self.draining = False
+        self._draining = asyncio.Event()
+
+    def drain(self) -> None:
+        """Take no new work, and end streams that would never end by themselves."""
+        self._draining.set()
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -230,7 +241,34 @@ class App:
         self._telemetry.answered(
             mounted.site.name, operation, response.status, started, request.path
         )
-        await _send(response, receive, send, head=request.method == "HEAD")
+        if response.stream is None:
+            await _send(response, send)
+        else:
+            await self._stream(response, response.stream, receive, send)
+
+    async def _stream(
+        self, response: Response, stream: AsyncIterator[bytes], receive: Receive, send: Send
+    ) -> None:
+        """Send parts until the stream ends, the client goes or the server stops."""
+
+        async def parts() -> None:
+            async for part in stream:
+                await send({"type": "http.response.body", "body": part, "more_body": True})
+
+        async def gone() -> None:
+            while (await receive())["type"] != "http.disconnect":
+                pass
+
+        await send(_start(response))
+        ends = (parts(), gone(), self._draining.wait())
+        tasks = [asyncio.create_task(end) for end in ends]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        await send({"type": "http.response.body", "body": b""})
 
     def _pick(self, path: str) -> _Mounted:
         for mounted in self._mounted[:-1]:
@@ -245,7 +283,7 @@ class App:
         site = mounted.site
         route, missing = mounted.find(request)
         try:
-            if self.draining:
+            if self._draining.is_set():
                 raise ShuttingDown
             if route is not None and route.scope is None:
                 call = Call(request, Actor("", site.name), None)
@@ -260,7 +298,10 @@ class App:
                 call.body = site.decode(await self._read(request, receive), route)
             return route, site.answer(await route.handler(call))
         except BrokerError as error:
-            return route, site.refuse(error, route)
+            refused = site.refuse(error, route)
+            if isinstance(error, BodyTooLong):
+                refused.headers = (*refused.headers, (b"connection", b"close"))
+            return route, refused
         except ClientGone:
             return route, None
         except Exception:
@@ -275,7 +316,7 @@ class App:
         limit = self._body_bytes_max
         declared = request.headers.get(b"content-length", b"")
         if declared.isdigit() and int(declared) > limit:
-            raise OverLimit("request body bytes", limit=limit, actual=int(declared))
+            raise BodyTooLong(limit=limit, actual=int(declared))
         message = await receive()
         body: bytes = message.get("body", b"")
         if message.get("more_body"):
@@ -285,40 +326,18 @@ class App:
                 parts.append(message.get("body", b""))
                 size += len(parts[-1])
                 if size > limit:
-                    raise OverLimit("request body bytes", limit=limit, actual=size)
+                    raise BodyTooLong(limit=limit, actual=size)
             body = b"".join(parts)
         if message["type"] == "http.disconnect":
             raise ClientGone
         return body
 
 
-async def _send(response: Response, receive: Receive, send: Send, *, head: bool) -> None:
-    headers = [(b"content-type", response.content_type), *response.headers]
-    if response.stream is not None:
-        await send({"type": "http.response.start", "status": response.status, "headers": headers})
-        await _stream(response.stream, receive, send)
-        return
-    headers.append((b"content-length", b"%d" % len(response.body)))
-    await send({"type": "http.response.start", "status": response.status, "headers": headers})
-    await send({"type": "http.response.body", "body": b"" if head else response.body})
+def _start(response: Response, *more: tuple[bytes, bytes]) -> Message:
+    headers = [(b"content-type", response.content_type), *response.headers, *more]
+    return {"type": "http.response.start", "status": response.status, "headers": headers}
 
 
-async def _stream(stream: AsyncIterator[bytes], receive: Receive, send: Send) -> None:
-    """Send parts until the stream ends or the client goes."""
-
-    async def gone() -> None:
-        while (await receive())["type"] != "http.disconnect":
-            pass
-
-    async def parts() -> None:
-        async for part in stream:
-            await send({"type": "http.response.body", "body": part, "more_body": True})
-        await send({"type": "http.response.body", "body": b""})
-
-    tasks = [asyncio.create_task(gone()), asyncio.create_task(parts())]
-    try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+async def _send(response: Response, send: Send) -> None:
+    await send(_start(response, (b"content-length", b"%d" % len(response.body))))
+    await send({"type": "http.response.body", "body": response.body})

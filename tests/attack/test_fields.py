@@ -188,7 +188,7 @@ def ask(target: Target, case: Case, body: dict[str, Any]) -> Answer:
 @pytest.fixture
 def bare(account: Account, queue_name: str) -> Iterator[Target]:
     """A queue without a consumer, and the name "5" free for the taking."""
-    target = aim(account, queue_name)
+    target = aim(account, f"{queue_name}-bare")
     for consumer in accepted(account.ask("GET", f"{target.path}/consumers")):
         accepted(account.ask("DELETE", f"{target.path}/consumers/{consumer['consumer_id']}"))
     yield target

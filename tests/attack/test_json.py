@@ -150,8 +150,8 @@ def test_lone_surrogate_inside_a_json_message_does_no_harm(target: Target) -> No
 
 def test_lone_surrogate_in_a_setting_is_refused(target: Target) -> None:
     account = target.account
-    refused(account.ask("POST", "/queues", b'{"queue_name":"%s"}' % LONE), 400, code=11003)
-    refused(account.ask("PATCH", target.path, b'{"queue_name":"%s"}' % LONE), 400, code=11003)
+    refused(account.ask("POST", "/queues", b'{"queue_name":"%s"}' % LONE), 400)
+    refused(account.ask("PATCH", target.path, b'{"queue_name":"%s"}' % LONE), 400)
     consumer = b'{"type":"worker","script_name":"%s"}' % LONE
     refused(target.post("/consumers", consumer), 400)
     assert target.post("/messages/ack", b'{"acks":[{"lease_id":"%s"}]}' % LONE).status < 500

@@ -19,9 +19,15 @@ def courier(tmp_path: Path) -> Command:
     return Command(cwd=tmp_path)
 
 
-@pytest.fixture
-def stranger() -> Iterator[str]:
-    """The address of something that answers, but not in HTTP."""
+@pytest.fixture(params=["not HTTP", "other JSON", "other page", "other refusal"])
+def stranger(request: pytest.FixtureRequest) -> Iterator[tuple[str, int, str]]:
+    """Something that answers, but is no Courier: its address, and what is to be said about it."""
+    content, status, said = {
+        "not HTTP": (b"220 mail.example.org ESMTP\r\n", 3, "cannot reach"),
+        "other JSON": (b"HTTP/1.1 200 OK\r\n\r\n{}", 1, "does not answer as a Courier server"),
+        "other page": (b"HTTP/1.1 200 OK\r\n\r\n<html>", 1, "something that is not JSON"),
+        "other refusal": (b"HTTP/1.1 404 No\r\n\r\n<html>", 1, "the server answered 404: <html>"),
+    }[request.param]
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def answer() -> None:
@@ -31,11 +37,11 @@ def stranger() -> Iterator[str]:
                 return
             with connection:
                 connection.recv(65_536)
-                connection.sendall(b"220 mail.example.org ESMTP\r\n")
+                connection.sendall(content)
 
         thread = threading.Thread(target=answer)
         thread.start()
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}", status, said
         listener.shutdown(socket.SHUT_RDWR)
         thread.join()
 
@@ -134,14 +140,25 @@ def test_a_host_that_does_not_exist_cannot_be_reached(courier: Command) -> None:
     assert line.startswith("courier: cannot reach http://no.host.invalid (")
 
 
-def test_something_that_does_not_speak_http_cannot_be_reached(
-    courier: Command, stranger: str
+def test_something_that_is_no_courier_server_is_told_apart(
+    courier: Command, stranger: tuple[str, int, str]
 ) -> None:
-    line = courier.fails(3, "queue", "list", "--url", stranger, "--token", "t")
-    assert line.startswith(f"courier: cannot reach {stranger} (")
+    url, status, said = stranger
+    assert said in courier.fails(status, "queue", "list", "--url", url, "--token", "t")
 
 
-@pytest.mark.parametrize("url", ["localhost:1", "ftp://x", "http://:80", "http://x:y", "http://["])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "localhost:1",
+        "ftp://x",
+        "http://:80",
+        "http://x:y",
+        "http://[",
+        "http://a..b",
+        "http://x/a b",
+    ],
+)
 def test_an_address_that_is_none_is_a_usage_error(courier: Command, url: str) -> None:
     line = courier.fails(2, "queue", "list", "--url", url, "--token", "t")
     assert f"'{url}' is not an http:// or https:// address" in line

@@ -34,6 +34,11 @@ def test_a_body_may_begin_with_a_dash(courier: Command, queue: str) -> None:
     assert bodies(courier, queue) == ["--lines"]
 
 
+def test_flags_may_stand_before_the_body(courier: Command, queue: str) -> None:
+    courier("publish", "--json", queue, "--delay", "0", '{"a": 1}')
+    assert bodies(courier, queue) == [{"a": 1}]
+
+
 def test_an_empty_body_is_a_message(courier: Command, queue: str) -> None:
     courier("publish", queue, "")
     assert bodies(courier, queue) == [""]
@@ -148,12 +153,12 @@ def test_a_line_that_never_ends_is_refused(courier: Command, queue: str) -> None
 def test_a_line_is_published_before_the_next_one_is_there(
     server: Server, courier: Command, queue: str
 ) -> None:
-    process = courier.start("publish", queue, "--lines", stdin=subprocess.PIPE)
-    assert process.stdin is not None
-    process.stdin.write(b"early\n")
-    process.stdin.flush()
-    wait_for_messages(server, queue, 1)
-    assert process.communicate(b"late\n", timeout=30)[0] == b"published 2 messages\n"
+    with courier.start("publish", queue, "--lines", stdin=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        process.stdin.write(b"early\n")
+        process.stdin.flush()
+        wait_for_messages(server, queue, 1)
+        assert process.communicate(b"late\n", timeout=30) == (b"published 2 messages\n", b"")
     assert bodies(courier, queue) == ["early", "late"]
 
 
@@ -268,7 +273,7 @@ def test_only_the_named_dead_letters_go_back(courier: Command, queue_name: str) 
     dead = bury(courier, queue_name, "a", "b")
     found = courier("peek", dead, "--json").json
     chosen = next(message["id"] for message in found if message["body"] == "b")
-    answer = courier("redrive", dead, chosen, "0" * 32, "--json").json
+    answer = courier("redrive", dead, "--json", chosen, "0" * 32).json
     assert answer == {"redriven": 1, "skipped": 1}
     assert bodies(courier, queue_name) == ["b"]
     assert bodies(courier, dead) == ["a"]

@@ -80,7 +80,10 @@ class Caller:
                     if not gate.over:
                         self._step()
         finally:
-            self._connection.close()
+            self.close()
+
+    def close(self) -> None:
+        self._connection.close()
 
     def pull(self, queue: str, *, count: int, lease_ms: int) -> list[Delivery]:
         asked = {"batch_size": count, "visibility_timeout_ms": lease_ms}

@@ -11,6 +11,7 @@ from tests.faults.connection import Connection
 from tests.faults.disk import Disk, FileLimit, SmallDisk, may_mount
 from tests.server import Server
 
+pytestmark = pytest.mark.slow
 BIG = "x" * 100_000
 PUBLISHES_MAX = 200
 CHANGE_SECONDS_MAX = 20.0

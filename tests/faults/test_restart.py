@@ -22,6 +22,8 @@ from tests.faults.account import (
 )
 from tests.server import Server
 
+pytestmark = pytest.mark.slow
+
 
 def again_after_stop(server: Server) -> None:
     server.restart()

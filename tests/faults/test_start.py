@@ -4,8 +4,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.faults.account import bodies, create_queue, publish, pull, result
 from tests.server import Server, free_port
+
+pytestmark = pytest.mark.slow
 
 
 def failed_start(data: Path, port: int) -> str:

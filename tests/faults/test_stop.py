@@ -18,6 +18,8 @@ from tests.faults.account import (
 )
 from tests.server import Server
 
+pytestmark = pytest.mark.slow
+
 
 def begin_publish(server: Server, path: str, body: bytes) -> socket.socket:
     """A publish that the server has begun to work on, and whose body is still to come."""

@@ -105,6 +105,8 @@ class Client:
         if query:
             path += "?" + urlencode(query)
         answer = self._read(method, path, body, token=self._access.token, headers=headers)
+        if not isinstance(answer, dict) or "result" not in answer:
+            raise Refused(f"{self._access.url} does not answer as a Courier server does")
         return answer["result"]
 
     def _read(
@@ -148,6 +150,8 @@ class Client:
             with suppress(ConnectionError):
                 connection.request(method, prefix + path, content, sent)
             yield connection.getresponse()
+        except UnicodeError as error:  # no host can have such a name
+            raise Misused(_no_address(self._access.url)) from error
         except TimeoutError as error:
             raise Unreachable(self._unreachable("it did not answer in time")) from error
         except OSError as error:
@@ -169,11 +173,15 @@ def _connection(url: str) -> tuple[http.client.HTTPConnection, str]:
     try:
         parts = urlsplit(url)
         kind = {"http": http.client.HTTPConnection, "https": http.client.HTTPSConnection}
-        if not parts.hostname:
-            raise ValueError("it names no host")
+        if not parts.hostname or quote(parts.path, safe="/%:@!$&'()*+,;=~") != parts.path:
+            raise ValueError("it names no host, or its path is not written as in a URL")
         return kind[parts.scheme](parts.hostname, parts.port, timeout=WAIT_SECONDS_MAX), parts.path
     except (ValueError, KeyError, http.client.InvalidURL) as error:
-        raise Misused(f"{url!r} is not an http:// or https:// address") from error
+        raise Misused(_no_address(url)) from error
+
+
+def _no_address(url: str) -> str:
+    return f"{url!r} is not an http:// or https:// address"
 
 
 def _reason(status: int, content: bytes) -> str:

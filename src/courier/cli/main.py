@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from courier import __version__
 from courier.cli import credentials, journal, keys, messages, queues, serve, tenants
 from courier.cli.errors import Stop
+from courier.cli.parser import Parser
 from courier.config import ConfigError
 
 INTERRUPTED = 130
@@ -22,7 +23,7 @@ PIPE_CLOSED = 141
 
 def parser() -> argparse.ArgumentParser:
     """The whole command line."""
-    top = argparse.ArgumentParser(
+    top = Parser(
         prog="courier",
         description="A self-hosted message broker that speaks existing queue APIs.",
         allow_abbrev=False,

@@ -2,13 +2,33 @@
 
 import argparse
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from courier import config
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 DURATION = "30s, 5m, 2h or 7d; a bare number is seconds"
+
+
+class Parser(argparse.ArgumentParser):
+    """Takes positional arguments and flags in any order.
+
+    As it comes, argparse gives up on an optional positional argument at the first flag:
+    `publish QUEUE --json BODY` would not be understood.
+    """
+
+    _ordering = False
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
+        has_commands = any(action.nargs == argparse.PARSER for action in self._actions)
+        if has_commands or self._ordering:
+            return super().parse_known_args(args, namespace)
+        self._ordering = True  # the next line comes back here, once for each kind
+        try:
+            return self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self._ordering = False
 
 
 def command(

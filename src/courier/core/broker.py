@@ -13,6 +13,7 @@ from courier.core.types import (
     Draft,
     Message,
     Outcome,
+    PurgeStatus,
     Queue,
     QueueStats,
     Receipt,
@@ -100,12 +101,18 @@ class Broker:
     async def stats(self, queue: Queue) -> QueueStats:
         return await self._store.stats(queue.id, now_ms=self._clock.now_ms())
 
-    async def purge(self, queue: Queue, *, actor: Actor) -> None:
-        """Delete every message that is there when the purge begins."""
-        upto_seq = await self._store.tail(queue.id)
-        limit = self._limits.purge_batch_max
+    async def new_purge(self, queue: Queue) -> PurgeStatus:
+        """A purge of every message that is there now."""
+        return PurgeStatus(self._clock.now_ms(), await self._store.tail(queue.id))
+
+    async def purge(self, queue: Queue, purge: PurgeStatus, *, actor: Actor) -> None:
+        """Delete what the purge covers, a part at a time so that others get their turn."""
         while await self._store.purge(
-            queue.id, upto_seq=upto_seq, limit=limit, actor=actor, now_ms=self._clock.now_ms()
+            queue.id,
+            upto_seq=purge.upto_seq,
+            limit=self._limits.purge_batch_max,
+            actor=actor,
+            now_ms=self._clock.now_ms(),
         ):
             pass
 

@@ -7,7 +7,6 @@ from courier.clock import Clock
 from courier.core.errors import Unavailable
 from courier.core.store import Store
 from courier.core.types import SECOND_MS, Pipeline
-from courier.telemetry import Telemetry
 
 TRIM_EVERY_MS = 10 * SECOND_MS
 # A journal over its size gives up this part of its events at a time.
@@ -21,7 +20,6 @@ class Sweeper:
         self,
         store: Store,
         clock: Clock,
-        telemetry: Telemetry,
         *,
         every_ms: int,
         batch_max: int,
@@ -30,7 +28,7 @@ class Sweeper:
     ) -> None:
         self._store = store
         self._clock = clock
-        self._telemetry = telemetry
+        self.forced_trims = 0
         self._every_ms = every_ms
         self._batch_max = batch_max
         self._journal_retention_ms = journal_retention_ms
@@ -72,7 +70,7 @@ class Sweeper:
             forgotten = await self._store.trim_journal(upto=head.first + part)
             if not forgotten:
                 return
-            self._telemetry.forced_trims += 1
+            self.forced_trims += 1
             log.warning(
                 "journal_trimmed_for_space",
                 extra={

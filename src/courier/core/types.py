@@ -80,8 +80,11 @@ class Key(Record, frozen=True, kw_only=True, tag=True):
 
 
 class PurgeStatus(Struct, frozen=True):
+    """A purge deletes the messages with a sequence up to `upto_seq`."""
+
     started_ms: int
-    completed: bool
+    upto_seq: int
+    completed: bool = False
 
 
 class Queue(Record, frozen=True, kw_only=True, tag=True):

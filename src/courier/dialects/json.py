@@ -4,7 +4,7 @@ import json
 import re
 from functools import lru_cache
 from operator import attrgetter
-from typing import Any, get_args, get_origin
+from typing import Any, cast, get_args, get_origin
 
 import msgspec
 
@@ -29,7 +29,7 @@ def decode(raw: bytes, type: Any) -> Any:
         raw.decode()
         value = _decoder(type).decode(raw)
     except msgspec.ValidationError as error:
-        raise _explained(raw, str(error)) from error
+        raise _mistake(raw, str(error)) from error
     except UnicodeDecodeError as error:
         raise NotJson(f"the body is not UTF-8: {error.reason} at byte {error.start}") from error
     except RecursionError as error:
@@ -41,8 +41,15 @@ def decode(raw: bytes, type: Any) -> Any:
     return value
 
 
-def _explained(raw: bytes, text: str) -> InvalidRequest:
-    """msgspec's complaint, as a field, a reason and the value that was given."""
+def _mistake(raw: bytes, text: str) -> InvalidRequest | NotJson:
+    """msgspec's complaint, as a field, a reason and the value that was given.
+
+    msgspec stops at the first value that does not fit, so what follows may not be JSON at all.
+    """
+    try:
+        msgspec.json.decode(raw, type=msgspec.Raw)
+    except (msgspec.DecodeError, RecursionError) as error:
+        return NotJson(f"the body is not JSON: {error}")
     reason, _, place = text.partition(" - at `$")
     # Numbers are read as floats only to let clients write 2.0; nobody should send 2.5 for that.
     reason = re.sub(r"\.0\b", "", reason.replace("`float`", "`int`"))
@@ -101,23 +108,21 @@ def _refuse_repeated_keys(raw: bytes, type: Any) -> None:
 
 
 def _check(value: Any, type: Any, path: str) -> None:
-    if get_origin(type) is list and isinstance(value, list):
-        for number, item in enumerate(value):
-            _check(item, get_args(type)[0], f"{path}[{number}]")
-        return
-    struct = next((each for each in (type, *get_args(type)) if _is_struct(each)), None)
-    if struct is None or not isinstance(value, _Pairs):
-        return
+    for each in (type, *get_args(type)):
+        if get_origin(each) is list and isinstance(value, list):
+            for number, item in enumerate(value):
+                _check(item, get_args(each)[0], f"{path}[{number}]")
+        elif isinstance(each, msgspec.StructMeta) and isinstance(value, _Pairs):
+            _check_pairs(value, cast(type[msgspec.Struct], each), path)
+
+
+def _check_pairs(pairs: _Pairs, struct: type[msgspec.Struct], path: str) -> None:
     types = {field.encode_name: field.type for field in msgspec.structs.fields(struct)}
     seen: set[str] = set()
-    for name, item in value:
+    for name, item in pairs:
         where = f"{path}.{name}".removeprefix(".")
         if name in seen:
             raise InvalidRequest(where, "the key is given twice")
         seen.add(name)
         if name in types:
             _check(item, types[name], where)
-
-
-def _is_struct(type: Any) -> bool:
-    return isinstance(type, msgspec.StructMeta)

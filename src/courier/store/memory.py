@@ -185,8 +185,10 @@ class MemoryStore:
         return deepcopy(record) if isinstance(record, kind) else None
 
     async def named(self, kind: type[R], *, tenant: str, name: str) -> R | None:
-        found = [r for r in await self.scan(kind, tenant=tenant) if r.name == name]
-        return found[0] if found else None
+        for record in await self.scan(kind, tenant=tenant):
+            if name and record.name == name:
+                return record
+        return None
 
     async def scan(
         self, kind: type[R], *, tenant: str | None = None, parent: str | None = None

@@ -75,10 +75,14 @@ class Driver:
 
     # --- messages ---
 
-    def publish(self, queue: Queue, *drafts: Draft | str) -> Receipt:
+    def publish(self, queue: Queue, *drafts: Draft | str, bytes_max: int | None = None) -> Receipt:
         full = [Draft(draft.encode()) if isinstance(draft, str) else draft for draft in drafts]
-        batches = [(queue.id, full)]
-        return self.run(self.store.publish(batches, actor=CALLER, now_ms=self.now_ms))[0]
+        [receipt] = self.run(
+            self.store.publish(
+                [(queue.id, full)], actor=CALLER, now_ms=self.now_ms, bytes_max=bytes_max
+            )
+        )
+        return receipt
 
     def lease(self, queue: Queue, *, count: int = 100, lease_ms: int = 1_000) -> list[Message]:
         leased = self.run(
@@ -107,6 +111,11 @@ class Driver:
     def peek(self, queue: Queue, *, count: int = 100) -> list[Message]:
         return self.run(self.store.peek(queue.id, count=count, now_ms=self.now_ms))
 
+    def browse(self, queue: Queue, *, after_seq: int = 0, limit: int = 100) -> list[Message]:
+        return self.run(
+            self.store.browse(queue.id, after_seq=after_seq, limit=limit, now_ms=self.now_ms)
+        )
+
     def find(self, queue: Queue, message: str) -> Message | None:
         return self.run(self.store.find(queue.id, message, now_ms=self.now_ms))
 
@@ -123,8 +132,12 @@ class Driver:
     def tail(self, queue: Queue) -> int:
         return self.run(self.store.tail(queue.id))
 
-    def redrive(self, queue: Queue, *seqs: int) -> list[bool]:
-        return self.run(self.store.redrive(queue.id, seqs=seqs, actor=CALLER, now_ms=self.now_ms))
+    def redrive(self, queue: Queue, *seqs: int, dry_run: bool = False) -> list[bool]:
+        return self.run(
+            self.store.redrive(
+                queue.id, seqs=seqs, actor=CALLER, now_ms=self.now_ms, dry_run=dry_run
+            )
+        )
 
     def stats(self, queue: Queue) -> QueueStats:
         return self.run(self.store.stats(queue.id, now_ms=self.now_ms))

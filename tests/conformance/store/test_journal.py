@@ -516,3 +516,12 @@ def test_runs_are_in_order_and_do_not_overlap(driver: Driver, queue: Queue) -> N
         assert run.offset == expected
         assert run.count >= 1
         expected += run.count
+
+
+def test_values_that_only_compare_equal_are_told_apart(driver: Driver, queue: Queue) -> None:
+    before = driver.last()
+    driver.publish(
+        queue, *(Draft(b"a", headers={"k": value}) for value in (1, True, 1.0, 0, False, None))
+    )
+    told = [event["headers"]["k"] for event in driver.events(after=before)]
+    assert [repr(value) for value in told] == ["1", "True", "1.0", "0", "False", "None"]

@@ -1,6 +1,6 @@
 import pytest
 
-from courier.core.types import Outcome, Queue
+from courier.core.types import Draft, Outcome, Queue
 from tests.conformance.store.driver import CALLER, Driver, bodies
 
 
@@ -146,3 +146,38 @@ def test_a_paused_queue_is_the_brokers_business(driver: Driver) -> None:
     queue = driver.queue(paused=True, frozen=True)
     driver.publish(queue, "a")
     assert bodies(driver.lease(queue)) == ["a"]
+
+
+def test_browsing_shows_messages_in_any_state_by_sequence(driver: Driver, queue: Queue) -> None:
+    driver.publish(queue, "leased", Draft(b"delayed", delay_ms=500), "retried", "acked", "new")
+    leased, retried, acked = driver.lease(queue, count=3)
+    driver.retry(queue, retried, delay_ms=500)
+    driver.ack(queue, acked)
+    before = driver.last()
+    found = driver.browse(queue)
+    assert bodies(found) == ["leased", "delayed", "retried", "new"]
+    assert [message.attempts for message in found] == [1, 0, 1, 0]
+    assert found[0] == leased
+    assert driver.last() == before
+
+
+def test_browsing_goes_on_behind_a_sequence(driver: Driver, queue: Queue) -> None:
+    other = driver.queue("other")
+    driver.publish(other, "not here", Draft(b"nor here", delay_ms=10))
+    driver.publish(queue, "a", Draft(b"b", delay_ms=10), "c", Draft(b"d", delay_ms=10), "e")
+    seen: list[str] = []
+    after_seq = 0
+    while page := driver.browse(queue, after_seq=after_seq, limit=2):
+        assert len(page) <= 2
+        seen += bodies(page)
+        after_seq = page[-1].seq
+    assert seen == list("abcde")
+
+
+def test_browsing_does_not_show_what_expired(driver: Driver) -> None:
+    queue = driver.queue(retention_ms=100)
+    driver.publish(queue, "a", Draft(b"b", ttl_ms=50))
+    driver.advance(50)
+    assert bodies(driver.browse(queue)) == ["a"]
+    driver.advance(50)
+    assert driver.browse(queue) == []

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from courier import ids
-from courier.core.errors import NotFound
+from courier.core.errors import NotFound, OverLimit
 from courier.core.types import DAY_MS, ContentType, Draft, Queue, QueueStats
 from tests.conformance.store.driver import CALLER, Driver, bodies
 
@@ -212,3 +212,27 @@ def test_queues_do_not_see_each_others_messages(driver: Driver, queue: Queue) ->
 
 def test_a_queue_without_messages_has_empty_numbers(driver: Driver, queue: Queue) -> None:
     assert driver.stats(queue) == QueueStats(count=0, bytes=0, oldest_ms=0, leased=0, delayed=0)
+
+
+def test_a_queue_takes_no_more_bytes_than_it_may_hold(driver: Driver, queue: Queue) -> None:
+    driver.publish(queue, "abcd")
+    driver.publish(queue, "ef", "gh", bytes_max=8)
+    before = driver.last()
+    with pytest.raises(OverLimit) as refused:
+        driver.publish(queue, "", "i", bytes_max=8)
+    assert (refused.value.what, refused.value.limit, refused.value.actual) == ("queue bytes", 8, 9)
+    assert driver.last() == before
+    assert driver.stats(queue).count == 3
+    driver.ack(queue, driver.lease_one(queue))
+    driver.publish(queue, "ijkl", bytes_max=8)
+    assert driver.stats(queue).bytes == 8
+
+
+def test_nothing_is_stored_when_one_of_the_queues_is_full(driver: Driver, queue: Queue) -> None:
+    full = driver.queue("full")
+    batches = [(queue.id, [Draft(b"a")]), (full.id, [Draft(b"too long")])]
+    call = driver.store.publish(batches, actor=CALLER, now_ms=driver.now_ms, bytes_max=5)
+    with pytest.raises(OverLimit):
+        driver.run(call)
+    assert driver.stats(queue) == QueueStats()
+    assert driver.tail(queue) == 0

@@ -9,6 +9,8 @@ from courier.core.errors import Conflict
 from courier.core.types import Ack, Draft, Message, Outcome, Queue, QueueStats, Retry
 from tests.conformance.store.driver import CALLER, TENANT, Driver, bodies
 
+BUSY_SECONDS_MAX = 60
+
 
 def test_concurrent_publishes_are_all_kept(driver: Driver, queue: Queue) -> None:
     store, now_ms = driver.store, driver.now_ms
@@ -174,7 +176,8 @@ def test_nothing_is_lost_or_done_twice_among_busy_callers(driver: Driver, queue:
 
     async def all_at_once() -> None:
         publishers = [publish(number) for number in range(10)]
-        await asyncio.gather(*publishers, *(consume() for _ in range(8)), sweep())
+        async with asyncio.timeout(BUSY_SECONDS_MAX):
+            await asyncio.gather(*publishers, *(consume() for _ in range(8)), sweep())
 
     driver.run(all_at_once())
     assert set(done) == wanted
@@ -252,3 +255,14 @@ def test_a_caller_that_gives_up_leaves_the_store_whole(
     assert found in (["c"], ["a", "b", "c"])
     assert driver.stats(queue).count == len(found)
     assert driver.kinds().count("published") == len(found)
+
+
+def test_a_queue_is_deleted_once_by_many_callers(driver: Driver, queue: Queue) -> None:
+    store, now_ms = driver.store, driver.now_ms
+
+    async def all_at_once() -> None:
+        calls = [store.change(drops=[queue], actor=CALLER, now_ms=now_ms) for _ in range(5)]
+        await asyncio.gather(*calls)
+
+    driver.run(all_at_once())
+    assert driver.kinds() == ["queue_created", "queue_deleted"]

@@ -144,3 +144,18 @@ def test_a_letter_that_expired_cannot_be_redriven(driver: Driver, work: Queue, d
     driver.advance(100)
     assert driver.redrive(dead, seq) == [False]
     assert driver.stats(work).count == 0
+
+
+def test_a_dry_run_answers_the_same_and_changes_nothing(
+    driver: Driver, work: Queue, dead: Queue
+) -> None:
+    bury(driver, work, "a", "b", "c")
+    driver.publish(dead, "published here")
+    driver.lease(dead, count=1)
+    before = driver.last()
+    foretold = driver.redrive(dead, 1, 2, 3, 4, 5, dry_run=True)
+    assert foretold == [False, True, True, False, False]
+    assert driver.last() == before
+    assert driver.stats(dead).count == 4
+    assert driver.stats(work).count == 0
+    assert driver.redrive(dead, 1, 2, 3, 4, 5) == foretold

@@ -17,6 +17,8 @@ def http(server: Server) -> Iterator[httpx.Client]:
     """One client for all tests here: to make one takes longer than most of them run."""
     with account_client(server.credentials) as client:
         yield client
+    # Whatever a request was, and whatever its answer, it may not have met a bug.
+    assert "Traceback" not in server.log()
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from tests.wire.cloudflare.endpoints import BY_NAME, ENDPOINTS, Endpoint, each
-from tests.wire.cloudflare.envelope import fail, ok, page
+from tests.wire.cloudflare.envelope import fail, ok, page, refused
 from tests.wire.cloudflare.patience import eventually
 from tests.wire.cloudflare.queue import UNKNOWN_ID, Queue, new_name
 
@@ -156,3 +156,8 @@ def test_a_token_for_some_queues_may_use_those(http: httpx.Client, new_token: Ne
     headers = bearer(new_token("write", targets=[own.name]))
     for endpoint in MESSAGES:
         assert endpoint.send(http, {"queue": own.id}, headers=headers).status_code == 200, endpoint
+
+
+def test_an_unknown_key_with_an_email_is_refused(anonymous: httpx.Client, account: str) -> None:
+    headers = {"X-Auth-Email": "someone@example.com", "X-Auth-Key": "0123456789abcdef"}
+    assert refused(anonymous.get(f"/accounts/{account}/queues", headers=headers)) in (400, 403)

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 
 import httpx
 
+from tests.server import Server
 from tests.wire.cloudflare import shapes
+from tests.wire.cloudflare.account import account_client
 from tests.wire.cloudflare.envelope import fail, ok
 from tests.wire.cloudflare.queue import UNKNOWN_ID, Queue
 
@@ -72,3 +74,16 @@ def test_a_client_that_takes_anything_gets_json(queue: Queue) -> None:
 
 def test_a_stream_of_an_unknown_queue_is_not_found(http: httpx.Client) -> None:
     fail(http.get(f"/queues/{UNKNOWN_ID}/metrics", headers=STREAM), 404, 11000)
+
+
+def test_an_open_stream_does_not_hold_the_server_up_when_it_stops(fresh_server: Server) -> None:
+    with account_client(fresh_server.credentials) as http:
+        queue = Queue.create(http)
+        with http.stream("GET", queue.at("/metrics"), headers=STREAM) as response:
+            stream = events(response)
+            next(stream)
+            started = time.monotonic()
+            fresh_server.stop()
+            assert time.monotonic() - started < 5
+            assert len(list(stream)) <= 5, "the stream went on"
+    assert "Traceback" not in fresh_server.log()

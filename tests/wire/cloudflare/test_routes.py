@@ -110,7 +110,11 @@ ORDER: list[tuple[str, str, Any, tuple[int, int]]] = [
 ]
 
 
-@pytest.mark.parametrize(("method", "path", "body", "expected"), ORDER)
+@pytest.mark.parametrize(
+    ("method", "path", "body", "expected"),
+    ORDER,
+    ids=[f"{method}-{path.rpartition('/')[2]}-{code}" for method, path, _, (_, code) in ORDER],
+)
 def test_the_first_of_several_mistakes_is_answered(
     anonymous: httpx.Client,
     token: str,

@@ -108,7 +108,7 @@ class Cloudflare:
         return key
 
     async def authorize(self, call: Call, route: Route) -> None:
-        """Account, then queue, then scope; the queue is left on the call."""
+        """Account, scope, then that what the path names exists; leaves the queue on the call."""
         assert call.key is not None
         account = call.params.get("account_id", call.key.tenant)
         if account != call.key.tenant or not account:
@@ -122,6 +122,8 @@ class Cloudflare:
             if route.family == "messages" and not id.isalnum():
                 raise InvalidRequest("queue_id", f"malformed queue id '{id[:64]}'")
             call.queue = await self._admin.queue(account, id)
+        if "subscription_id" in call.params:
+            await self._admin.subscription(account, call.params["subscription_id"])
 
     def decode(self, raw: bytes, route: Route) -> Any:
         if route.body_optional and not raw.strip():

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from courier import ids
 from courier.clock import Clock
 from courier.core.admin import Admin, Policy
-from courier.core.errors import Conflict, NotFound
+from courier.core.errors import Conflict, InvalidRequest, NotFound
 from courier.core.store import Store
 from courier.core.types import SECOND_MS, Consumer, Queue
 from courier.dialects.cloudflare import wire
@@ -83,11 +83,17 @@ class ConsumerRoutes:
                 **settings,
             )
 
+        dead_letter = wire.given(body.dead_letter_queue, "")
+        if dead_letter and not re.search(wire.NAME, dead_letter):
+            # Another dialect may allow more; only what would be created must fit here.
+            known = await self._store.named(Queue, tenant=call.tenant, name=dead_letter)
+            if known is None:
+                raise InvalidRequest("dead_letter_queue", "this is not a queue's name")
         policy = Policy(
             attempts_max=retries + 1,
             retry_delay_ms=(numbers["retry_delay"] or 0) * SECOND_MS,
             lease_ms=numbers.get("visibility_timeout_ms", call.queue.lease_ms) or 0,
-            dead_letter=wire.given(body.dead_letter_queue, ""),
+            dead_letter=dead_letter,
         )
         queue, consumer = await self._admin.put_consumer(
             call.tenant, call.queue.id, make, policy, actor=call.actor

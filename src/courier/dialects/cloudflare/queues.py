@@ -13,7 +13,7 @@ from courier.core.admin import Admin
 from courier.core.broker import Broker
 from courier.core.errors import BrokerError, InvalidRequest
 from courier.core.store import Store
-from courier.core.types import PurgeStatus, Queue
+from courier.core.types import Queue
 from courier.dialects.cloudflare import wire
 from courier.dialects.cloudflare.paging import Paged, info, page
 from courier.web import Call, Parameter, Response, Route
@@ -152,10 +152,10 @@ class QueueRoutes:
         body: wire.PurgeBody = call.body
         if body.delete_messages_permanently is False:
             raise InvalidRequest("delete_messages_permanently", "must be true to purge")
-        status = PurgeStatus(self._clock.now_ms(), False)
-        queue = await self._admin.note_purge(call.queue, status, actor=call.actor)
-        await self._broker.purge(queue, actor=call.actor)
-        done = replace(status, completed=True)
+        purge = await self._broker.new_purge(call.queue)
+        queue = await self._admin.note_purge(call.queue, purge, actor=call.actor)
+        await self._broker.purge(queue, purge, actor=call.actor)
+        done = replace(purge, completed=True)
         return await self._result(await self._admin.note_purge(queue, done, actor=call.actor))
 
     async def purge_status(self, call: Call) -> wire.PurgeStatusResult:

@@ -34,7 +34,9 @@ _INTEGER = {"type": "integer"}
 Delay = Annotated[float, Meta(ge=0, le=86_400, extra_json_schema=_INTEGER)]
 Count = Annotated[float, Meta(ge=1, le=100, extra_json_schema=_INTEGER)]
 LeaseMs = Annotated[float, Meta(ge=0, le=LEASE_MS_MAX, extra_json_schema=_INTEGER)]
-Name = Annotated[str, Meta(pattern="^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
+# The look-ahead is for Python, whose `$` also matches before a last line feed.
+NAME = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$(?!\n)"
+Name = Annotated[str, Meta(pattern=NAME)]
 Jurisdiction = Literal["eu", "us", "fedramp"]
 
 
@@ -436,7 +438,7 @@ class Bodies:
 
 class Destination(Struct):
     queue_id: str
-    type: Literal["queues.queue"] = "queues.queue"
+    type: Literal["queues.queue"]
 
 
 class SubscriptionBody(Struct):
@@ -473,7 +475,7 @@ def subscription_result(subscription: EventSubscription) -> SubscriptionResult:
         name=subscription.title,
         enabled=subscription.enabled,
         source=subscription.source,
-        destination=Destination(subscription.parent),
+        destination=Destination(subscription.parent, "queues.queue"),
         events=subscription.events,
     )
 

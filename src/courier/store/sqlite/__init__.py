@@ -104,11 +104,12 @@ class SqliteStore:
         actor: Actor,
         now_ms: int,
     ) -> None:
-        await self.writer.submit(
-            lambda: self._settings.write(puts, drops, actor, now_ms),
-            then=lambda: self._settings.apply(puts, drops),
-            alone=True,
-        )
+        def op() -> None:
+            # What was due before the change happens by the rules that held until now.
+            self._sweep.pass_time(now_ms)
+            self._settings.write(puts, drops, actor, now_ms)
+
+        await self.writer.submit(op, then=lambda: self._settings.apply(puts, drops), alone=True)
 
     # --- messages ---
 

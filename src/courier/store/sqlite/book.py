@@ -109,6 +109,7 @@ class Book:
         self.changed = False
         self.next_due_ms = 0
         self.next_retention_ms = 0
+        self.retention_stale = True
 
     def rows(self, sql: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
         return self.db.execute(sql, values).fetchall()
@@ -147,6 +148,13 @@ class Book:
         self.next_due_ms = min(due_ms or NEVER_MS, expiry_ms or NEVER_MS)
         return self.next_due_ms
 
+    def next_retention(self) -> int:
+        if self.retention_stale:
+            expiries = (line.expiry_ms for line in self.lines.values())
+            self.next_retention_ms = min(expiries, default=NEVER_MS)
+            self.retention_stale = False
+        return self.next_retention_ms
+
     def line(self, queue: str) -> Line:
         try:
             return self.lines[queue]
@@ -166,6 +174,7 @@ class Book:
                 found.append(self.db.execute(_OLDEST, (base + LANE, base + 2 * LANE)).get)
             line.oldest_ms = min(ms for ms in found if ms is not None)
             line.oldest_known = True
+            self.retention_stale = True
         return line.oldest_ms
 
     # --- the group being written ---
@@ -188,6 +197,7 @@ class Book:
         line.bytes -= size
         if oldest_ms <= line.oldest_ms:
             line.oldest_known = False
+            self.retention_stale = True
         self._touched[line.no] = line
         self.changed = True
 

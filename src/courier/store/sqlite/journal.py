@@ -1,6 +1,7 @@
 """Reading and trimming the journal."""
 
 import threading
+from collections.abc import Iterable
 from pathlib import Path
 
 import apsw
@@ -10,7 +11,7 @@ from courier.core.types import Run
 from courier.store.sqlite.book import NEVER_MS, Book
 from courier.store.sqlite.connection import connect, disk_errors
 
-_READ = "SELECT last, data FROM journal WHERE last > ? ORDER BY last"
+_READ = "SELECT last, count, data FROM journal WHERE last > ? ORDER BY last"
 _OLD = """
 SELECT last, at_ms FROM journal
 WHERE last <= ? AND last < (SELECT max(last) FROM journal) ORDER BY last LIMIT 1000
@@ -36,10 +37,13 @@ class JournalReader:
 
     def read(self, after: int, limit: int) -> list[Run]:
         runs: list[Run] = []
+        found = 0
         with disk_errors():
-            for last, data in self._connection().execute(_READ, (after,)):
+            rows: Iterable[tuple[int, int, bytes]] = self._connection().execute(_READ, (after,))
+            for last, count, data in rows:
                 runs += _decode(data)
-                if last - after >= limit:
+                found += min(count, last - after)
+                if found >= limit:
                     break
         return runs
 

@@ -158,7 +158,9 @@ class Messages:
             raise OverLimit("queue bytes", limit=bytes_max, actual=actual)
 
     def publish(self, line: Line, drafts: Sequence[Draft], actor: Actor, now_ms: int) -> Receipt:
-        if any(draft.once_key is not None for draft in drafts):
+        if not drafts:
+            return Receipt([], [], self._book.stats(line))
+        if any([draft.once_key is not None for draft in drafts]):
             return self._publish_once(line, drafts, actor, now_ms)
         seqs = self.insert(line, drafts, actor, now_ms)
         return Receipt(
@@ -181,7 +183,9 @@ class Messages:
         places: list[int] = []  # of each draft among the new ones
         for draft in drafts:
             key = draft.once_key
-            first = self._db.execute(_ONCE, (line.no, key, now_ms)).get if key else None
+            first = None
+            if key is not None:
+                first = self._db.execute(_ONCE, (line.no, key, now_ms)).get
             known.append(first)
             if key in seen:
                 places.append(seen[key])

@@ -47,8 +47,7 @@ class Settings:
         self._by_kind[kind][record.id] = record
         if record.name:
             self._by_name[kind, record.tenant, record.name] = record
-        if record.parent:
-            self._by_parent.setdefault((kind, record.parent), {})[record.id] = record
+        self._by_parent.setdefault((kind, record.parent), {})[record.id] = record
         if isinstance(record, Queue):
             self._book.queues[record.id] = record
             if record.id in self._book.lines:
@@ -61,8 +60,7 @@ class Settings:
         if old is None:
             return
         self._by_name.pop((kind, old.tenant, old.name), None)
-        if old.parent:
-            self._by_parent[kind, old.parent].pop(old.id)
+        self._by_parent[kind, old.parent].pop(old.id)
 
     def get(self, kind: type[R], id: str) -> R | None:
         return self._by_kind[kind].get(id)  # type: ignore[return-value]
@@ -78,24 +76,24 @@ class Settings:
         records.sort(key=lambda record: (record.created_ms, record.name, record.id))
         return records
 
-    def check(self, puts: Sequence[AnyRecord], drops: Sequence[AnyRecord]) -> None:
+    def _check(self, puts: Sequence[AnyRecord], drops: Sequence[AnyRecord]) -> None:
         """Raise Conflict when a name, or the place of a queue's consumer, is taken."""
-        gone = {(type(record), record.id) for record in drops}
-        claims: set[tuple[type, str, str]] = set()
+        changed = {(type(record), record.id) for record in (*drops, *puts)}
+        names: set[tuple[type, str, str]] = set()
+        parents: set[str] = set()
         for record in puts:
             kind = type(record)
             if record.name:
-                claim = (kind, record.tenant, record.name)
-                holder = self._by_name.get(claim)
-                if claim in claims or (
-                    holder and holder.id != record.id and (kind, holder.id) not in gone
-                ):
+                name = (kind, record.tenant, record.name)
+                holder = self._by_name.get(name)
+                if name in names or (holder and (kind, holder.id) not in changed):
                     raise Conflict(RECORD_KINDS[kind], record.name)
-                claims.add(claim)
+                names.add(name)
             if isinstance(record, Consumer):
                 others = self._by_parent.get((kind, record.parent), {})
-                if any(id != record.id and (kind, id) not in gone for id in others):
+                if record.parent in parents or any((kind, id) not in changed for id in others):
                     raise Conflict("consumer", record.parent)
+                parents.add(record.parent)
 
     def write(
         self,
@@ -104,8 +102,8 @@ class Settings:
         actor: Actor,
         now_ms: int,
     ) -> None:
-        self.check(puts, drops)
-        for record in drops:
+        self._check(puts, drops)
+        for record in self._known(drops):
             self._db.execute(_DROP, (type(record).__name__, record.id))
             if isinstance(record, Queue):
                 line = self._book.lines[record.id]
@@ -119,6 +117,9 @@ class Settings:
                 self._db.execute(_OPEN_LINE, (record.id,))
             self._note("updated" if known else "created", record, puts, actor, now_ms)
         self._book.changed = True
+
+    def _known(self, records: Sequence[AnyRecord]) -> list[AnyRecord]:
+        return [record for record in records if record.id in self._by_kind[type(record)]]
 
     def _note(
         self,
@@ -148,7 +149,7 @@ class Settings:
 
     def apply(self, puts: Sequence[AnyRecord], drops: Sequence[AnyRecord]) -> None:
         """Make what was written and committed visible."""
-        for record in drops:
+        for record in self._known(drops):
             self._forget(record)
             if isinstance(record, Queue):
                 line = self._book.lines.pop(record.id)

@@ -63,7 +63,7 @@ class Sweep:
         if now_ms // MINUTE_MS > self._swept_minute:
             self._swept_minute = now_ms // MINUTE_MS
             self._forget(now_ms, limit)
-        next_ms = min(self._book.next_due_ms, self._book.next_retention_ms)
+        next_ms = min(self._book.next_due(), self._book.next_retention())
         return Swept(
             expired,
             returned,
@@ -145,15 +145,16 @@ class Sweep:
                     self._messages.end(line, "expired", standings, BROKER, now_ms)
                     expired += len(standings)
             self._book.oldest_ms(line)
-        self._book.next_retention_ms = min(
-            (line.expiry_ms for line in self._book.lines.values()), default=NEVER_MS
-        )
+        self._book.retention_stale = True
+        self._book.next_retention()
         return expired
 
     def _dropped(self, now_ms: int, limit: int) -> int:
         line = next(iter(self._book.dropped.values()))
         standings = self._messages.standing(line, lane=0, limit=limit)
-        standings += self._messages.standing(line, lane=1, limit=limit)
+        if len(standings) < limit:
+            rest = limit - len(standings)
+            standings += self._messages.standing(line, lane=1, limit=rest)
         if standings:
             self._messages.end(line, "deleted", standings, BROKER, now_ms)
         else:
