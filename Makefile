@@ -34,7 +34,7 @@ bench: $(DEV_READY) ## measure, next to other brokers where they can be installe
 	$(PYTHON) -m bench $(ARGS)
 
 soak: $(DEV_READY) ## the long version of the kill loop and of the random histories
-	COURIER_KILLS=200 COURIER_MODEL_EXAMPLES=2000 \
+	KILLS=200 MODEL_EXAMPLES=2000 \
 		$(PYTHON) -m pytest --timeout 7200 tests/faults tests/model
 
 clean: ## remove what the other targets made; courier-data stays

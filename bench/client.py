@@ -22,6 +22,7 @@ Script = Generator[tuple[bytes, Whole], bytes, int]
 NewScript = Callable[[], Script]
 
 DRAIN_S_MAX = 30.0
+MOVE_S_MAX = 600.0
 
 
 class Refused(Exception):
@@ -148,7 +149,9 @@ async def _measure(
     tally.reset()
     started_s, own_cpu_s, cpu_s = time.perf_counter(), time.process_time(), process.cpu_s()
     await _pass_time(tally, seconds)
-    while len(tally.latencies_s) < len(scripts):  # too slow for so short a time
+    # Slow contestants need more than a short time; one that hangs ends in Figure.of.
+    deadline_s = started_s + seconds + DRAIN_S_MAX
+    while len(tally.latencies_s) < len(scripts) and time.perf_counter() < deadline_s:
         await _pass_time(tally, seconds)
     elapsed_s = time.perf_counter() - started_s
     figure = Figure.of(
@@ -167,7 +170,7 @@ async def _measure(
 async def _move(process: Process, scripts: list[NewScript], *, messages: int) -> None:
     tally = Tally(messages_max=messages)
     await _connect(process.port, scripts, tally)
-    await tally.ended
+    await asyncio.wait_for(tally.ended, MOVE_S_MAX)
 
 
 def measure(

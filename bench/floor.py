@@ -4,19 +4,16 @@ Routing, authentication, parsing and rendering are the real ones, so the distanc
 and Courier is what storing a message costs.
 """
 
-import argparse
+import sys
 from collections.abc import Sequence
 from pathlib import Path
-
-import uvloop
+from unittest.mock import patch
 
 from bench.courier import CourierServer
 from bench.workload import Workload
-from courier import serving
-from courier.app import build
-from courier.config import Config
+from courier import app
+from courier.cli import main as cli
 from courier.core.types import Actor, Draft, QueueStats, Receipt
-from courier.credentials import FIRST_TENANT
 from courier.store.sqlite import SqliteStore
 
 _RECEIPTS = [Receipt([], [], QueueStats(count=1, bytes=200, oldest_ms=1_700_000_000_000))]
@@ -36,26 +33,6 @@ class EmptyStore(SqliteStore):
         return _RECEIPTS
 
 
-async def serve(config: Config) -> None:
-    store = await EmptyStore.open(config.data / "courier.db")
-    courier = build(store, config, port=config.port)
-    await courier.credentials.create_tenant(FIRST_TENANT)
-    with serving.listen(config.host, config.port) as listener:
-        await serving.run(
-            courier.app,
-            listener,
-            connection=serving.protocol(
-                header_bytes_max=config.header_bytes_max,
-                header_wait_s=config.header_wait_ms_max / 1000,
-                request_wait_s=config.request_wait_ms_max / 1000,
-            ),
-            connections_max=config.connections_max,
-            idle_wait_ms_max=config.idle_wait_ms_max,
-            drain_wait_ms_max=config.drain_wait_ms_max,
-        )
-    await store.close()
-
-
 class Floor:
     name = "floor: no store"
 
@@ -69,15 +46,11 @@ class Floor:
         return CourierServer(directory, module="bench.floor")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser("bench.floor")
-    parser.add_argument("command", choices=("serve",))
-    parser.add_argument("--host", required=True)
-    parser.add_argument("--port", type=int, required=True)
-    parser.add_argument("--data", type=Path, required=True)
-    options = parser.parse_args()
-    uvloop.run(serve(Config(host=options.host, port=options.port, data=options.data)))
+def main() -> int:
+    """`courier serve` as it is, wiring and all, but for the store that it opens."""
+    with patch.object(app, "SqliteStore", EmptyStore):
+        return cli.main()
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -44,13 +44,15 @@ class Server:
         """Start, and return once `/ready` answers 200."""
         assert self._process is None, "the server runs already"
         address = ["--host", "127.0.0.1", "--port", str(self.port), "--data", str(self.data)]
+        # Settings of whoever runs the tests are not the server's.
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith("COURIER_")}
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "courier", "serve", *address, *self._args],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, "PYTHONUNBUFFERED": "1", **self._env},
+                env={**inherited, "PYTHONUNBUFFERED": "1", **self._env},
             )
         try:
             self._wait_until_ready()

@@ -160,7 +160,7 @@ class Ops:
         return result if isinstance(result, Response) else Response(_encode(result))
 
     def refuse(self, error: BrokerError, route: Route | None) -> Response:
-        status, code = _refusal(error)
+        status, code = refusal(error)
         body = _encode({"error": {"code": code, "message": str(error)}})
         headers = ((b"retry-after", b"1"),) if status in (429, 503) else ()
         return Response(body, status, headers=headers)
@@ -377,7 +377,7 @@ class OffsetTrimmed(Rejected):
         )
 
 
-def _refusal(error: BrokerError) -> tuple[int, str]:
+def refusal(error: BrokerError) -> tuple[int, str]:
     match error:
         case InvalidRequest() | NotJson():
             return 400, "invalid_request"

@@ -1,0 +1,61 @@
+"""What monitoring asks."""
+
+import httpx
+
+from tests.server import Server
+
+
+def get(server: Server, path: str) -> httpx.Response:
+    return httpx.get(server.url + path, trust_env=False)
+
+
+def test_health_and_readiness_need_no_key(server: Server) -> None:
+    assert get(server, "/health").json() == {"status": "up"}
+    assert get(server, "/ready").json() == {"status": "ready"}
+
+
+def test_metrics_count_requests_backlog_leases_journal_and_commits(
+    server: Server, http: httpx.Client, queue_name: str
+) -> None:
+    queue = http.post("/queues", json={"queue_name": queue_name}).json()["result"]["queue_id"]
+    http.post(f"/queues/{queue}/consumers", json={"type": "http_pull"})
+    messages = [{"body": "12345", "content_type": "text"}, {"body": "1", "delay_seconds": 60}]
+    http.post(f"/queues/{queue}/messages/batch", json={"messages": messages})
+    http.post(f"/queues/{queue}/messages/pull", json={})
+    answer = get(server, "/metrics")
+    assert answer.headers["content-type"].startswith("text/plain")
+    lines = dict(
+        line.rsplit(" ", 1) for line in answer.text.splitlines() if not line.startswith("#")
+    )
+    label = f'{{queue="{queue_name}",tenant="default"}}'
+    assert lines[f"courier_backlog_messages{label}"] == "2.0"
+    assert lines[f"courier_backlog_bytes{label}"] == "8.0"
+    assert lines[f"courier_leases{label}"] == "1.0"
+    assert lines[f"courier_delayed{label}"] == "1.0"
+    assert float(lines[f"courier_oldest_age_seconds{label}"]) < 60
+    pushed = 'courier_requests_total{operation="push_batch",site="cloudflare",status="200"}'
+    assert float(lines[pushed]) >= 1
+    timed = 'courier_request_seconds_count{operation="push_batch",site="cloudflare"}'
+    assert float(lines[timed]) >= 1
+    assert float(lines["courier_journal_bytes"]) > 0
+    commits = float(lines["courier_store_commits_total"])
+    assert 0 < commits <= float(lines["courier_store_committed_calls_total"])
+
+
+def test_an_unknown_path_is_not_found(server: Server) -> None:
+    answer = get(server, "/nothing")
+    assert answer.status_code == 401  # who asks comes before what for
+    token = server.credentials["admin"]["token"]
+    headers = {"Authorization": f"Bearer {token}"}
+    answer = httpx.get(f"{server.url}/nothing", headers=headers, trust_env=False)
+    assert answer.status_code == 404
+    assert answer.json()["error"]["code"] == "not_found"
+
+
+def test_the_api_describes_itself_to_people_and_tools(server: Server) -> None:
+    page = get(server, "/client/v4/docs")
+    assert page.headers["content-type"].startswith("text/html")
+    assert "/client/v4/accounts/{account_id}/queues/{queue_id}/messages/pull" in page.text
+    document = get(server, "/client/v4/openapi.json").json()
+    operations = [method for path in document["paths"].values() for method in path]
+    assert len(operations) == 25 + 5

@@ -1,0 +1,110 @@
+"""The journal over HTTP: the same range gives the same rows, as JSON lines and as Arrow."""
+
+import pytest
+
+from tests.ops.conftest import Journal
+
+TOLD = ["published"] * 4 + ["leased"] * 3 + ["retried", "acked", "purged", "purged", "purged"]
+MESSAGE_KINDS = set(TOLD)
+
+
+def test_the_story_is_told_in_dense_offsets(story: Journal) -> None:
+    events = story.events(after=0, limit=1000)
+    assert [event["offset"] for event in events] == list(range(1, len(events) + 1))
+    assert [event["kind"] for event in events if event["kind"] in MESSAGE_KINDS] == TOLD
+    assert story.head()["last"] == events[-1]["offset"]
+
+
+def test_published_carries_the_message(story: Journal) -> None:
+    first, second, *_ = [e for e in story.events(after=0) if e["kind"] == "published"]
+    assert (first["body"], first["content_type"], first["size"]) == ('{"n":1}', "json", 7)
+    assert (second["body"], second["content_type"], second["size"]) == ("text 2", "text", 6)
+    assert first["published_ms"] == first["at_ms"]
+    assert first["queue_name"] == "story" and first["dialect"] == "cloudflare"
+
+
+def test_an_event_that_ends_a_message_tells_its_life(story: Journal) -> None:
+    events = story.events(after=0)
+    acked = next(event for event in events if event["kind"] == "acked")
+    published = next(event for event in events if event["kind"] == "published")
+    leased = next(event for event in events if event["kind"] == "leased")
+    assert acked["message_id"] == published["message_id"]
+    assert acked["published_ms"] == published["at_ms"]
+    assert acked["first_leased_ms"] == acked["last_leased_ms"] == leased["at_ms"]
+    assert (acked["attempt"], acked["size"]) == (1, 7)
+
+
+def test_every_range_is_a_slice_of_the_whole(story: Journal) -> None:
+    whole = story.events(after=0, limit=1000)
+    for after in range(len(whole) + 1):
+        for limit in (1, 2, 5, 1000):
+            assert story.events(after=after, limit=limit) == whole[after : after + limit]
+
+
+def test_arrow_has_the_same_rows(story: Journal) -> None:
+    events = story.events(after=0, limit=1000)
+    table = story.table(after=0, limit=1000)
+    assert table.num_rows == len(events)
+    rows = table.to_pylist()
+    for event, row in zip(events, rows, strict=True):
+        assert row["offset"] == event["offset"]
+        assert row["kind"] == event["kind"]
+        assert row["message_id"] == event.get("message_id")
+        assert row["attempt"] == event.get("attempt")
+        assert int(row["at"].timestamp() * 1000) == event["at_ms"]
+        body = event.get("body")
+        assert row["body"] == (None if body is None else body.encode())
+        assert (row["detail"] is None) == ("detail" not in event)
+
+
+def test_arrow_ranges_are_slices_too(story: Journal) -> None:
+    whole = story.table(after=0, limit=1000)
+    for after, limit in ((0, 1), (3, 4), (5, 1000), (10_000, 10)):
+        assert story.table(after=after, limit=limit).equals(
+            whole.slice(after, limit).combine_chunks()
+        )
+
+
+@pytest.mark.parametrize("query", ["after=-1", "after=x", "limit=0", "limit=1.5", "after=9" * 40])
+def test_a_bad_range_is_refused(story: Journal, query: str) -> None:
+    answer = story.call("GET", f"/journal?{query}")
+    assert answer.status_code == 400
+    assert answer.json()["error"]["code"] == "invalid_request"
+
+
+def test_the_journal_needs_its_scope(story: Journal) -> None:
+    token = story.server.credentials["cloudflare"]["api_token"]
+    for path in ("/journal", "/journal/head", "/journal/pipelines"):
+        assert story.call("GET", path, token=token).status_code == 403
+        assert story.call("GET", path, token="x" * 64).status_code == 401
+
+
+def test_a_tenants_key_sees_its_own_events_only(story: Journal) -> None:
+    story.call("POST", "/courier/v1/tenants", {"name": "other"})
+    keys = "/courier/v1/tenants/{}/keys"
+    body = {"name": "reader", "scopes": ["journal"]}
+    own = story.call("POST", keys.format("default"), body).json()["token"]
+    other = story.call("POST", keys.format("other"), body).json()["token"]
+    assert [e["kind"] for e in story.events(token=own, after=0, limit=1000)].count("published") == 4
+    others = story.events(token=other, after=0, limit=1000)
+    assert others and all(event["kind"].startswith("key_") for event in others)
+    refused = story.call("PUT", "/journal/pipelines/mine", {"offset": 1}, token=own)
+    assert refused.status_code == 403
+
+
+def test_a_pipeline_is_registered_moves_forward_and_is_forgotten(story: Journal) -> None:
+    path = "/journal/pipelines/lake"
+    assert story.call("PUT", path, {"offset": 3}).json()["offset"] == 3
+    assert story.call("PUT", path, {"offset": 2}).json()["offset"] == 3
+    assert story.call("PUT", path, {"offset": 5}).json()["offset"] == 5
+    listed = story.call("GET", "/journal/pipelines").json()["pipelines"]
+    assert [(each["name"], each["offset"]) for each in listed] == [("lake", 5)]
+    lag = f'courier_pipeline_lag_events{{name="lake"}} {story.head()["last"] - 5:.1f}'
+    assert lag in story.call("GET", "/metrics").text
+    assert story.call("DELETE", path).status_code == 200
+    assert story.call("DELETE", path).status_code == 404
+
+
+def test_keys_never_show_their_digest_in_the_journal(story: Journal) -> None:
+    for event in story.events(after=0, limit=1000):
+        assert "digest" not in event.get("detail", {})

@@ -1,0 +1,65 @@
+"""How much of the journal is kept."""
+
+import time
+from pathlib import Path
+
+import httpx
+
+from tests.ops.conftest import Journal
+from tests.server import Server
+
+WAIT_S_MAX = 40.0
+
+
+def publish(http: httpx.Client, count: int) -> None:
+    queue = http.post("/queues", json={"queue_name": "much"}).json()["result"]["queue_id"]
+    for _ in range(count):
+        body = {"messages": [{"body": "x" * 1_000, "content_type": "text"}] * 50}
+        assert http.post(f"/queues/{queue}/messages/batch", json=body).status_code == 200
+
+
+def wait_for_first(journal: Journal, above: int) -> int:
+    deadline = time.monotonic() + WAIT_S_MAX
+    while time.monotonic() < deadline:
+        first: int = journal.head()["first"]
+        if first > above:
+            return first
+        time.sleep(0.1)
+    raise AssertionError("nothing was trimmed")
+
+
+def test_a_journal_over_its_size_gives_up_its_oldest_events_loudly(tmp_path: Path) -> None:
+    """Even those that a registered pipeline has yet to read; it then hears of it."""
+    server = Server(tmp_path, args=["--journal-bytes-max", "300000"]).start()
+    journal = Journal(server)
+    with server.client() as http:
+        journal.call("PUT", "/journal/pipelines/slow", {"offset": 0})
+        epoch = journal.head()["epoch"]
+        publish(http, 20)
+        last = journal.head()["last"]
+        first = wait_for_first(journal, above=1)
+        assert journal.head()["last"] >= last and journal.head()["epoch"] == epoch
+        answer = journal.call("GET", "/journal?after=0")
+        assert answer.status_code == 410
+        assert str(first) in answer.json()["error"]["message"] or first > 1
+        assert journal.events(after=journal.head()["first"] - 1, limit=1)
+        assert "journal_trimmed_for_space" in server.log()
+        metrics = journal.call("GET", "/metrics").text
+        assert "courier_journal_forced_trims_total 0.0" not in metrics
+    journal.close()
+    server.stop()
+
+
+def test_old_events_stay_until_every_pipeline_has_them(tmp_path: Path) -> None:
+    server = Server(tmp_path, args=["--journal-retention-ms", "0"]).start()
+    journal = Journal(server)
+    with server.client() as http:
+        journal.call("PUT", "/journal/pipelines/lake", {"offset": 0})
+        publish(http, 3)
+        server.restart()  # the first sweep after a start trims
+        assert journal.head()["first"] == 1
+        journal.call("PUT", "/journal/pipelines/lake", {"offset": journal.head()["last"]})
+        first = wait_for_first(journal, above=1)
+        assert first <= journal.head()["last"]
+    journal.close()
+    server.stop()
