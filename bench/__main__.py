@@ -13,6 +13,7 @@ from bench.courier import Courier
 from bench.floor import Floor
 from bench.plan import FULL, QUICK, Plan
 from bench.redis import Redis
+from bench.redis_py import RedisPy
 from bench.table import render
 
 
@@ -47,7 +48,7 @@ def _options() -> argparse.Namespace:
 
 
 def _everything(plan: Plan, root: Path, *, strict: bool) -> int:
-    contestants = (Courier(), Floor(), Redis(), Beanstalkd())
+    contestants = (Courier(), Floor(), Redis(), RedisPy(), Beanstalkd())
     comparison = compare(contestants, plan, root)
     with tempfile.TemporaryDirectory(dir=root) as directory:
         say(f"backlog of {plan.many:,}")

@@ -7,6 +7,7 @@ from bench.comparison import Comparison
 from bench.courier import Courier
 from bench.floor import Floor
 from bench.redis import Redis
+from bench.redis_py import RedisPy
 from bench.table import MB
 
 
@@ -45,17 +46,15 @@ def all_bars(comparison: Comparison, queues: Backlog) -> list[Bar]:
             0.6,
             "x",
         ),
-        Bar(
-            "cycle 64x1 beside Redis Streams",
-            ratio(rate("cycle 64x1", ours), rate("cycle 64x1", Redis.name)),
-            1.0,
-            "x",
-        ),
-        Bar(
-            "cycle 16x100 beside Redis Streams",
-            ratio(rate("cycle 16x100", ours), rate("cycle 16x100", Redis.name)),
-            1.5,
-            "x",
+        *(
+            Bar(
+                f"{workload} beside {peer}",
+                ratio(rate(workload, ours), rate(workload, peer)),
+                limit,
+                "x",
+            )
+            for peer in (RedisPy.name, Redis.name)
+            for workload, limit in (("cycle 64x1", 1.0), ("cycle 16x100", 1.5))
         ),
         Bar(
             f"pull of 100 with {queues.many:,} waiting beside {FEW:,} waiting",

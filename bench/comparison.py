@@ -11,6 +11,8 @@ from bench.client import measure
 from bench.courier import Courier, CourierServer
 from bench.figure import Figure, middle
 from bench.plan import Plan
+from bench.redis import RedisServer
+from bench.redis_py import RedisPy
 from bench.table import Row
 from bench.workload import WORKLOADS, Contestant, Workload, scripts
 
@@ -77,6 +79,9 @@ def _run(
     with tempfile.TemporaryDirectory(dir=root) as directory:
         server = contestant.start(Path(directory))
         with server.process as process:
+            if isinstance(contestant, RedisPy):
+                assert isinstance(server, RedisServer)
+                return contestant.measure(server, workload, plan), None
             figure = measure(
                 process,
                 scripts(server, workload),

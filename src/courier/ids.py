@@ -11,6 +11,7 @@ queue, and `message_seq` leads from the id straight back to the row.
 import base64
 import hmac
 import secrets
+from collections.abc import Iterable
 from functools import lru_cache
 from hashlib import blake2b, sha256
 
@@ -51,7 +52,16 @@ def _mark(queue: str) -> int:
 
 def message_id(*, published_ms: int, seq: int, queue: str) -> str:
     """The id of a message whose publisher chose none: sorts by time, then by sequence."""
-    return f"c0{(published_ms << SEQ_BITS | seq) << _MARK_BITS | _mark(queue):030x}"
+    return message_ids([(published_ms, seq)], queue=queue)[0]
+
+
+def message_ids(times_and_seqs: Iterable[tuple[int, int]], *, queue: str) -> list[str]:
+    """The ids of many messages of one queue, from their publish times and sequences."""
+    mark = _mark(queue)
+    return [
+        f"c0{(published_ms << SEQ_BITS | seq) << _MARK_BITS | mark:030x}"
+        for published_ms, seq in times_and_seqs
+    ]
 
 
 def message_seq(message: str, *, queue: str) -> int | None:
@@ -77,14 +87,15 @@ class Tokens:
 
     def __init__(self, secret: bytes, purpose: str) -> None:
         self._key = sha256(secret + purpose.encode()).digest()
-        self._place = ""
-        self._place_bytes = b""
+        self._begun = lru_cache(maxsize=1_000)(self._begin)
+
+    def _begin(self, place: str) -> blake2b:
+        return blake2b(place.encode(), digest_size=_MAC_BYTES, key=self._key)
 
     def _mac(self, head: bytes, place: str) -> bytes:
-        if place != self._place:
-            self._place = place
-            self._place_bytes = place.encode()
-        return blake2b(head + self._place_bytes, digest_size=_MAC_BYTES, key=self._key).digest()
+        mac = self._begun(place).copy()
+        mac.update(head)
+        return mac.digest()
 
     def mint(self, place: str, seq: int, attempt: int) -> str:
         head = (seq << 24 | attempt).to_bytes(9, "big")

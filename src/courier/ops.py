@@ -88,6 +88,7 @@ class Ops:
         journal_page_max: int,
     ) -> None:
         self._store = store
+        self._keyring = keys.Keyring(store)
         self._broker = broker
         self._admin = admin
         self._clock = clock
@@ -131,7 +132,7 @@ class Ops:
         match = _BEARER.fullmatch(header)
         if match is None:
             raise Unauthenticated("malformed" if header else "missing")
-        key = await keys.find(self._store, match[1], now_ms=self._clock.now_ms())
+        key = await self._keyring.find(match[1], now_ms=self._clock.now_ms())
         if key is None:
             raise Unauthenticated("unknown")
         return key

@@ -17,7 +17,7 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from courier.web import App
+from courier.web import WHOLE_ANSWER, App
 
 WATCH_EVERY_S = 0.25
 
@@ -35,12 +35,18 @@ def _refusal(status: bytes, sentence: bytes) -> bytes:
 
 
 def protocol(
-    *, connections_max: int, header_bytes_max: int, header_wait_s: float, request_wait_s: float
+    *,
+    connections_max: int,
+    header_bytes_max: int,
+    header_wait_s: float,
+    request_wait_s: float,
+    idle_wait_s: float,
 ) -> type[HttpToolsProtocol]:
     """The connection class for these limits."""
 
     class Connection(HttpToolsProtocol):
         began_s: float | None = None
+        idle_s = 0.0
         in_head = False
         head_bytes = 0
         part_bytes = 0
@@ -48,14 +54,10 @@ def protocol(
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
+            self.idle_s = self.loop.time()
             if len(self.connections) > connections_max:
                 sentence = b"there are %d connections already" % connections_max
                 self.refuse(b"503 Service Unavailable", sentence)
-                return
-            # A connection that says nothing is idle, not slow.
-            self.timeout_keep_alive_task = self.loop.call_later(
-                self.timeout_keep_alive, self.timeout_keep_alive_handler
-            )
 
         def connection_lost(self, exc: Exception | None) -> None:
             # uvicorn tells only the newest of several pipelined requests.
@@ -86,6 +88,8 @@ def protocol(
             self.in_head = True
             self.head_bytes = 0
             super().on_message_begin()
+            extensions: dict[str, Any] = {WHOLE_ANSWER: self.answer}
+            self.scope["extensions"] = extensions
 
         def on_headers_complete(self) -> None:
             self.in_head = False
@@ -104,6 +108,35 @@ def protocol(
             self.began_s = None
             if self.cycle is not None:
                 super().on_message_complete()
+
+        async def answer(self, head: bytes, body: bytes, close: bool) -> None:
+            """Send a whole answer in one write; two would be two packets and two system calls.
+
+            `head` is the status line and headers, without the line that ends them.
+            """
+            cycle = self.running
+            if self.flow.write_paused and not cycle.disconnected:
+                await self.flow.drain()
+            if cycle.disconnected:
+                return
+            cycle.response_started = cycle.response_complete = True
+            cycle.keep_alive = cycle.keep_alive and not close
+            end = b"\r\n" if cycle.keep_alive else b"connection: close\r\n\r\n"
+            self.transport.write(head + end + body)
+            cycle.message_event.set()
+            if not cycle.keep_alive:
+                self.transport.close()
+            self.on_response_complete()
+
+        def on_response_complete(self) -> None:
+            self.server_state.total_requests += 1
+            if self.transport.is_closing():
+                return
+            self.flow.resume_reading()
+            if self.pipeline:
+                self._start_asgi_task(*self.pipeline.pop())
+            else:
+                self.idle_s = self.loop.time()
 
         def send_400_response(self, msg: str) -> None:
             """What came is not HTTP. Good requests before it are answered, nothing after them."""
@@ -131,12 +164,16 @@ def protocol(
             self.transport.close()
 
         def cut_if_slow(self, now_s: float) -> None:
-            if self.began_s is None:
-                return
-            allowed_s = header_wait_s if self.in_head else request_wait_s
-            if now_s - self.began_s > allowed_s:
-                sentence = b"the request did not arrive within %d ms" % (allowed_s * 1000)
-                self.refuse(b"408 Request Timeout", sentence)
+            """End the connection when its request takes too long to arrive, or does not come."""
+            if self.began_s is not None:
+                allowed_s = header_wait_s if self.in_head else request_wait_s
+                if now_s - self.began_s > allowed_s:
+                    sentence = b"the request did not arrive within %d ms" % (allowed_s * 1000)
+                    self.refuse(b"408 Request Timeout", sentence)
+            elif self.running is not None and not self.running.response_complete:
+                return  # it waits for us
+            elif now_s - self.idle_s > idle_wait_s:
+                self.transport.close()
 
     return Connection
 
@@ -177,7 +214,6 @@ async def run(
     listener: socket.socket,
     *,
     connection: type[HttpToolsProtocol],
-    idle_wait_ms_max: int,
     drain_wait_ms_max: int,
 ) -> None:
     """Serve until SIGTERM or SIGINT, then let running requests finish."""
@@ -192,7 +228,6 @@ async def run(
         server_header=False,
         date_header=False,
         proxy_headers=False,
-        timeout_keep_alive=max(1, idle_wait_ms_max // 1000),
         timeout_graceful_shutdown=max(1, drain_wait_ms_max // 1000),
     )
     # Its own lines about starting and stopping say less than ours do.

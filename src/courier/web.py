@@ -7,6 +7,7 @@ as everything else that Courier does for a small message.
 """
 
 import asyncio
+import http
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal, Protocol
@@ -27,6 +28,10 @@ Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 log = logging.getLogger("courier.web")
 
 JSON = b"application/json"
+# What `serving.py` offers beyond ASGI: a coroutine that sends head and body together.
+WHOLE_ANSWER = "courier.whole_answer"
+
+_STATUS = {status.value: f"{status.value} {status.phrase}".encode() for status in http.HTTPStatus}
 
 
 class NoRoute(Rejected):
@@ -61,6 +66,7 @@ class Response(Struct):
     content_type: bytes = JSON
     headers: tuple[tuple[bytes, bytes], ...] = ()
     stream: AsyncIterator[bytes] | None = None
+    close: bool = False
 
 
 class Request:
@@ -192,6 +198,7 @@ class _Router(CompiledRouter):
 class _Mounted:
     def __init__(self, site: Site) -> None:
         self.site = site
+        self.below = site.prefix + "/"
         self._router = _Router()
         table: dict[str, dict[str, Route]] = {}
         for route in site.routes():
@@ -205,8 +212,8 @@ class _Mounted:
             return None, NoRoute(request.path)
         table, _, params, _ = found
         methods: dict[str, Route] = table  # type: ignore[assignment]
-        for name, value in params.items():
-            if "%" in value:
+        if "%" in request.path:
+            for name, value in params.items():
                 params[name] = unquote(value, errors="replace")
         request.params = params
         route = methods.get(request.method)
@@ -241,10 +248,11 @@ class App:
         self._telemetry.answered(
             mounted.site.name, operation, response.status, started, request.path
         )
-        if response.stream is None:
-            await _send(response, send)
-        else:
+        if response.stream is not None:
             await self._stream(response, response.stream, receive, send)
+        else:
+            body = b"" if request.method == "HEAD" else response.body
+            await scope["extensions"][WHOLE_ANSWER](_head(response), body, response.close)
 
     async def _stream(
         self, response: Response, stream: AsyncIterator[bytes], receive: Receive, send: Send
@@ -271,9 +279,8 @@ class App:
         await send({"type": "http.response.body", "body": b""})
 
     def _pick(self, path: str) -> _Mounted:
-        for mounted in self._mounted[:-1]:
-            prefix = mounted.site.prefix
-            if path.startswith(prefix) and path[len(prefix) : len(prefix) + 1] in ("", "/"):
+        for mounted in self._mounted:
+            if path.startswith(mounted.below) or path == mounted.site.prefix:
                 return mounted
         return self._mounted[-1]
 
@@ -300,7 +307,7 @@ class App:
         except BrokerError as error:
             refused = site.refuse(error, route)
             if isinstance(error, BodyTooLong):
-                refused.headers = (*refused.headers, (b"connection", b"close"))
+                refused.close = True
             return route, refused
         except ClientGone:
             return route, None
@@ -333,11 +340,17 @@ class App:
         return body
 
 
-def _start(response: Response, *more: tuple[bytes, bytes]) -> Message:
-    headers = [(b"content-type", response.content_type), *response.headers, *more]
+def _start(response: Response) -> Message:
+    headers = [(b"content-type", response.content_type), *response.headers]
     return {"type": "http.response.start", "status": response.status, "headers": headers}
 
 
-async def _send(response: Response, send: Send) -> None:
-    await send(_start(response, (b"content-length", b"%d" % len(response.body))))
-    await send({"type": "http.response.body", "body": response.body})
+def _head(response: Response) -> bytes:
+    head = b"HTTP/1.1 %s\r\ncontent-type: %s\r\ncontent-length: %d\r\n" % (
+        _STATUS[response.status],
+        response.content_type,
+        len(response.body),
+    )
+    for name, value in response.headers:
+        head += b"%s: %s\r\n" % (name, value)
+    return head

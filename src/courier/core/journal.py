@@ -76,12 +76,9 @@ def column(run: Run, name: str) -> list[Any]:
 def _message_ids(run: Run) -> list[str | None]:
     if "seq" not in run.columns:
         return [None] * run.count
-    return [
-        own or ids.message_id(published_ms=published_ms, seq=seq, queue=run.queue)
-        for own, published_ms, seq in zip(
-            column(run, "own_id"), column(run, "published_ms"), column(run, "seq"), strict=True
-        )
-    ]
+    times_and_seqs = zip(column(run, "published_ms"), column(run, "seq"), strict=True)
+    made = ids.message_ids(times_and_seqs, queue=run.queue)
+    return [own or id for own, id in zip(column(run, "own_id"), made, strict=True)]
 
 
 def cut(runs: Sequence[Run], *, after: int, limit: int) -> Iterator[tuple[Run, int, int]]:

@@ -44,14 +44,33 @@ def new_key(
     return key, secret
 
 
-async def find(store: Store, secret: str, *, now_ms: int) -> Key | None:
-    """The key this secret belongs to, unless it is disabled or has expired."""
-    key = await store.get(Key, "c0" + secret[:_ID_DIGITS])
-    if key is None or not ids.same(key.digest, ids.digest(secret)):
-        return None
-    if not key.enabled or (key.expires_ms is not None and key.expires_ms <= now_ms):
-        return None
-    return key
+class Keyring:
+    """Finds the key that a secret belongs to.
+
+    Secrets it has verified are remembered with their key, and hold for as long as the store
+    still has that very record.
+    """
+
+    REMEMBERED_MAX = 1_000
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._verified: dict[str, Key] = {}
+
+    async def find(self, secret: str, *, now_ms: int) -> Key | None:
+        """The key, unless it is disabled or has expired."""
+        key = await self._store.get(Key, "c0" + secret[:_ID_DIGITS])
+        if key is None:
+            return None
+        if self._verified.get(secret) is not key:
+            if not ids.same(key.digest, ids.digest(secret)):
+                return None
+            if len(self._verified) >= self.REMEMBERED_MAX:
+                self._verified.clear()
+            self._verified[secret] = key
+        if not key.enabled or (key.expires_ms is not None and key.expires_ms <= now_ms):
+            return None
+        return key
 
 
 def require(key: Key, scope: Scope, target: str | None = None) -> None:

@@ -3,7 +3,6 @@
 import json
 import re
 from functools import lru_cache
-from operator import attrgetter
 from typing import Any, cast, get_args, get_origin
 
 import msgspec
@@ -79,26 +78,33 @@ def _may_repeat_a_key(raw: bytes, value: Any) -> bool:
     _count_keys([value], counts)
     if raw.count(b":") == sum(counts.values()):
         return False  # every colon follows a key that was understood
-    return any(raw.count(b'"%s"' % name.encode()) > count for name, count in counts.items())
+    return any([raw.count(b'"%s"' % name.encode()) > count for name, count in counts.items()])
 
 
 def _count_keys(values: list[Any], counts: dict[str, int]) -> None:
     """Add how many of `values`, structs of one type, have each of their fields set."""
-    if not values or not isinstance(values[0], msgspec.Struct):
-        return
-    first = values[0]
-    names = zip(first.__struct_encode_fields__, first.__struct_fields__, strict=True)
-    for name, attribute in names:
-        given = list(filter(_is_given, map(attrgetter(attribute), values)))
+    for name, attribute, nested in _fields(values[0].__class__):
+        given = [
+            found for value in values if (found := getattr(value, attribute)) is not msgspec.UNSET
+        ]
+        if not given:
+            counts.setdefault(name, 0)
+            continue
         counts[name] = counts.get(name, 0) + len(given)
-        if given and isinstance(given[0], list):
-            _count_keys([item for items in given for item in items], counts)
-        elif given and isinstance(given[0], msgspec.Struct):
-            _count_keys(given, counts)
+        if nested:
+            if isinstance(given[0], list):
+                given = [item for items in given for item in items]
+            if given and isinstance(given[0], msgspec.Struct):
+                _count_keys(given, counts)
 
 
-def _is_given(value: Any) -> bool:
-    return value is not msgspec.UNSET
+@lru_cache(maxsize=256)
+def _fields(struct: Any) -> list[tuple[str, str, bool]]:
+    """Each field's name in JSON, its attribute, and whether structs may be inside it."""
+    return [
+        (field.encode_name, field.name, "Struct" in str(msgspec.inspect.type_info(field.type)))
+        for field in msgspec.structs.fields(struct)
+    ]
 
 
 class _Pairs(list[tuple[str, Any]]):

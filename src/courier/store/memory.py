@@ -328,7 +328,7 @@ class MemoryStore:
             group=message.group,
             body=message.body,
             delay_ms=delay_ms or None,
-            detail=origin and msgspec.structs.asdict(origin),
+            detail=origin and msgspec.to_builtins(origin),
         )
         return message.id
 
@@ -468,7 +468,12 @@ class MemoryStore:
     ) -> list[bool]:
         backlog = self._enter(queue, now_ms)
         by = _Cause(actor, now_ms)
-        return [self._redrive(backlog, seq, by, dry_run=dry_run) for seq in seqs]
+        redriven: list[bool] = []
+        for i, seq in enumerate(seqs):
+            # A dry run leaves the message there, where a second mention would meet it again.
+            repeated = seq in seqs[:i]
+            redriven.append(not repeated and self._redrive(backlog, seq, by, dry_run=dry_run))
+        return redriven
 
     def _redrive(self, backlog: _Backlog, seq: int, by: _Cause, *, dry_run: bool) -> bool:
         delivery = backlog.deliveries.get(seq)

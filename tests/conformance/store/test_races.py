@@ -6,7 +6,7 @@ import pytest
 
 from courier import ids
 from courier.core.errors import Conflict
-from courier.core.types import Ack, Draft, Message, Outcome, Queue, QueueStats, Retry
+from courier.core.types import Ack, Draft, Message, Outcome, Queue, QueueStats, Retry, Settlement
 from tests.conformance.store.driver import CALLER, TENANT, Driver, bodies
 
 BUSY_SECONDS_MAX = 60
@@ -159,9 +159,8 @@ def test_nothing_is_lost_or_done_twice_among_busy_callers(driver: Driver, queue:
                 fate = message.seq % 3 if message.attempts == 1 else 2
                 if fate == 0:
                     continue
-                item = Retry(message.seq, message.attempts)
-                if fate == 2:
-                    item = Ack(message.seq, message.attempts)  # type: ignore[assignment]
+                verdict = Retry if fate == 1 else Ack
+                item: Settlement = verdict(message.seq, message.attempts)
                 [outcome] = await store.settle(
                     queue.id, [item], actor=CALLER, now_ms=clock.now_ms()
                 )

@@ -65,7 +65,7 @@ RECORDS: list[AnyRecord] = [
         dead_letter=ids.new_id(),
         paused=True,
         frozen=True,
-        purge=PurgeStatus(7, completed=True),
+        purge=PurgeStatus(7, 9, completed=True),
         labels={"jurisdiction": "eu"},
     ),
     sample_consumer(ids.new_id(), script="mill", concurrency_max=3, wait_ms_max=0),
@@ -191,8 +191,8 @@ def test_a_rename_onto_a_taken_name_is_a_conflict(driver: Driver) -> None:
 
 
 def test_a_name_is_free_in_another_tenant_and_for_another_kind(driver: Driver) -> None:
-    puts = [sample_queue("orders"), sample_queue("orders", tenant=OTHER_TENANT), sample_key()]
-    driver.change(puts=puts)
+    other = sample_queue("orders", tenant=OTHER_TENANT)
+    driver.change(puts=[sample_queue("orders"), other, sample_key()])
     assert len(driver.run(driver.store.scan(Queue))) == 2
 
 

@@ -153,9 +153,9 @@ def test_a_dry_run_answers_the_same_and_changes_nothing(
     driver.publish(dead, "published here")
     driver.lease(dead, count=1)
     before = driver.last()
-    foretold = driver.redrive(dead, 1, 2, 3, 4, 5, dry_run=True)
-    assert foretold == [False, True, True, False, False]
+    foretold = driver.redrive(dead, 1, 2, 3, 4, 5, 2, dry_run=True)
+    assert foretold == [False, True, True, False, False, False]
     assert driver.last() == before
     assert driver.stats(dead).count == 4
     assert driver.stats(work).count == 0
-    assert driver.redrive(dead, 1, 2, 3, 4, 5) == foretold
+    assert driver.redrive(dead, 1, 2, 3, 4, 5, 2) == foretold

@@ -281,3 +281,14 @@ def test_an_idle_sweep_writes_nothing(driver: Driver, queue: Queue) -> None:
     assert (swept.expired, swept.returned, swept.buried, swept.dropped) == (0, 0, 0, 0)
     assert not swept.more
     assert driver.last() == before
+
+
+def test_what_came_due_first_happens_first_even_in_a_limited_sweep(driver: Driver) -> None:
+    dead = driver.queue("dead")
+    work = driver.queue("work", attempts_max=1, dead_letter=dead.id, retention_ms=200)
+    driver.publish(work, *"abc", *(Draft(body.encode(), ttl_ms=100) for body in "def"))
+    driver.lease(work, lease_ms=99)
+    driver.advance(500)
+    while driver.sweep(limit=2).more:
+        pass
+    assert bodies(driver.peek(dead)) == list("abcdef")

@@ -56,7 +56,7 @@ class Cloudflare:
         json_body_encoding: str,
         api_rate_max: int,
     ) -> None:
-        self._store = store
+        self._keyring = keys.Keyring(store)
         self._admin = admin
         self._clock = clock
         self._api_rate = Rate("the API", limit=api_rate_max, window_ms=API_WINDOW_MS)
@@ -102,7 +102,7 @@ class Cloudflare:
             if match is None:
                 raise Unauthenticated("malformed")
             secret = match[1]
-        key = await keys.find(self._store, secret, now_ms=self._clock.now_ms())
+        key = await self._keyring.find(secret, now_ms=self._clock.now_ms())
         if key is None:
             raise Unauthenticated("unknown")
         return key

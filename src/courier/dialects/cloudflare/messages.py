@@ -45,8 +45,7 @@ class MessageRoutes:
         ]  # fmt: skip
 
     async def push(self, call: Call) -> wire.PushResult:
-        draft = wire.draft(call.body, field="", delay_ms=None)
-        return await self._publish(call, [draft])
+        return await self._publish(call, [wire.draft(call.body)])
 
     async def push_batch(self, call: Call) -> wire.PushResult:
         return await self._publish(call, wire.drafts(call.body))

@@ -76,7 +76,7 @@ class QueueRoutes:
     async def create_queue(self, call: Call) -> wire.QueueResult:
         body: wire.QueueBody = call.body
         if body.queue_name is UNSET:
-            raise InvalidRequest("queue_name", "Object missing required field `queue_name`")
+            raise InvalidRequest("queue_name", "a name is required")
         now_ms = self._clock.now_ms()
         queue = Queue(
             id=ids.new_id(),

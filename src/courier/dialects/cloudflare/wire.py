@@ -355,23 +355,22 @@ _text = msgspec.json.Decoder(str).decode
 _compact = msgspec.json.format
 
 
-def draft(body: PushBody, *, field: str, delay_ms: int | None) -> Draft:
-    """One push as a draft; `field` is where it stands in the request."""
-    content_type: ContentType
-    if body.content_type == "text":
+def draft(push: PushBody, delay_ms: int | None = None) -> Draft:
+    """One push as a draft; `delay_ms` is what holds when it names no delay."""
+    content_type: ContentType = "json"
+    if push.content_type == "text":
         content_type = "text"
         try:
-            stored = _text(body.body).encode()
+            stored = _text(push.body).encode()
         except msgspec.ValidationError:
-            raise InvalidRequest(f"{field}body", "expected a string for type text") from None
+            raise InvalidRequest("body", "expected a string for type text") from None
     else:
-        content_type = "json"
-        stored = _compact(bytes(body.body), indent=-1)
+        stored = _compact(bytes(push.body), indent=-1)
     if len(stored) > MESSAGE_BYTES_MAX:
         raise OverLimit("message bytes", limit=MESSAGE_BYTES_MAX, actual=len(stored))
-    if body.delay_seconds is not UNSET:
-        delay_ms = whole(body.delay_seconds, f"{field}delay_seconds") * SECOND_MS
-    return Draft(stored, content_type, delay_ms=delay_ms)
+    if push.delay_seconds is not UNSET:
+        delay_ms = whole(push.delay_seconds, "delay_seconds") * SECOND_MS
+    return Draft(stored, content_type, None, None, delay_ms)
 
 
 def drafts(body: BatchBody) -> list[Draft]:
@@ -381,10 +380,13 @@ def drafts(body: BatchBody) -> list[Draft]:
     delay_ms = None
     if body.delay_seconds is not UNSET:
         delay_ms = whole(body.delay_seconds, "delay_seconds") * SECOND_MS
-    made = [
-        draft(push, field=f"messages[{number}].", delay_ms=delay_ms)
-        for number, push in enumerate(body.messages)
-    ]
+    made: list[Draft] = []
+    try:
+        for push in body.messages:
+            made.append(draft(push, delay_ms))
+    except InvalidRequest as error:
+        field = f"messages[{len(made)}].{error.field}"
+        raise InvalidRequest(field, error.reason) from None
     size = sum([len(each.body) for each in made])
     if size > BATCH_BYTES_MAX:
         raise OverLimit("batch bytes", limit=BATCH_BYTES_MAX, actual=size)

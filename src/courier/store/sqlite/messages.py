@@ -81,12 +81,14 @@ WHERE m.id > ? AND m.id < ? ORDER BY m.id LIMIT ?
 """
 _OWN_ID = "SELECT id FROM message WHERE own_id = ? AND id > ? AND id < ? ORDER BY id LIMIT 1"
 _STANDING = """
-SELECT m.id, m.published_ms, m.size, m.own_id, d.state, d.attempt, d.first_ms, d.last_ms
+SELECT m.id & ~4398046511104, d.state, (m.id >> 42) & 1, coalesce(d.attempt, 0),
+    coalesce(d.due_ms, 0), m.published_ms, d.first_ms, d.last_ms, m.size, m.own_id
 FROM message AS m LEFT JOIN delivery AS d ON d.id = (m.id & ~4398046511104)
 WHERE m.id > ? AND m.id < ? ORDER BY m.id LIMIT ?
 """
 _STANDING_AT = """
-SELECT m.id, m.published_ms, m.size, m.own_id, d.state, d.attempt, d.first_ms, d.last_ms
+SELECT m.id & ~4398046511104, d.state, (m.id >> 42) & 1, coalesce(d.attempt, 0),
+    coalesce(d.due_ms, 0), m.published_ms, d.first_ms, d.last_ms, m.size, m.own_id
 FROM message AS m LEFT JOIN delivery AS d ON d.id = (m.id & ~4398046511104)
 WHERE m.id IN (SELECT value FROM json_each(?))
 """
@@ -98,23 +100,11 @@ _decode_origin = msgspec.json.Decoder(Origin).decode
 _encode_json = msgspec.json.Encoder().encode
 
 
-class Standing(NamedTuple):
+class Delivery(NamedTuple):
     """A message and how far its delivery got; `state` None: it was never handed out."""
 
-    seq: int
-    lane: int
-    published_ms: int
-    size: int
-    own_id: str | None
-    state: int | None
-    attempt: int
-    first_ms: int | None
-    last_ms: int | None
-
-
-class Delivery(NamedTuple):
     id: int
-    state: int
+    state: int | None
     lane: int
     attempt: int
     due_ms: int
@@ -125,18 +115,8 @@ class Delivery(NamedTuple):
     own_id: str | None
 
     @property
-    def standing(self) -> Standing:
-        return Standing(
-            self.id & SEQ_MASK,
-            self.lane,
-            self.published_ms,
-            self.size,
-            self.own_id,
-            self.state,
-            self.attempt,
-            self.first_ms,
-            self.last_ms,
-        )
+    def seq(self) -> int:
+        return self.id & SEQ_MASK
 
 
 def keys_json(keys: Iterable[int]) -> str:
@@ -168,11 +148,8 @@ class Messages:
         )
 
     def _ids(self, line: Line, drafts: Sequence[Draft], seqs: range, now_ms: int) -> list[str]:
-        queue = line.queue.id
-        return [
-            draft.id or ids.message_id(published_ms=now_ms, seq=seq, queue=queue)
-            for draft, seq in zip(drafts, seqs, strict=True)
-        ]
+        made = ids.message_ids([(now_ms, seq) for seq in seqs], queue=line.queue.id)
+        return [draft.id or id for draft, id in zip(drafts, made, strict=True)]
 
     def _publish_once(
         self, line: Line, drafts: Sequence[Draft], actor: Actor, now_ms: int
@@ -269,22 +246,22 @@ class Messages:
         line.tail = seq
         self._book.added(line, count=len(rows), size=size, now_ms=now_ms)
         columns: dict[str, Any] = {
-            "seq": packed(seqs),
-            "own_id": packed([draft.id for draft in drafts]),
+            "seq": list(seqs),
             "published_ms": now_ms,
-            "size": packed([row[2] for row in rows]),
+            "size": [row[2] for row in rows],
             "content_type": packed([draft.content_type for draft in drafts]),
             "body": [draft.body for draft in drafts],
         }
+        for name, values in (
+            ("own_id", [draft.id for draft in drafts]),
+            ("headers", [draft.headers for draft in drafts]),
+            ("group", [draft.group for draft in drafts]),
+        ):
+            if values.count(None) != len(values):
+                columns[name] = values
         if held:
             delays = {row[0] & SEQ_MASK: row[4] - now_ms for row in held}
-            columns["delay_ms"] = packed([delays.get(each) for each in seqs])
-        headers_column = packed([draft.headers for draft in drafts])
-        if headers_column is not None:
-            columns["headers"] = headers_column
-        groups = packed([draft.group for draft in drafts])
-        if groups is not None:
-            columns["group"] = groups
+            columns["delay_ms"] = [delays.get(seq) for seq in seqs]
         if origin:
             columns["detail"] = msgspec.to_builtins(origin)
         self._book.note(
@@ -302,7 +279,7 @@ class Messages:
 
     def peek(self, line: Line, count: int, now_ms: int) -> list[Message]:
         again, fresh = self._ready(line, count, now_ms)
-        return [self._message(line, row, row[1]) for row in again + fresh]
+        return self._read(line, again + fresh, plus=0)
 
     def _ready(
         self, line: Line, count: int, now_ms: int
@@ -342,7 +319,17 @@ class Messages:
             line.cursor = line.tail
         line.leased += len(rows)
         self._book.touch(line, due_ms=until_ms)
-        messages = [self._message(line, row, row[1] + 1) for row in rows]
+        messages = self._read(line, rows, plus=1)
+        columns: dict[str, Any] = {
+            "seq": [message.seq for message in messages],
+            "published_ms": packed([row[3] for row in rows]),
+            "size": packed([row[4] for row in rows]),
+            "attempt": packed([message.attempts for message in messages]),
+            "lease_ms": lease_ms,
+        }
+        own = [row[6] for row in rows]
+        if own.count(None) != len(own):
+            columns["own_id"] = own
         self._book.note(
             "leased",
             line.queue,
@@ -350,45 +337,44 @@ class Messages:
             size=sum([row[4] for row in rows]),
             actor=actor,
             now_ms=now_ms,
-            columns={
-                "seq": packed([message.seq for message in messages]),
-                "own_id": packed([row[6] for row in rows]),
-                "published_ms": packed([row[3] for row in rows]),
-                "size": packed([row[4] for row in rows]),
-                "attempt": packed([message.attempts for message in messages]),
-                "lease_ms": lease_ms,
-            },
+            columns=columns,
         )
         return Leased(messages, until_ms, self._book.stats(line))
 
-    def _message(self, line: Line, row: tuple[Any, ...], attempts: int) -> Message:
-        (
-            key,
-            _,
-            _,
-            published_ms,
-            _,
-            content_type,
-            own_id,
-            headers,
-            group,
-            expires,
-            origin,
-            body,
-        ) = row
-        seq = key & SEQ_MASK
-        return Message(
-            seq,
-            own_id or ids.message_id(published_ms=published_ms, seq=seq, queue=line.queue.id),
-            published_ms,
-            body,
-            content_type,
-            _decode_headers(headers) if headers else None,
-            group,
-            expires,
-            _decode_origin(origin) if origin else None,
-            attempts,
-        )
+    def _read(self, line: Line, rows: Sequence[tuple[Any, ...]], *, plus: int) -> list[Message]:
+        """Messages from rows of _FRESH and the like; `plus` is added to their attempts."""
+        made = ids.message_ids([(row[3], row[0] & SEQ_MASK) for row in rows], queue=line.queue.id)
+        return [
+            Message(
+                key & SEQ_MASK,
+                own_id or id,
+                published_ms,
+                body,
+                content_type,
+                _decode_headers(headers) if headers else None,
+                group,
+                expires_ms,
+                _decode_origin(origin) if origin else None,
+                attempts + plus,
+            )
+            for (
+                (
+                    key,
+                    attempts,
+                    _,
+                    published_ms,
+                    _,
+                    content_type,
+                    own_id,
+                    headers,
+                    group,
+                    expires_ms,
+                    origin,
+                    body,
+                ),
+                id,
+            ) in zip(rows, made, strict=True)
+        ]
 
     def browse(self, line: Line, after_seq: int, limit: int) -> list[Message]:
         rows: list[tuple[Any, ...]] = []
@@ -396,7 +382,7 @@ class Messages:
             low = line.base | lane << SEQ_BITS
             rows += self._book.rows(_BROWSE, (low | after_seq, low + LANE, limit))
         rows.sort(key=lambda row: row[0] & SEQ_MASK)
-        return [self._message(line, row, row[1]) for row in rows[:limit]]
+        return self._read(line, rows[:limit], plus=0)
 
     def find(self, line: Line, message: str) -> Message | None:
         seq = ids.message_seq(message, queue=line.queue.id)
@@ -412,7 +398,7 @@ class Messages:
     def _at(self, line: Line, seq: int, lane: int) -> Message | None:
         keys = (line.base | seq, line.message_key(seq, lane))
         row = self._book.row(_MESSAGE, keys)
-        return self._message(line, row, row[1]) if row else None
+        return self._read(line, [row], plus=0)[0] if row else None
 
     # --- settle ---
 
@@ -429,7 +415,7 @@ class Messages:
     ) -> list[Outcome]:
         found = self.deliveries(line, {item.seq for item in items})
         outcomes: list[Outcome] = []
-        acked: list[Standing] = []
+        acked: list[Delivery] = []
         for item in items:
             delivery = found.get(item.seq)
             if delivery is None or not 1 <= item.attempt <= delivery.attempt:
@@ -443,7 +429,7 @@ class Messages:
             outcomes.append(Outcome.DONE if current else Outcome.LATE)
             if isinstance(item, Ack):
                 if current or item.late:
-                    acked.append(delivery.standing)
+                    acked.append(delivery)
                     del found[item.seq]
             elif current:
                 if isinstance(item, Retry):
@@ -489,7 +475,7 @@ class Messages:
             actor=actor,
             now_ms=now_ms,
             columns={
-                "seq": delivery.id & SEQ_MASK,
+                "seq": delivery.seq,
                 "own_id": delivery.own_id,
                 "published_ms": delivery.published_ms,
                 "size": delivery.size,
@@ -537,10 +523,10 @@ class Messages:
         self, line: Line, delivery: Delivery, into: str | None, actor: Actor, now_ms: int
     ) -> None:
         target = self._book.lines.get(into) if into else None
-        message = self._at(line, delivery.id & SEQ_MASK, delivery.lane)
+        message = self._at(line, delivery.seq, delivery.lane)
         assert message is not None, "a delivery without its message"
         detail = {"into": target.queue.id if target else None}
-        self.end(line, "buried", [delivery.standing], actor, now_ms, detail)
+        self.end(line, "buried", [delivery], actor, now_ms, detail)
         if target:
             origin = Origin(line.queue.id, message.id, delivery.attempt, "attempts")
             self.insert(target, [_copy(message, delivery.own_id)], BROKER, now_ms, origin)
@@ -551,42 +537,48 @@ class Messages:
         self,
         line: Line,
         kind: str,
-        standings: Sequence[Standing],
+        ended: Sequence[Delivery],
         actor: Actor,
         now_ms: int,
         detail: dict[str, Any] | None = None,
     ) -> None:
         """Take messages out for good, each with an event that tells its whole life."""
-        seqs, lanes, published, sizes, own, states, attempts, firsts, lasts = zip(
-            *standings, strict=True
+        keys, states, lanes, attempts, _, published, firsts, lasts, sizes, own = zip(
+            *ended, strict=True
         )
-        count = len(seqs)
-        keys = [line.message_key(seq, lane) for seq, lane in zip(seqs, lanes, strict=True)]
-        delivered = [line.base | seq for seq, state in zip(seqs, states, strict=True)
-                     if state is not None]  # fmt: skip
+        count = len(keys)
+        held = lanes.count(1)
+        delivered: Sequence[int] = keys
+        if None in states:
+            delivered = [delivery.id for delivery in ended if delivery.state is not None]
+        stored: Sequence[int] = keys
+        if held:
+            stored = [delivery.id | delivery.lane << SEQ_BITS for delivery in ended]
         if count == 1:
-            self._db.execute(_DELETE_MESSAGE, (keys[0],))
+            self._db.execute(_DELETE_MESSAGE, stored[:1])
         else:
-            self._db.execute(_DELETE_MESSAGES, (keys_json(keys),))
+            self._db.execute(_DELETE_MESSAGES, (keys_json(stored),))
         if len(delivered) == 1:
-            self._db.execute(_DELETE_DELIVERY, (delivered[0],))
+            self._db.execute(_DELETE_DELIVERY, delivered[:1])
         elif delivered:
             self._db.execute(_DELETE_DELIVERIES, (keys_json(delivered),))
         line.again -= states.count(READY)
         line.leased -= states.count(LEASED)
         line.delayed -= states.count(DELAYED)
-        line.held -= lanes.count(1)
+        line.held -= held
         size = sum(sizes)
         self._book.removed(line, count=count, size=size, oldest_ms=min(published))
+        base = line.base
         columns: dict[str, Any] = {
-            "seq": packed(seqs),
-            "own_id": packed(own),
+            "seq": [key - base for key in keys],
             "published_ms": packed(published),
             "size": packed(sizes),
             "attempt": packed(attempts),
             "first_leased_ms": packed(firsts),
             "last_leased_ms": packed(lasts),
         }
+        if own.count(None) != count:
+            columns["own_id"] = own
         if detail:
             columns["detail"] = detail
         self._book.note(
@@ -595,16 +587,16 @@ class Messages:
 
     def standing(
         self, line: Line, *, lane: int, upto_seq: int = SEQ_MASK, limit: int
-    ) -> list[Standing]:
+    ) -> list[Delivery]:
         """The first messages of a lane, by sequence."""
         low = line.base | lane << SEQ_BITS
         rows = self._book.rows(_STANDING, (low, low + upto_seq + 1, limit))
-        return [_standing(row) for row in rows]
+        return [Delivery(*row) for row in rows]
 
-    def standing_at(self, line: Line, seqs: Iterable[int]) -> dict[int, Standing]:
+    def standing_at(self, line: Line, seqs: Iterable[int]) -> dict[int, Delivery]:
         keys = [line.message_key(seq, lane) for seq in seqs for lane in (0, 1)]
         rows = self._book.rows(_STANDING_AT, (keys_json(keys),))
-        return {standing.seq: standing for standing in map(_standing, rows)}
+        return {row[0] & SEQ_MASK: Delivery(*row) for row in rows}
 
     def remove(self, line: Line, seqs: Sequence[int], actor: Actor, now_ms: int) -> list[bool]:
         found = self.standing_at(line, {seq for seq in seqs if 0 < seq <= line.tail})
@@ -627,18 +619,18 @@ class Messages:
         found = self.standing_at(line, {seq for seq in seqs if 0 < seq <= line.tail})
         done: list[bool] = []
         for seq in seqs:
-            standing = found.pop(seq, None)
-            message = self._at(line, seq, standing.lane) if standing else None
+            delivery = found.pop(seq, None)
+            message = self._at(line, seq, delivery.lane) if delivery else None
             source = self._source(message)
-            if standing is None or message is None or source is None or standing.state == LEASED:
+            if delivery is None or message is None or source is None or delivery.state == LEASED:
                 done.append(False)
                 continue
             done.append(True)
             if not dry_run:
-                draft = _copy(message, standing.own_id, delay_ms=0)
+                draft = _copy(message, delivery.own_id, delay_ms=0)
                 origin = Origin(line.queue.id, message.id, reason="redrive")
                 self.insert(source, [draft], actor, now_ms, origin)
-                self.end(line, "deleted", [standing], actor, now_ms)
+                self.end(line, "deleted", [delivery], actor, now_ms)
         return done
 
     def _source(self, message: Message | None) -> Line | None:
@@ -646,21 +638,6 @@ class Messages:
         if message is None or message.origin is None or message.origin.reason != "attempts":
             return None
         return self._book.lines.get(message.origin.queue)
-
-
-def _standing(row: tuple[Any, ...]) -> Standing:
-    key, published_ms, size, own_id, state, attempt, first_ms, last_ms = row
-    return Standing(
-        key & SEQ_MASK,
-        key >> SEQ_BITS & 1,
-        published_ms,
-        size,
-        own_id,
-        state,
-        attempt or 0,
-        first_ms,
-        last_ms,
-    )
 
 
 def _copy(message: Message, own_id: str | None, delay_ms: int | None = None) -> Draft:

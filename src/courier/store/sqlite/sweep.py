@@ -12,7 +12,7 @@ from courier.store.sqlite.book import (
     Book,
     Line,
 )
-from courier.store.sqlite.messages import Delivery, Messages, Standing
+from courier.store.sqlite.messages import Delivery, Messages
 
 # What a verb does of it before its own work; the rest is left to the sweep.
 INLINE_MAX = 1_000
@@ -85,7 +85,7 @@ class Sweep:
             if line.no in self._book.dropped:
                 self._park(line, delivery, now_ms)
             elif expires_ms <= delivery.due_ms:
-                self._messages.end(line, "expired", [delivery.standing], BROKER, now_ms)
+                self._messages.end(line, "expired", [delivery], BROKER, now_ms)
                 expired += 1
             elif delivery.state == DELAYED:
                 line.delayed -= 1
@@ -119,7 +119,7 @@ class Sweep:
             line.delayed -= 1
         self._messages.release(line, delivery.id, READY, now_ms)
 
-    def _expire(self, line: Line, standings: list[Standing], now_ms: int) -> None:
+    def _expire(self, line: Line, standings: list[Delivery], now_ms: int) -> None:
         kind = "deleted" if line.no in self._book.dropped else "expired"
         self._messages.end(line, kind, standings, BROKER, now_ms)
 

@@ -1,16 +1,19 @@
 """Group commit: concurrent calls share a transaction, and nobody is answered before its fsync.
 
-Statements run on the event loop's thread, one group after the other; only COMMIT, which waits
-for the disk, runs on a thread of its own. While it does, the loop serves other requests and
-their calls pile up into the next group. Running the statements on the thread as well would be
-slower: SQLite's driver lets go of the interpreter lock at every step, and a busy loop is slow
-to give it back.
+Statements run on the event loop's thread, one group after the other. Running them on another
+would be slower: SQLite's driver lets go of the interpreter lock at every step, and a busy loop
+is slow to give it back.
+
+COMMIT waits for the disk. A slow disk is waited for on a thread of its own: the loop goes on
+serving, and calls pile up into the next group. A fast one answers before a thread would have
+been woken, so then the loop waits itself; the time of recent commits decides.
 """
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar
 
 import apsw
@@ -19,6 +22,12 @@ from courier.core.errors import Rejected, ShuttingDown, StoreUnavailable
 from courier.store.sqlite.connection import DISK_ERRORS
 
 T = TypeVar("T")
+
+FAST_COMMIT_S = 0.001
+RECENT_COMMITS = 16
+# When many call at once, the next group waits a moment for those still on their way in.
+CROWD = 8
+GATHER_S = 0.0005
 
 
 class Group(Protocol):
@@ -74,6 +83,8 @@ class Writer:
         self._busy = False
         self._stale = False
         self._closed = False
+        self._commit_s = FAST_COMMIT_S
+        self._crowded = False
         self.groups = 0
         self.calls = 0
 
@@ -92,7 +103,10 @@ class Writer:
         self._waiting.append(_Call(op, then, alone, future))
         if not self._busy:
             self._busy = True
-            self._loop.call_soon(self._turn)
+            if self._crowded:
+                self._loop.call_later(GATHER_S, self._turn)
+            else:
+                self._loop.call_soon(self._turn)
         return future
 
     async def close(self) -> None:
@@ -126,10 +140,12 @@ class Writer:
         except BaseException as error:
             self._undo(calls, error)
             return
-        if changed:
-            commit = self._disk.submit(self._cursor.execute, "COMMIT")
+        if changed and self._commit_s < FAST_COMMIT_S:
+            self._finish(calls, self._commit())
+        elif changed:
+            commit = self._disk.submit(self._commit)
             commit.add_done_callback(
-                lambda done: self._loop.call_soon_threadsafe(self._finish, calls, done)
+                lambda done: self._loop.call_soon_threadsafe(self._finish, calls, done.result())
             )
         else:
             self._cursor.execute("ROLLBACK")
@@ -148,16 +164,27 @@ class Writer:
                 call.error = error
         return self._group.flush()
 
-    def _finish(self, calls: list[_Call], commit: "Future[apsw.Cursor]") -> None:
-        error = commit.exception()
+    def _commit(self) -> BaseException | None:
+        began_s = time.perf_counter()
+        try:
+            self._cursor.execute("COMMIT")
+        except BaseException as error:
+            return error
+        # A checkpoint now and then takes long; that alone does not make the disk slow.
+        took_s = min(time.perf_counter() - began_s, 2 * FAST_COMMIT_S)
+        self._commit_s += (took_s - self._commit_s) / RECENT_COMMITS
+        return None
+
+    def _finish(self, calls: list[_Call], error: BaseException | None) -> None:
         if error is not None:
             self._undo(calls, error)
             return
         self.groups += 1
         self.calls += len(calls)
+        self._crowded = len(calls) >= CROWD
         self._group.committed()
         self._answer(calls)
-        self._turn()
+        self._loop.call_soon(self._turn)
 
     def _answer(self, calls: list[_Call]) -> None:
         for call in calls:

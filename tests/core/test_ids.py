@@ -1,0 +1,171 @@
+import base64
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from courier import ids
+from courier.ids import Tokens
+
+QUEUE = "c0" + "12" * 15
+OTHER_QUEUE = "c0" + "34" * 15
+SECRET = b"s" * 32
+NOW_MS = 1_700_000_000_000
+
+SEQS = st.integers(1, 2**ids.SEQ_BITS - 1)
+TIMES = st.integers(0, 2**44 - 1)
+ATTEMPTS = st.integers(1, 2**24 - 1)
+
+
+def test_an_id_is_32_hex_digits_and_never_the_same() -> None:
+    made = {ids.new_id() for _ in range(100)}
+    assert len(made) == 100
+    for id in made:
+        assert len(id) == 32
+        assert id.startswith("c0")
+        assert id == id.lower()
+        int(id, 16)
+
+
+def test_secrets_are_long_and_never_the_same() -> None:
+    made = {ids.new_secret("co_") for _ in range(100)}
+    assert len(made) == 100
+    assert all(secret.startswith("co_") and len(secret) >= 40 for secret in made)
+    assert len(ids.new_bytes(32)) == 32
+    assert ids.new_bytes(32) != ids.new_bytes(32)
+
+
+def test_a_digest_is_repeatable_and_does_not_show_the_secret() -> None:
+    assert ids.digest("opensesame") == ids.digest("opensesame")
+    assert ids.digest("opensesame") != ids.digest("opensesamf")
+    assert "opensesame" not in ids.digest("opensesame")
+
+
+def test_secrets_are_compared_whole() -> None:
+    assert ids.same("größe", "größe")
+    assert not ids.same("secret", "secre")
+    assert not ids.same("secret", "Secret")
+    assert not ids.same("", "x")
+
+
+# --- message ids ---
+
+
+@given(seq=SEQS, published_ms=TIMES)
+def test_a_message_id_leads_back_to_its_sequence(seq: int, published_ms: int) -> None:
+    id = ids.message_id(published_ms=published_ms, seq=seq, queue=QUEUE)
+    assert len(id) == 32
+    assert id.startswith("c0")
+    assert ids.message_seq(id, queue=QUEUE) == seq
+
+
+@given(first=st.tuples(TIMES, SEQS), second=st.tuples(TIMES, SEQS))
+def test_message_ids_sort_by_time_then_by_sequence(
+    first: tuple[int, int], second: tuple[int, int]
+) -> None:
+    first_id, second_id = (
+        ids.message_id(published_ms=published_ms, seq=seq, queue=QUEUE)
+        for published_ms, seq in (first, second)
+    )
+    assert (first_id < second_id) == (first < second)
+
+
+def test_a_message_id_means_nothing_on_another_queue() -> None:
+    id = ids.message_id(published_ms=NOW_MS, seq=7, queue=QUEUE)
+    assert id != ids.message_id(published_ms=NOW_MS, seq=7, queue=OTHER_QUEUE)
+    assert ids.message_seq(id, queue=OTHER_QUEUE) is None
+
+
+@pytest.mark.parametrize(
+    "id",
+    ["", "c0", "order-1", "c0" + "z" * 30, "c1" + "0" * 30, "c0" + "0" * 31, "c0" + "ü" * 30],
+)
+def test_what_is_no_message_id_has_no_sequence(id: str) -> None:
+    assert ids.message_seq(id, queue=QUEUE) is None
+
+
+@given(st.text(max_size=40))
+def test_no_text_upsets_the_reading_of_a_message_id(text: str) -> None:
+    assert ids.message_seq(text, queue=QUEUE) is None
+    seq = ids.message_seq("c0" + text[:30], queue=QUEUE)
+    assert seq is None or 0 <= seq < 2**ids.SEQ_BITS
+
+
+# --- tokens ---
+
+
+@pytest.fixture
+def tokens() -> Tokens:
+    return Tokens(SECRET, "lease")
+
+
+@given(seq=SEQS, attempt=ATTEMPTS)
+def test_a_token_reads_back_in_its_place(seq: int, attempt: int) -> None:
+    tokens = Tokens(SECRET, "lease")
+    assert tokens.read(QUEUE, tokens.mint(QUEUE, seq, attempt)) == (seq, attempt)
+
+
+def test_a_token_survives_a_restart(tokens: Tokens) -> None:
+    token = tokens.mint(QUEUE, 7, 2)
+    assert Tokens(SECRET, "lease").read(QUEUE, token) == (7, 2)
+
+
+def test_every_attempt_has_its_own_token(tokens: Tokens) -> None:
+    made = {tokens.mint(QUEUE, seq, attempt) for seq in range(1, 9) for attempt in range(1, 9)}
+    assert len(made) == 64
+
+
+def test_a_token_does_not_read_in_another_place(tokens: Tokens) -> None:
+    token = tokens.mint(QUEUE, 7, 2)
+    assert tokens.read(OTHER_QUEUE, token) is None
+    assert tokens.read("", token) is None
+    assert tokens.read(QUEUE, token) == (7, 2)
+
+
+def test_a_token_does_not_read_for_another_purpose_or_secret(tokens: Tokens) -> None:
+    token = tokens.mint(QUEUE, 7, 2)
+    assert Tokens(SECRET, "peek").read(QUEUE, token) is None
+    assert Tokens(b"t" * 32, "lease").read(QUEUE, token) is None
+
+
+def test_places_do_not_mix_when_they_take_turns(tokens: Tokens) -> None:
+    here, there = tokens.mint(QUEUE, 1, 1), tokens.mint(OTHER_QUEUE, 1, 1)
+    for _ in range(2):
+        assert tokens.read(QUEUE, here) == (1, 1)
+        assert tokens.read(OTHER_QUEUE, there) == (1, 1)
+        assert tokens.read(QUEUE, there) is None
+        assert tokens.read(OTHER_QUEUE, here) is None
+
+
+def test_a_token_with_any_bit_changed_does_not_read(tokens: Tokens) -> None:
+    raw = base64.urlsafe_b64decode(tokens.mint(QUEUE, 7, 2))
+    for bit in range(len(raw) * 8):
+        forged = bytearray(raw)
+        forged[bit // 8] ^= 1 << bit % 8
+        token = base64.urlsafe_b64encode(bytes(forged)).decode()
+        assert tokens.read(QUEUE, token) is None
+
+
+@pytest.mark.parametrize("cut", [1, 4, 8, 12, 23])
+def test_a_token_cut_short_does_not_read(tokens: Tokens, cut: int) -> None:
+    token = tokens.mint(QUEUE, 7, 2)
+    assert tokens.read(QUEUE, token[:-cut]) is None
+    assert tokens.read(QUEUE, token[cut:]) is None
+
+
+@pytest.mark.parametrize("extra", ["A", "AAAA", " ", "\n", "\0", "é"])
+def test_a_token_with_something_added_does_not_read(tokens: Tokens, extra: str) -> None:
+    token = tokens.mint(QUEUE, 7, 2)
+    assert tokens.read(QUEUE, token + extra) is None
+    assert tokens.read(QUEUE, extra + token) is None
+
+
+@given(st.text())
+def test_no_text_upsets_the_reading_of_a_token(text: str) -> None:
+    assert Tokens(SECRET, "lease").read(QUEUE, text) is None
+
+
+@given(st.binary(min_size=18, max_size=18))
+def test_a_token_cannot_be_made_up(raw: bytes) -> None:
+    token = base64.urlsafe_b64encode(raw).decode()
+    assert Tokens(SECRET, "lease").read(QUEUE, token) is None
