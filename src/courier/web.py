@@ -31,6 +31,8 @@ JSON = b"application/json"
 # What `serving.py` offers beyond ASGI: a coroutine that sends head and body together.
 WHOLE_ANSWER = "courier.whole_answer"
 
+PATHS_REMEMBERED_MAX = 10_000
+_USUAL_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n"
 _STATUS = {status.value: f"{status.value} {status.phrase}".encode() for status in http.HTTPStatus}
 
 
@@ -74,12 +76,12 @@ class Request:
 
     __slots__ = ("_query", "_scope", "headers", "method", "params", "path")
 
-    def __init__(self, scope: Message) -> None:
+    def __init__(self, scope: Message, path: str, params: dict[str, str]) -> None:
         self._scope = scope
         self.method: str = scope["method"]
-        self.path = _path(scope)
+        self.path = path
         self.headers: dict[bytes, bytes] = dict(scope["headers"])
-        self.params: dict[str, str] = {}
+        self.params = params
         self._query: dict[str, list[str]] | None = None
 
     def header(self, name: bytes) -> str:
@@ -96,9 +98,9 @@ class Request:
         return self._query
 
 
-def _path(scope: Message) -> str:
+def _path(raw: bytes) -> str:
     """The path as sent, so that an encoded slash stays inside its segment."""
-    path: str = scope["raw_path"].decode("latin-1").partition("?")[0]
+    path = raw.decode("latin-1").partition("?")[0]
     while "//" in path:
         path = path.replace("//", "/")
     return path[:-1] if path.endswith("/") and len(path) > 1 else path
@@ -206,20 +208,27 @@ class _Mounted:
         for path, methods in table.items():
             self._router.add_route(path, methods)
 
-    def find(self, request: Request) -> tuple[Route | None, Rejected | None]:
-        found = self._router.find(request.path)
+    def find(self, method: str, path: str) -> "_Found":
+        found = self._router.find(path)
         if found is None:
-            return None, NoRoute(request.path)
+            return _Found(self.site, path, {}, None, NoRoute(path))
         table, _, params, _ = found
         methods: dict[str, Route] = table  # type: ignore[assignment]
-        if "%" in request.path:
-            for name, value in params.items():
-                params[name] = unquote(value, errors="replace")
-        request.params = params
-        route = methods.get(request.method)
-        if route is None:
-            return None, WrongMethod(request.method, sorted(methods))
-        return route, None
+        if "%" in path:
+            params = {name: unquote(value, errors="replace") for name, value in params.items()}
+        route = methods.get(method)
+        missing = None if route else WrongMethod(method, sorted(methods))
+        return _Found(self.site, path, params, route, missing)
+
+
+class _Found(Struct, frozen=True):
+    """Where a request goes; without a route, `missing` says why."""
+
+    site: Site
+    path: str
+    params: dict[str, str]
+    route: Route | None
+    missing: Rejected | None
 
 
 class App:
@@ -227,6 +236,7 @@ class App:
 
     def __init__(self, sites: Sequence[Site], *, telemetry: Telemetry, body_bytes_max: int) -> None:
         self._mounted = [_Mounted(site) for site in sites]
+        self._found: dict[tuple[str, bytes], _Found] = {}
         self._telemetry = telemetry
         self._body_bytes_max = body_bytes_max
         self._draining = asyncio.Event()
@@ -239,15 +249,14 @@ class App:
         if scope["type"] != "http":
             return
         started = self._telemetry.started()
-        request = Request(scope)
-        mounted = self._pick(request.path)
-        route, response = await self._respond(mounted, request, receive)
+        place = (scope["method"], scope["raw_path"])
+        found = self._found.get(place) or self._find(*place)
+        request = Request(scope, found.path, found.params)
+        response = await self._respond(found, request, receive)
         if response is None:
             return
-        operation = route.operation if route else "none"
-        self._telemetry.answered(
-            mounted.site.name, operation, response.status, started, request.path
-        )
+        operation = found.route.operation if found.route else "none"
+        self._telemetry.answered(found.site.name, operation, response.status, started, request.path)
         if response.stream is not None:
             await self._stream(response, response.stream, receive, send)
         else:
@@ -278,17 +287,24 @@ class App:
             await asyncio.gather(*tasks, return_exceptions=True)
         await send({"type": "http.response.body", "body": b""})
 
-    def _pick(self, path: str) -> _Mounted:
-        for mounted in self._mounted:
-            if path.startswith(mounted.below) or path == mounted.site.prefix:
-                return mounted
-        return self._mounted[-1]
+    def _find(self, method: str, raw_path: bytes) -> _Found:
+        """Look the route up, and remember it: most requests go where others went before."""
+        path = _path(raw_path)
+        mounted = next(
+            (
+                each
+                for each in self._mounted
+                if path.startswith(each.below) or path == each.site.prefix
+            ),
+            self._mounted[-1],
+        )
+        if len(self._found) >= PATHS_REMEMBERED_MAX:
+            self._found.clear()
+        found = self._found[method, raw_path] = mounted.find(method, path)
+        return found
 
-    async def _respond(
-        self, mounted: _Mounted, request: Request, receive: Receive
-    ) -> tuple[Route | None, Response | None]:
-        site = mounted.site
-        route, missing = mounted.find(request)
+    async def _respond(self, found: _Found, request: Request, receive: Receive) -> Response | None:
+        site, route = found.site, found.route
         try:
             if self._draining.is_set():
                 raise ShuttingDown
@@ -297,23 +313,22 @@ class App:
             else:
                 key = await site.authenticate(request)
                 if route is None:
-                    assert missing is not None
-                    raise missing
+                    assert found.missing is not None
+                    raise found.missing
                 call = Call(request, Actor(key.id, site.name), key)
                 await site.authorize(call, route)
             if route.body is not None:
                 call.body = site.decode(await self._read(request, receive), route)
-            return route, site.answer(await route.handler(call))
+            return site.answer(await route.handler(call))
         except BrokerError as error:
             refused = site.refuse(error, route)
-            if isinstance(error, BodyTooLong):
-                refused.close = True
-            return route, refused
+            refused.close = isinstance(error, BodyTooLong)
+            return refused
         except ClientGone:
-            return route, None
+            return None
         except Exception:
             log.exception("request_failed", extra={"path": request.path, "site": site.name})
-            return route, site.broken()
+            return site.broken()
 
     async def _read(self, request: Request, receive: Receive) -> bytes:
         """The whole body, refused before it is read when it says that it is too long.
@@ -346,6 +361,8 @@ def _start(response: Response) -> Message:
 
 
 def _head(response: Response) -> bytes:
+    if response.status == 200 and response.content_type is JSON and not response.headers:
+        return _USUAL_HEAD % len(response.body)
     head = b"HTTP/1.1 %s\r\ncontent-type: %s\r\ncontent-length: %d\r\n" % (
         _STATUS[response.status],
         response.content_type,

@@ -46,7 +46,7 @@ Verdict = tuple[str, Any]
 Jump = int | tuple[int, int] | None
 
 # A soak run asks for more.
-EXAMPLES = int(os.environ.get("COURIER_MODEL_EXAMPLES", "60"))
+EXAMPLES = int(os.environ.get("MODEL_EXAMPLES", "60"))
 STEPS_MAX = 50
 
 # Where a queue of the chain buries its messages; the last two drop them.

@@ -525,3 +525,11 @@ def test_values_that_only_compare_equal_are_told_apart(driver: Driver, queue: Qu
     )
     told = [event["headers"]["k"] for event in driver.events(after=before)]
     assert [repr(value) for value in told] == ["1", "True", "1.0", "0", "False", "None"]
+
+
+def test_checking_a_store_that_works_is_no_event(driver: Driver, queue: Queue) -> None:
+    driver.publish(queue, "a")
+    before, figures = driver.last(), driver.store.figures()
+    driver.run(driver.store.check())
+    assert driver.last() == before
+    assert all(driver.store.figures()[name] >= value for name, value in figures.items())

@@ -265,3 +265,13 @@ def test_one_message_can_be_settled_while_others_expire(driver: Driver, queue: Q
     driver.extend(queue, a, lease_ms=200)
     driver.advance(100)
     assert driver.settle(queue, Ack(a.seq, 1), Ack(b.seq, 1)) == [DONE, LATE]
+
+
+def test_an_extension_to_no_length_ends_the_lease_for_the_rest_of_its_batch(
+    driver: Driver, queue: Queue
+) -> None:
+    driver.publish(queue, "a")
+    message = driver.lease_one(queue)
+    items = Extend(message.seq, 1, lease_ms=0), Retry(message.seq, 1, 500), Ack(message.seq, 1)
+    assert driver.settle(queue, *items) == [DONE, LATE, LATE]
+    assert bodies(driver.peek(queue)) == ["a"]

@@ -93,7 +93,9 @@ class Cloudflare:
 
     async def authenticate(self, request: Request) -> Key:
         header = request.header(b"authorization")
-        if not header:
+        if header.startswith("Bearer ") and len(header) > 7 and header.count(" ") == 1:
+            secret = header[7:]
+        elif not header:
             secret = request.header(b"x-auth-key")
             if not secret:
                 raise Unauthenticated("missing")

@@ -47,19 +47,13 @@ class Sweep:
 
     def pass_time(self, now_ms: int) -> None:
         """What every verb does first. Costs two comparisons when nothing is due."""
-        if now_ms >= self._book.next_due_ms:
-            self._due(now_ms, INLINE_MAX)
-        if now_ms >= self._book.next_retention_ms:
-            self._retention(now_ms, INLINE_MAX)
+        if now_ms >= self._book.next_due_ms or now_ms >= self._book.next_retention_ms:
+            self._happen(now_ms, INLINE_MAX)
 
     def sweep(self, now_ms: int, limit: int) -> Swept:
-        expired = returned = buried = dropped = 0
-        if now_ms >= self._book.next_due_ms:
-            expired, returned, buried = self._due(now_ms, limit)
-        if now_ms >= self._book.next_retention_ms:
-            expired += self._retention(now_ms, limit)
-        if self._book.dropped:
-            dropped = self._dropped(now_ms, limit)
+        expired, returned, buried = self._happen(now_ms, limit)
+        left = limit - expired - returned - buried
+        dropped = self._dropped(now_ms, left) if self._book.dropped and left else 0
         if now_ms // MINUTE_MS > self._swept_minute:
             self._swept_minute = now_ms // MINUTE_MS
             self._forget(now_ms, limit)
@@ -73,8 +67,26 @@ class Sweep:
             next_ms <= now_ms or bool(self._book.dropped),
         )
 
+    def _happen(self, now_ms: int, limit: int) -> tuple[int, int, int]:
+        """Up to `limit` due things; how many messages expired, returned and were buried.
+
+        Leases and delays come first and in order: one that ended before the message expired
+        must not be overtaken, for it may have saved the message into the dead letters.
+        """
+        expired = returned = buried = 0
+        if now_ms >= self._book.next_due_ms:
+            expired, returned, buried = self._due(now_ms, limit)
+            left = limit - expired - returned - buried
+            if left:
+                expired += self._own_expiry(now_ms, left)
+            self._book.next_due()
+        left = limit - expired - returned - buried
+        if left and now_ms >= self._book.next_retention_ms:
+            expired += self._retention(now_ms, left)
+        return expired, returned, buried
+
     def _due(self, now_ms: int, limit: int) -> tuple[int, int, int]:
-        """Leases, delays and messages' own expiry, in the order in which they came due."""
+        """Leases and delays, in the order in which they came due."""
         expired = returned = buried = 0
         for *row, own_ms in self._book.rows(_DUE, (now_ms, limit)):
             delivery = Delivery(*row)
@@ -84,6 +96,7 @@ class Sweep:
             )
             if line.no in self._book.dropped:
                 self._park(line, delivery, now_ms)
+                returned += 1
             elif expires_ms <= delivery.due_ms:
                 self._messages.end(line, "expired", [delivery], BROKER, now_ms)
                 expired += 1
@@ -103,13 +116,17 @@ class Sweep:
                 buried += 1
             else:
                 returned += 1
-        for (key,) in self._book.rows(_EXPIRED, (now_ms, limit)):
-            line = self._book.by_no[key >> LINE_BITS]
-            seq = key & SEQ_MASK
-            self._expire(line, list(self._messages.standing_at(line, [seq]).values()), now_ms)
-            expired += 1
-        self._book.next_due()
         return expired, returned, buried
+
+    def _own_expiry(self, now_ms: int, limit: int) -> int:
+        """Messages that were published with an expiry of their own."""
+        rows = self._book.rows(_EXPIRED, (now_ms, limit))
+        for (key,) in rows:
+            line = self._book.by_no[key >> LINE_BITS]
+            kind = "deleted" if line.no in self._book.dropped else "expired"
+            ended = list(self._messages.standing_at(line, [key & SEQ_MASK]).values())
+            self._messages.end(line, kind, ended, BROKER, now_ms)
+        return len(rows)
 
     def _park(self, line: Line, delivery: Delivery, now_ms: int) -> None:
         """Nothing comes due on a dropped queue; its messages are about to go."""
@@ -118,10 +135,6 @@ class Sweep:
         else:
             line.delayed -= 1
         self._messages.release(line, delivery.id, READY, now_ms)
-
-    def _expire(self, line: Line, standings: list[Delivery], now_ms: int) -> None:
-        kind = "deleted" if line.no in self._book.dropped else "expired"
-        self._messages.end(line, kind, standings, BROKER, now_ms)
 
     def _retention(self, now_ms: int, limit: int) -> int:
         """Messages as old as their queue allows. The oldest of a lane come first."""
@@ -134,39 +147,41 @@ class Sweep:
                 continue
             old_ms = now_ms - line.queue.retention_ms
             for lane in (0, 1):
-                standings = [
-                    standing
-                    for standing in self._messages.standing(
-                        line, lane=lane, limit=max(1, limit - expired)
-                    )
-                    if standing.published_ms <= old_ms
+                ended = [
+                    delivery
+                    for delivery in self._messages.standing(line, lane=lane, limit=limit - expired)
+                    if delivery.published_ms <= old_ms
                 ]
-                if standings:
-                    self._messages.end(line, "expired", standings, BROKER, now_ms)
-                    expired += len(standings)
+                if ended:
+                    self._messages.end(line, "expired", ended, BROKER, now_ms)
+                    expired += len(ended)
             self._book.oldest_ms(line)
+            if expired >= limit:
+                break
         self._book.retention_stale = True
         self._book.next_retention()
         return expired
 
     def _dropped(self, now_ms: int, limit: int) -> int:
         line = next(iter(self._book.dropped.values()))
-        standings = self._messages.standing(line, lane=0, limit=limit)
-        if len(standings) < limit:
-            rest = limit - len(standings)
-            standings += self._messages.standing(line, lane=1, limit=rest)
-        if standings:
-            self._messages.end(line, "deleted", standings, BROKER, now_ms)
+        ended = self._messages.standing(line, lane=0, limit=limit)
+        if len(ended) < limit:
+            rest = limit - len(ended)
+            ended += self._messages.standing(line, lane=1, limit=rest)
+        if ended:
+            self._messages.end(line, "deleted", ended, BROKER, now_ms)
         else:
             self._db.execute(_FORGET_ONCE_OF, (line.no,))
             self._db.execute(_DROP_LINE, (line.no,))
             del self._book.dropped[line.no]
             del self._book.by_no[line.no]
             self._book.changed = True
-        return len(standings)
+        return len(ended)
 
     def _forget(self, now_ms: int, limit: int) -> None:
+        """Publish keys and minutes that nobody will ask for any more."""
+        before = self._db.connection.total_changes()
         self._db.execute(_FORGET_ONCE, (now_ms, limit))
         self._db.execute(_FORGET_MINUTES, ((now_ms - MINUTES_KEPT_MS) // MINUTE_MS,))
-        if self._db.connection.changes():
+        if self._db.connection.total_changes() != before:
             self._book.changed = True

@@ -25,9 +25,7 @@ T = TypeVar("T")
 
 FAST_COMMIT_S = 0.001
 RECENT_COMMITS = 16
-# When many call at once, the next group waits a moment for those still on their way in.
-CROWD = 8
-GATHER_S = 0.0005
+GATHER_S_MAX = 0.005
 
 
 class Group(Protocol):
@@ -84,7 +82,8 @@ class Writer:
         self._stale = False
         self._closed = False
         self._commit_s = FAST_COMMIT_S
-        self._crowded = False
+        self._gathered = 0
+        self._gather_until_s = 0.0
         self.groups = 0
         self.calls = 0
 
@@ -103,11 +102,26 @@ class Writer:
         self._waiting.append(_Call(op, then, alone, future))
         if not self._busy:
             self._busy = True
-            if self._crowded:
-                self._loop.call_later(GATHER_S, self._turn)
-            else:
-                self._loop.call_soon(self._turn)
+            self._begin()
         return future
+
+    def _begin(self) -> None:
+        self._gathered = 0
+        self._gather_until_s = self._loop.time() + GATHER_S_MAX
+        self._loop.call_soon(self._gather)
+
+    def _gather(self) -> None:
+        """Start the group once a round of the loop brings no further call, or time is up.
+
+        Whoever calls alone waits for one empty round; in a crowd, one commit serves everybody
+        whose request has arrived.
+        """
+        waiting = len(self._waiting)
+        if waiting == self._gathered or self._loop.time() >= self._gather_until_s:
+            self._turn()
+        else:
+            self._gathered = waiting
+            self._loop.call_soon(self._gather)
 
     async def close(self) -> None:
         """Finish what was submitted; refuse what comes after."""
@@ -131,9 +145,7 @@ class Writer:
     def _turn(self) -> None:
         calls = self._take()
         if not calls:
-            self._busy = bool(self._waiting)
-            if self._busy:
-                self._loop.call_soon(self._turn)
+            self._next()
             return
         try:
             changed = self._apply(calls)
@@ -150,7 +162,13 @@ class Writer:
         else:
             self._cursor.execute("ROLLBACK")
             self._answer(calls)
-            self._loop.call_soon(self._turn)
+            self._next()
+
+    def _next(self) -> None:
+        if self._waiting:
+            self._begin()
+        else:
+            self._busy = False
 
     def _apply(self, calls: list[_Call]) -> bool:
         self._cursor.execute("BEGIN IMMEDIATE")
@@ -181,10 +199,9 @@ class Writer:
             return
         self.groups += 1
         self.calls += len(calls)
-        self._crowded = len(calls) >= CROWD
         self._group.committed()
         self._answer(calls)
-        self._loop.call_soon(self._turn)
+        self._next()
 
     def _answer(self, calls: list[_Call]) -> None:
         for call in calls:
@@ -210,4 +227,4 @@ class Writer:
         for call in calls:
             call.error = call.error or error
         self._answer(calls)
-        self._loop.call_soon(self._turn)
+        self._next()
