@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 import courier.ops
+import courier.ops.journal
 import courier.web
 from courier.core import errors
 from courier.dialects.cloudflare.errors import refusal
@@ -30,11 +31,11 @@ EXAMPLES: dict[type[errors.BrokerError], errors.BrokerError] = {
         courier.web.WrongMethod("POST", ["GET"]),
         courier.web.NotJson("reason"),
         courier.web.BodyTooLong(limit=1, actual=2),
-        courier.ops.OffsetTrimmed(1, 2),
+        courier.ops.journal.OffsetTrimmed(1, 2),
     )
 }
 ABSTRACT = {errors.BrokerError, errors.Rejected, errors.Unavailable}
-OF_ONE_SITE = {courier.ops.OffsetTrimmed}
+OF_ONE_SITE = {courier.ops.journal.OffsetTrimmed}
 
 
 def subclasses(kind: type[errors.BrokerError]) -> Iterator[type[errors.BrokerError]]:

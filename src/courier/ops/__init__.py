@@ -1,0 +1,141 @@
+"""Courier's own routes: health, metrics, the journal, and what the operator does."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from courier.clock import Clock
+from courier.core import keys
+from courier.core.admin import OPERATOR, Admin
+from courier.core.broker import Broker
+from courier.core.errors import (
+    BrokerError,
+    Conflict,
+    Forbidden,
+    InUse,
+    InvalidRequest,
+    NotFound,
+    OverLimit,
+    RateLimited,
+    Unauthenticated,
+    Unavailable,
+)
+from courier.core.store import Store
+from courier.core.sweeper import Sweeper
+from courier.core.types import Key, Scope, Tenant
+from courier.credentials import Credentials
+from courier.dialects import json
+from courier.ops.health import HealthRoutes
+from courier.ops.journal import JournalRoutes, OffsetTrimmed
+from courier.ops.operator import OperatorRoutes
+from courier.telemetry import Telemetry
+from courier.web import Call, NoRoute, NotJson, Request, Response, Route, WrongMethod
+
+_BEARER = re.compile(r"bearer +(\S+) *", re.IGNORECASE)
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Ops:
+    """The site at the root."""
+
+    name = "courier"
+    prefix = ""
+
+    def __init__(
+        self,
+        store: Store,
+        broker: Broker,
+        admin: Admin,
+        clock: Clock,
+        telemetry: Telemetry,
+        sweeper: Sweeper,
+        credentials: Credentials,
+        *,
+        journal_page_max: int,
+    ) -> None:
+        self._store = store
+        self._keyring = keys.Keyring(store)
+        self._admin = admin
+        self._clock = clock
+        self._routes = [
+            *HealthRoutes(store, clock, telemetry, sweeper).routes(),
+            *JournalRoutes(store, admin, page_max=journal_page_max).routes(),
+            *OperatorRoutes(store, broker, admin, credentials).routes(),
+        ]
+
+    def routes(self) -> Sequence[Route]:
+        return self._routes
+
+    async def authenticate(self, request: Request) -> Key:
+        header = request.header(b"authorization")
+        match = _BEARER.fullmatch(header)
+        if match is None:
+            raise Unauthenticated("malformed" if header else "missing")
+        key = await self._keyring.find(match[1], now_ms=self._clock.now_ms())
+        if key is None:
+            raise Unauthenticated("unknown")
+        return key
+
+    async def authorize(self, call: Call, route: Route) -> None:
+        """An operator's admin key may do everything; others what their scopes say."""
+        assert call.key is not None and route.scope is not None and route.scope != "any"
+        scope: Scope = route.scope
+        if call.key.tenant == OPERATOR and _holds(call.key, "admin"):
+            return
+        if scope == "admin":
+            raise Forbidden(scope)
+        if "queue" in call.params:
+            tenant = await self._store.get(Tenant, call.key.tenant)
+            if tenant is None or tenant.name != call.params["tenant"]:
+                raise Forbidden(scope)
+            queue = await self._admin.queue_named(tenant.id, call.params["queue"])
+            keys.require(call.key, scope, queue.id)
+        else:
+            keys.require(call.key, scope)
+
+    def decode(self, raw: bytes, route: Route) -> Any:
+        return json.decode(raw if raw or not route.body_optional else b"{}", route.body)
+
+    def answer(self, result: Any) -> Response:
+        return result if isinstance(result, Response) else Response(_encode(result))
+
+    def refuse(self, error: BrokerError, route: Route | None) -> Response:
+        status, code = refusal(error)
+        body = _encode({"error": {"code": code, "message": str(error)}})
+        headers = ((b"retry-after", b"1"),) if status in (429, 503) else ()
+        return Response(body, status, headers=headers)
+
+    def broken(self) -> Response:
+        return Response(b'{"error":{"code":"internal","message":"internal error"}}', 500)
+
+
+def refusal(error: BrokerError) -> tuple[int, str]:
+    match error:
+        case InvalidRequest() | NotJson():
+            return 400, "invalid_request"
+        case Unauthenticated():
+            return 401, "unauthenticated"
+        case Forbidden():
+            return 403, "forbidden"
+        case NotFound() | NoRoute():
+            return 404, "not_found"
+        case WrongMethod():
+            return 405, "method_not_allowed"
+        case Conflict() | InUse():
+            return 409, "conflict"
+        case OffsetTrimmed():
+            return 410, "trimmed"
+        case OverLimit():
+            return 413, "too_large"
+        case RateLimited():
+            return 429, "rate_limited"
+        case Unavailable():
+            return 503, "unavailable"
+    return 400, "refused"
+
+
+def _holds(key: Key, scope: Scope) -> bool:
+    return any(grant.scope == scope for grant in key.grants)

@@ -1,0 +1,86 @@
+"""What monitoring asks: is it up, can it write, and the figures."""
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from courier.clock import Clock
+from courier.core.store import Store
+from courier.core.sweeper import Sweeper
+from courier.core.types import SECOND_MS, Pipeline, Queue, Tenant
+from courier.telemetry import Telemetry, exposition
+from courier.web import Call, Response, Route
+
+
+class HealthRoutes:
+    def __init__(self, store: Store, clock: Clock, telemetry: Telemetry, sweeper: Sweeper) -> None:
+        self._store = store
+        self._clock = clock
+        self._telemetry = telemetry
+        self._sweeper = sweeper
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("GET", "/health", self.health, None, "Is the process up"),
+            Route("GET", "/ready", self.ready, None, "Can the store be written"),
+            Route("GET", "/metrics", self.metrics, None, "Figures for Prometheus"),
+        ]
+
+    async def health(self, _: Call) -> dict[str, str]:
+        return {"status": "up"}
+
+    async def ready(self, _: Call) -> dict[str, str]:
+        await self._store.check()
+        return {"status": "ready"}
+
+    async def metrics(self, _: Call) -> Response:
+        found = [*self._telemetry.metrics(), *await self._gauges()]
+        return Response(exposition(found), content_type=b"text/plain; version=0.0.4")
+
+    async def _gauges(self) -> list[Metric]:
+        now_ms = self._clock.now_ms()
+        labels = ("tenant", "queue")
+        families = {
+            "count": GaugeMetricFamily(
+                "courier_backlog_messages", "Messages not yet done.", labels=labels
+            ),
+            "bytes": GaugeMetricFamily("courier_backlog_bytes", "Their bodies.", labels=labels),
+            "leased": GaugeMetricFamily("courier_leases", "Leased messages.", labels=labels),
+            "delayed": GaugeMetricFamily("courier_delayed", "Delayed messages.", labels=labels),
+        }
+        oldest = GaugeMetricFamily(
+            "courier_oldest_age_seconds", "Age of the oldest message.", labels=labels
+        )
+        names = {tenant.id: tenant.name for tenant in await self._store.scan(Tenant)}
+        for queue in await self._store.scan(Queue):
+            stats = await self._store.stats(queue.id, now_ms=now_ms)
+            label = (names.get(queue.tenant, queue.tenant), queue.name)
+            for name, family in families.items():
+                family.add_metric(label, getattr(stats, name))
+            age_ms = now_ms - stats.oldest_ms if stats.oldest_ms else 0
+            oldest.add_metric(label, age_ms / SECOND_MS)
+        return [
+            *families.values(),
+            oldest,
+            *await self._journal_gauges(),
+            *(
+                CounterMetricFamily(f"courier_store_{name}", "Counted by the store.", value=value)
+                for name, value in self._store.figures().items()
+            ),
+        ]
+
+    async def _journal_gauges(self) -> list[Metric]:
+        head = await self._store.head()
+        size = GaugeMetricFamily("courier_journal_bytes", "Size of the journal.")
+        size.add_metric((), head.bytes)
+        last = GaugeMetricFamily("courier_journal_last_offset", "Newest event's offset.")
+        last.add_metric((), head.last)
+        lag = GaugeMetricFamily(
+            "courier_pipeline_lag_events", "Events a reader has not committed.", labels=("name",)
+        )
+        for pipeline in await self._store.scan(Pipeline):
+            lag.add_metric((pipeline.name,), max(0, head.last - pipeline.offset))
+        trims = CounterMetricFamily(
+            "courier_journal_forced_trims",
+            "Times the journal was cut before its readers were done, for lack of space.",
+            value=self._sweeper.forced_trims,
+        )
+        return [size, last, lag, trims]

@@ -1,0 +1,132 @@
+"""The journal and its registered readers."""
+
+import asyncio
+import base64
+import re
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct
+
+from courier.core import journal
+from courier.core.admin import OPERATOR, Admin
+from courier.core.errors import Forbidden, InvalidRequest, Rejected
+from courier.core.store import Store
+from courier.core.types import Pipeline, Run
+from courier.web import Call, Request, Response, Route
+
+PAGE = 1_000
+ARROW = "application/vnd.apache.arrow.stream"
+
+_encode = msgspec.json.Encoder().encode
+
+
+class PipelineBody(Struct):
+    offset: Annotated[int, Meta(ge=0, le=1 << 62)]
+
+
+class OffsetTrimmed(Rejected):
+    def __init__(self, after: int, first: int) -> None:
+        super().__init__(
+            f"the journal has been trimmed: events after {after} were asked for, "
+            f"the first one kept is {first}"
+        )
+
+
+class JournalRoutes:
+    def __init__(self, store: Store, admin: Admin, *, page_max: int) -> None:
+        self._store = store
+        self._admin = admin
+        self._page_max = page_max
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("GET", "/journal", self.read_journal, "journal", "Events of a range of offsets"),
+            Route("GET", "/journal/head", self.journal_head, "journal", "Where the journal is"),
+            Route("GET", "/journal/pipelines", self.list_pipelines, "journal",
+                  "Registered readers of the journal"),
+            Route("PUT", "/journal/pipelines/{name}", self.commit_pipeline, "journal",
+                  "Register a reader, or say how far it has come", body=PipelineBody),
+            Route("DELETE", "/journal/pipelines/{name}", self.delete_pipeline, "journal",
+                  "Forget a reader"),
+        ]  # fmt: skip
+
+    async def read_journal(self, call: Call) -> Response:
+        after = _number(call.request, "after", default=0, high=1 << 62)
+        limit = _number(call.request, "limit", default=PAGE, low=1, high=1 << 62)
+        limit = min(limit, self._page_max)
+        head = await self._store.head()
+        if after + 1 < head.first:
+            raise OffsetTrimmed(after, head.first)
+        runs = await self._store.read_journal(after=after, limit=limit)
+        parts = [
+            part
+            for part in journal.cut(runs, after=after, limit=limit)
+            if call.tenant in (OPERATOR, part[0].tenant)
+        ]
+        loop = asyncio.get_running_loop()
+        if ARROW in call.request.header(b"accept"):
+            # Here, so that a server nobody asks for Arrow does not load it.
+            from courier import arrow
+
+            body = await loop.run_in_executor(None, arrow.stream, parts)
+            return Response(body, content_type=ARROW.encode())
+        body = await loop.run_in_executor(None, _lines, parts)
+        return Response(body, content_type=b"application/x-ndjson")
+
+    async def journal_head(self, _: Call) -> dict[str, Any]:
+        head = await self._store.head()
+        return {"first": head.first, "last": head.last, "epoch": head.epoch}
+
+    async def list_pipelines(self, _: Call) -> dict[str, Any]:
+        found = await self._store.scan(Pipeline)
+        return {"pipelines": [_pipeline(each) for each in found]}
+
+    async def commit_pipeline(self, call: Call) -> dict[str, Any]:
+        _operator(call)
+        name = call.params["name"]
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", name):
+            raise InvalidRequest("name", "expected 1 to 63 letters, digits, dots or dashes")
+        offset: int = call.body.offset
+        last = (await self._store.head()).last
+        if offset > last:
+            raise InvalidRequest("offset", f"the journal ends at {last}, before {offset}")
+        return _pipeline(await self._admin.commit_pipeline(name, offset, actor=call.actor))
+
+    async def delete_pipeline(self, call: Call) -> dict[str, Any]:
+        _operator(call)
+        await self._admin.delete_pipeline(call.params["name"], actor=call.actor)
+        return {}
+
+
+def _operator(call: Call) -> None:
+    """A pipeline holds back the whole journal, so only the operator registers one."""
+    if call.tenant != OPERATOR:
+        raise Forbidden("journal")
+
+
+def _number(request: Request, name: str, *, default: int, high: int, low: int = 0) -> int:
+    text = request.query.get(name, [""])[-1]
+    if not text:
+        return default
+    if not (text.isascii() and text.isdigit() and len(text) < 20 and low <= int(text) <= high):
+        raise InvalidRequest(name, f"expected a number from {low} to {high}, not '{text[:40]}'")
+    return int(text)
+
+
+def _lines(parts: list[tuple[Run, int, int]]) -> bytes:
+    lines = []
+    for run, start, stop in parts:
+        after, limit = run.offset + start - 1, stop - start
+        for event in journal.events([run], after=after, limit=limit):
+            body = event.pop("body", None)
+            if body is not None and event["content_type"] == "bytes":
+                event["body_base64"] = base64.b64encode(body).decode()
+            elif body is not None:
+                event["body"] = body.decode()
+            lines.append(_encode(event))
+    return b"\n".join(lines) + (b"\n" if lines else b"")
+
+
+def _pipeline(pipeline: Pipeline) -> dict[str, Any]:
+    return {"name": pipeline.name, "offset": pipeline.offset, "seen_ms": pipeline.seen_ms}

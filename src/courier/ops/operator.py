@@ -1,0 +1,153 @@
+"""What the operator does: tenants, keys, and a firm hand on queues."""
+
+from typing import Annotated, Any
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec.structs import replace
+
+from courier.core import keys
+from courier.core.admin import OPERATOR, Admin
+from courier.core.broker import Broker, Redriven
+from courier.core.errors import Conflict, InvalidRequest
+from courier.core.store import Store
+from courier.core.types import SECOND_MS, Key, Queue, Tenant
+from courier.credentials import FIRST_TENANT, Credentials
+from courier.web import Call, Route
+
+_NAME = Annotated[str, Meta(pattern="^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
+_TENANT = "/courier/v1/tenants/{tenant}"
+_QUEUE = _TENANT + "/queues/{queue}"
+
+
+class TenantBody(Struct):
+    name: _NAME
+
+
+class KeyBody(Struct):
+    name: _NAME
+    scopes: Annotated[list[str], Meta(min_length=1, max_length=20)]
+    targets: Annotated[list[str], Meta(max_length=1_000)] | UnsetType = UNSET
+    expires_in_seconds: Annotated[int, Meta(ge=1, le=3_155_760_000)] | UnsetType = UNSET
+
+
+class RedriveBody(Struct):
+    messages: Annotated[list[str], Meta(max_length=10_000)] | UnsetType = UNSET
+    dry_run: bool | UnsetType = UNSET
+
+
+class FrozenBody(Struct):
+    frozen: bool
+
+
+class OperatorRoutes:
+    def __init__(
+        self, store: Store, broker: Broker, admin: Admin, credentials: Credentials
+    ) -> None:
+        self._store = store
+        self._broker = broker
+        self._admin = admin
+        self._credentials = credentials
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("GET", "/courier/v1/tenants", self.list_tenants, "admin", "List tenants"),
+            Route("POST", "/courier/v1/tenants", self.create_tenant, "admin", "Create a tenant",
+                  body=TenantBody),
+            Route("DELETE", _TENANT, self.delete_tenant, "admin", "Delete a tenant"),
+            Route("GET", _TENANT + "/keys", self.list_keys, "admin", "List keys"),
+            Route("POST", _TENANT + "/keys", self.create_key, "admin", "Create a key",
+                  body=KeyBody),
+            Route("DELETE", _TENANT + "/keys/{key}", self.delete_key, "admin", "Delete a key"),
+            Route("POST", _QUEUE + "/redrive", self.redrive, "queues:write",
+                  "Send dead letters back", body=RedriveBody, body_optional=True),
+            Route("PUT", _QUEUE + "/frozen", self.freeze, "queues:write",
+                  "Refuse or accept new messages", body=FrozenBody),
+        ]  # fmt: skip
+
+    async def list_tenants(self, _: Call) -> dict[str, Any]:
+        return {"tenants": [_tenant(each) for each in await self._store.scan(Tenant)]}
+
+    async def create_tenant(self, call: Call) -> dict[str, Any]:
+        name = call.body.name
+        if name == "operator":
+            raise Conflict("tenant", name)
+        tenant, made = await self._credentials.create_tenant(name, actor=call.actor)
+        return {"tenant": _tenant(tenant), "credentials": made}
+
+    async def delete_tenant(self, call: Call) -> dict[str, Any]:
+        name = call.params["tenant"]
+        if name == FIRST_TENANT:
+            raise InvalidRequest("tenant", f"'{name}' comes with the server and stays")
+        await self._admin.delete_tenant(name, actor=call.actor)
+        self._credentials.forget(name)
+        return {}
+
+    async def _tenant_id(self, call: Call) -> str:
+        name = call.params["tenant"]
+        return OPERATOR if name == "operator" else (await self._admin.tenant(name)).id
+
+    async def list_keys(self, call: Call) -> dict[str, Any]:
+        found = await self._store.scan(Key, tenant=await self._tenant_id(call))
+        return {"keys": [await self._key(key) for key in found]}
+
+    async def create_key(self, call: Call) -> dict[str, Any]:
+        body: KeyBody = call.body
+        tenant = await self._tenant_id(call)
+        targets = [] if body.targets is UNSET else body.targets
+        queues = [(await self._admin.queue_named(tenant, name)).id for name in targets]
+        expires_s = None if body.expires_in_seconds is UNSET else body.expires_in_seconds
+        key, secret = await self._admin.create_key(
+            tenant=tenant,
+            name=body.name,
+            grants=keys.grants(body.scopes, tuple(queues)),
+            expires_in_ms=None if expires_s is None else expires_s * SECOND_MS,
+            actor=call.actor,
+        )
+        return {"key": await self._key(key), "token": secret}
+
+    async def delete_key(self, call: Call) -> dict[str, Any]:
+        tenant = await self._tenant_id(call)
+        await self._admin.delete_key(tenant, call.params["key"], actor=call.actor)
+        return {}
+
+    async def _key(self, key: Key) -> dict[str, Any]:
+        targets = [target for grant in key.grants for target in grant.targets]
+        queues = [await self._store.get(Queue, id) for id in dict.fromkeys(targets)]
+        return {
+            "id": key.id,
+            "name": key.name,
+            "hint": key.hint,
+            "scopes": [grant.scope for grant in key.grants],
+            "targets": [queue.name for queue in queues if queue],
+            "enabled": key.enabled,
+            "created_ms": key.created_ms,
+            "expires_ms": key.expires_ms,
+        }
+
+    async def _queue(self, call: Call) -> Queue:
+        tenant = await self._admin.tenant(call.params["tenant"])
+        return await self._admin.queue_named(tenant.id, call.params["queue"])
+
+    async def redrive(self, call: Call) -> Redriven:
+        body: RedriveBody = call.body
+        return await self._broker.redrive(
+            await self._queue(call),
+            None if body.messages is UNSET else body.messages,
+            actor=call.actor,
+            dry_run=body.dry_run is True,
+        )
+
+    async def freeze(self, call: Call) -> dict[str, bool]:
+        queue = await self._queue(call)
+        frozen: bool = call.body.frozen
+        await self._admin.update_queue(
+            queue.tenant,
+            queue.id,
+            lambda current: replace(current, frozen=frozen),
+            actor=call.actor,
+        )
+        return {"frozen": frozen}
+
+
+def _tenant(tenant: Tenant) -> dict[str, Any]:
+    return {"id": tenant.id, "name": tenant.name, "created_ms": tenant.created_ms}
