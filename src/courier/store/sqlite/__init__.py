@@ -27,8 +27,11 @@ from courier.core.types import (
 from courier.store.migrate import migrate
 from courier.store.sqlite.book import Book
 from courier.store.sqlite.connection import claim, connect, disk_errors
+from courier.store.sqlite.endings import Endings
 from courier.store.sqlite.journal import JournalReader, trim
+from courier.store.sqlite.leases import Leases
 from courier.store.sqlite.messages import Messages
+from courier.store.sqlite.publishing import Publishing
 from courier.store.sqlite.settings import Settings
 from courier.store.sqlite.sweep import Sweep
 from courier.store.sqlite.writer import Writer
@@ -54,7 +57,10 @@ class SqliteStore:
         self._settings.load()
         self._book.reload()
         self._messages = Messages(self._book)
-        self._sweep = Sweep(self._book, self._messages)
+        self._publishing = Publishing(self._book)
+        self._endings = Endings(self._book, self._messages, self._publishing)
+        self._leases = Leases(self._book, self._messages, self._publishing, self._endings)
+        self._sweep = Sweep(self._book, self._leases, self._endings)
         self._reader = JournalReader(path)
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="courier-read")
         self.writer = Writer(db, self._book, calls_max=commit_calls_max)
@@ -132,8 +138,8 @@ class SqliteStore:
             lines = [(self._book.line(queue), drafts) for queue, drafts in batches]
             if bytes_max is not None:
                 for line, drafts in lines:
-                    self._messages.check_room(line, drafts, bytes_max)
-            return [self._messages.publish(line, drafts, actor, now_ms) for line, drafts in lines]
+                    self._publishing.check_room(line, drafts, bytes_max)
+            return [self._publishing.publish(line, drafts, actor, now_ms) for line, drafts in lines]
 
         return await self._run(now_ms, op)
 
@@ -142,19 +148,19 @@ class SqliteStore:
     ) -> Leased:
         return await self._run(
             now_ms,
-            lambda: self._messages.lease(self._book.line(queue), count, lease_ms, actor, now_ms),
+            lambda: self._leases.lease(self._book.line(queue), count, lease_ms, actor, now_ms),
         )
 
     async def settle(
         self, queue: str, items: Sequence[Settlement], *, actor: Actor, now_ms: int
     ) -> list[Outcome]:
         return await self._run(
-            now_ms, lambda: self._messages.settle(self._book.line(queue), items, actor, now_ms)
+            now_ms, lambda: self._leases.settle(self._book.line(queue), items, actor, now_ms)
         )
 
     async def peek(self, queue: str, *, count: int, now_ms: int) -> list[Message]:
         return await self._run(
-            now_ms, lambda: self._messages.peek(self._book.line(queue), count, now_ms)
+            now_ms, lambda: self._leases.peek(self._book.line(queue), count, now_ms)
         )
 
     async def browse(self, queue: str, *, after_seq: int, limit: int, now_ms: int) -> list[Message]:
@@ -169,7 +175,7 @@ class SqliteStore:
         self, queue: str, seqs: Sequence[int], *, actor: Actor, now_ms: int
     ) -> list[bool]:
         return await self._run(
-            now_ms, lambda: self._messages.remove(self._book.line(queue), seqs, actor, now_ms)
+            now_ms, lambda: self._endings.remove(self._book.line(queue), seqs, actor, now_ms)
         )
 
     async def purge(
@@ -177,7 +183,7 @@ class SqliteStore:
     ) -> int:
         return await self._run(
             now_ms,
-            lambda: self._messages.purge(self._book.line(queue), upto_seq, limit, actor, now_ms),
+            lambda: self._endings.purge(self._book.line(queue), upto_seq, limit, actor, now_ms),
         )
 
     async def tail(self, queue: str) -> int:
@@ -188,7 +194,7 @@ class SqliteStore:
     ) -> list[bool]:
         def op() -> list[bool]:
             line = self._book.line(queue)
-            return self._messages.redrive(line, seqs, actor, now_ms, dry_run=dry_run)
+            return self._endings.redrive(line, seqs, actor, now_ms, dry_run=dry_run)
 
         return await self._run(now_ms, op)
 

@@ -12,7 +12,9 @@ from courier.store.sqlite.book import (
     Book,
     Line,
 )
-from courier.store.sqlite.messages import Delivery, Messages
+from courier.store.sqlite.delivery import Delivery
+from courier.store.sqlite.endings import Endings
+from courier.store.sqlite.leases import Leases
 
 # What a verb does of it before its own work; the rest is left to the sweep.
 INLINE_MAX = 1_000
@@ -39,10 +41,11 @@ _FORGET_MINUTES = "DELETE FROM minute WHERE minute < ?"
 
 
 class Sweep:
-    def __init__(self, book: Book, messages: Messages) -> None:
+    def __init__(self, book: Book, leases: Leases, endings: Endings) -> None:
         self._book = book
         self._db = book.db
-        self._messages = messages
+        self._leases = leases
+        self._endings = endings
         self._swept_minute = 0
 
     def pass_time(self, now_ms: int) -> None:
@@ -98,13 +101,13 @@ class Sweep:
                 self._park(line, delivery, now_ms)
                 returned += 1
             elif expires_ms <= delivery.due_ms:
-                self._messages.end(line, "expired", [delivery], BROKER, now_ms)
+                self._endings.end(line, "expired", [delivery], BROKER, now_ms)
                 expired += 1
             elif delivery.state == DELAYED:
                 line.delayed -= 1
-                self._messages.release(line, delivery.id, delivery.due_ms, now_ms)
+                self._leases.release(line, delivery.id, delivery.due_ms, now_ms)
                 returned += 1
-            elif self._messages.fail(
+            elif self._leases.fail(
                 line,
                 delivery,
                 kind="lease_expired",
@@ -124,8 +127,8 @@ class Sweep:
         for (key,) in rows:
             line = self._book.by_no[key >> LINE_BITS]
             kind = "deleted" if line.no in self._book.dropped else "expired"
-            ended = list(self._messages.standing_at(line, [key & SEQ_MASK]).values())
-            self._messages.end(line, kind, ended, BROKER, now_ms)
+            ended = list(self._endings.standing_at(line, [key & SEQ_MASK]).values())
+            self._endings.end(line, kind, ended, BROKER, now_ms)
         return len(rows)
 
     def _park(self, line: Line, delivery: Delivery, now_ms: int) -> None:
@@ -134,7 +137,7 @@ class Sweep:
             line.leased -= 1
         else:
             line.delayed -= 1
-        self._messages.release(line, delivery.id, READY, now_ms)
+        self._leases.release(line, delivery.id, READY, now_ms)
 
     def _retention(self, now_ms: int, limit: int) -> int:
         """Messages as old as their queue allows. The oldest of a lane come first."""
@@ -149,11 +152,11 @@ class Sweep:
             for lane in (0, 1):
                 ended = [
                     delivery
-                    for delivery in self._messages.standing(line, lane=lane, limit=limit - expired)
+                    for delivery in self._endings.standing(line, lane=lane, limit=limit - expired)
                     if delivery.published_ms <= old_ms
                 ]
                 if ended:
-                    self._messages.end(line, "expired", ended, BROKER, now_ms)
+                    self._endings.end(line, "expired", ended, BROKER, now_ms)
                     expired += len(ended)
             self._book.oldest_ms(line)
             if expired >= limit:
@@ -164,12 +167,12 @@ class Sweep:
 
     def _dropped(self, now_ms: int, limit: int) -> int:
         line = next(iter(self._book.dropped.values()))
-        ended = self._messages.standing(line, lane=0, limit=limit)
+        ended = self._endings.standing(line, lane=0, limit=limit)
         if len(ended) < limit:
             rest = limit - len(ended)
-            ended += self._messages.standing(line, lane=1, limit=rest)
+            ended += self._endings.standing(line, lane=1, limit=rest)
         if ended:
-            self._messages.end(line, "deleted", ended, BROKER, now_ms)
+            self._endings.end(line, "deleted", ended, BROKER, now_ms)
         else:
             self._db.execute(_FORGET_ONCE_OF, (line.no,))
             self._db.execute(_DROP_LINE, (line.no,))

@@ -1,0 +1,150 @@
+"""Taking messages out for good."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from courier.core.types import Actor, Message, Origin
+from courier.store.sqlite.book import (
+    DELAYED,
+    LEASED,
+    READY,
+    SEQ_BITS,
+    SEQ_MASK,
+    Book,
+    Line,
+    packed,
+)
+from courier.store.sqlite.delivery import Delivery, keys_json
+from courier.store.sqlite.messages import Messages
+from courier.store.sqlite.publishing import Publishing, copy_of
+
+_DELETE_DELIVERY = "DELETE FROM delivery WHERE id = ?"
+_DELETE_DELIVERIES = "DELETE FROM delivery WHERE id IN (SELECT value FROM json_each(?))"
+_DELETE_MESSAGE = "DELETE FROM message WHERE id = ?"
+_DELETE_MESSAGES = "DELETE FROM message WHERE id IN (SELECT value FROM json_each(?))"
+_STANDING = """
+SELECT m.id & ~4398046511104, d.state, (m.id >> 42) & 1, coalesce(d.attempt, 0),
+    coalesce(d.due_ms, 0), m.published_ms, d.first_ms, d.last_ms, m.size, m.own_id
+FROM message AS m LEFT JOIN delivery AS d ON d.id = (m.id & ~4398046511104)
+WHERE m.id > ? AND m.id < ? ORDER BY m.id LIMIT ?
+"""
+_STANDING_AT = """
+SELECT m.id & ~4398046511104, d.state, (m.id >> 42) & 1, coalesce(d.attempt, 0),
+    coalesce(d.due_ms, 0), m.published_ms, d.first_ms, d.last_ms, m.size, m.own_id
+FROM message AS m LEFT JOIN delivery AS d ON d.id = (m.id & ~4398046511104)
+WHERE m.id IN (SELECT value FROM json_each(?))
+"""
+
+
+class Endings:
+    def __init__(self, book: Book, messages: Messages, publishing: Publishing) -> None:
+        self._book = book
+        self._db = book.db
+        self._messages = messages
+        self._publishing = publishing
+
+    def end(
+        self,
+        line: Line,
+        kind: str,
+        ended: Sequence[Delivery],
+        actor: Actor,
+        now_ms: int,
+        detail: dict[str, Any] | None = None,
+    ) -> None:
+        """Take messages out for good, each with an event that tells its whole life."""
+        keys, states, lanes, attempts, _, published, firsts, lasts, sizes, own = zip(
+            *ended, strict=True
+        )
+        count = len(keys)
+        held = lanes.count(1)
+        delivered: Sequence[int] = keys
+        if None in states:
+            delivered = [delivery.id for delivery in ended if delivery.state is not None]
+        stored: Sequence[int] = keys
+        if held:
+            stored = [delivery.id | delivery.lane << SEQ_BITS for delivery in ended]
+        if count == 1:
+            self._db.execute(_DELETE_MESSAGE, stored[:1])
+        else:
+            self._db.execute(_DELETE_MESSAGES, (keys_json(stored),))
+        if len(delivered) == 1:
+            self._db.execute(_DELETE_DELIVERY, delivered[:1])
+        elif delivered:
+            self._db.execute(_DELETE_DELIVERIES, (keys_json(delivered),))
+        line.again -= states.count(READY)
+        line.leased -= states.count(LEASED)
+        line.delayed -= states.count(DELAYED)
+        line.held -= held
+        size = sum(sizes)
+        self._book.removed(line, count=count, size=size, oldest_ms=min(published))
+        base = line.base
+        columns: dict[str, Any] = {
+            "seq": [key - base for key in keys],
+            "published_ms": packed(published),
+            "size": packed(sizes),
+            "attempt": packed(attempts),
+            "first_leased_ms": packed(firsts),
+            "last_leased_ms": packed(lasts),
+        }
+        if own.count(None) != count:
+            columns["own_id"] = own
+        if detail:
+            columns["detail"] = detail
+        self._book.note(
+            kind, line.queue, count=count, size=size, actor=actor, now_ms=now_ms, columns=columns
+        )
+
+    def standing(
+        self, line: Line, *, lane: int, upto_seq: int = SEQ_MASK, limit: int
+    ) -> list[Delivery]:
+        """The first messages of a lane, by sequence."""
+        low = line.base | lane << SEQ_BITS
+        rows = self._book.rows(_STANDING, (low, low + upto_seq + 1, limit))
+        return [Delivery(*row) for row in rows]
+
+    def standing_at(self, line: Line, seqs: Iterable[int]) -> dict[int, Delivery]:
+        keys = [line.message_key(seq, lane) for seq in seqs for lane in (0, 1)]
+        rows = self._book.rows(_STANDING_AT, (keys_json(keys),))
+        return {row[0] & SEQ_MASK: Delivery(*row) for row in rows}
+
+    def remove(self, line: Line, seqs: Sequence[int], actor: Actor, now_ms: int) -> list[bool]:
+        found = self.standing_at(line, {seq for seq in seqs if 0 < seq <= line.tail})
+        if found:
+            self.end(line, "deleted", list(found.values()), actor, now_ms)
+        return [found.pop(seq, None) is not None for seq in seqs]
+
+    def purge(self, line: Line, upto_seq: int, limit: int, actor: Actor, now_ms: int) -> int:
+        standings = self.standing(line, lane=0, upto_seq=upto_seq, limit=limit)
+        if len(standings) < limit and line.held:
+            rest = limit - len(standings)
+            standings += self.standing(line, lane=1, upto_seq=upto_seq, limit=rest)
+        if standings:
+            self.end(line, "purged", standings, actor, now_ms)
+        return len(standings)
+
+    def redrive(
+        self, line: Line, seqs: Sequence[int], actor: Actor, now_ms: int, *, dry_run: bool
+    ) -> list[bool]:
+        found = self.standing_at(line, {seq for seq in seqs if 0 < seq <= line.tail})
+        done: list[bool] = []
+        for seq in seqs:
+            delivery = found.pop(seq, None)
+            message = self._messages.at(line, seq, delivery.lane) if delivery else None
+            source = self._source(message)
+            if delivery is None or message is None or source is None or delivery.state == LEASED:
+                done.append(False)
+                continue
+            done.append(True)
+            if not dry_run:
+                draft = copy_of(message, delivery.own_id, delay_ms=0)
+                origin = Origin(line.queue.id, message.id, reason="redrive")
+                self._publishing.insert(source, [draft], actor, now_ms, origin)
+                self.end(line, "deleted", [delivery], actor, now_ms)
+        return done
+
+    def _source(self, message: Message | None) -> Line | None:
+        """Where a dead letter was buried from, if it is one and that queue is still there."""
+        if message is None or message.origin is None or message.origin.reason != "attempts":
+            return None
+        return self._book.lines.get(message.origin.queue)

@@ -1,0 +1,269 @@
+"""Handing messages out, and what becomes of the lease."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from courier.core import lifecycle
+from courier.core.types import (
+    BROKER,
+    Ack,
+    Actor,
+    Leased,
+    Message,
+    Origin,
+    Outcome,
+    Retry,
+    Settlement,
+)
+from courier.store.sqlite.book import (
+    DELAYED,
+    LANE,
+    LEASED,
+    READY,
+    SEQ_MASK,
+    Book,
+    Line,
+    packed,
+)
+from courier.store.sqlite.delivery import Delivery, keys_json
+from courier.store.sqlite.endings import Endings
+from courier.store.sqlite.messages import Messages
+from courier.store.sqlite.publishing import Publishing, copy_of
+
+_FRESH = """
+SELECT id, 0, NULL, published_ms, size, content_type, own_id, headers, grp, expires_ms, origin, body
+FROM message WHERE id > ? AND id < ? ORDER BY id LIMIT ?
+"""
+_AGAIN = """
+SELECT m.id, d.attempt, d.first_ms, m.published_ms, m.size, m.content_type, m.own_id, m.headers,
+    m.grp, m.expires_ms, m.origin, m.body
+FROM delivery AS d INDEXED BY delivery_ready
+CROSS JOIN message AS m ON m.id = (d.id | (d.lane << 42))
+WHERE d.state = 0 AND d.id > ? AND d.id < ? ORDER BY d.id LIMIT ?
+"""
+_LEASE_FRESH = """
+INSERT INTO delivery
+SELECT id, 1, 0, 1, ?, published_ms, ?, ?, size, own_id FROM message WHERE id > ? AND id <= ?
+"""
+_LEASE_AGAIN = """
+UPDATE delivery
+SET state = 1, attempt = attempt + 1, due_ms = ?, first_ms = coalesce(first_ms, ?), last_ms = ?
+WHERE id IN (SELECT value FROM json_each(?))
+"""
+_DELIVERY = """
+SELECT id, state, lane, attempt, due_ms, published_ms, first_ms, last_ms, size, own_id
+FROM delivery WHERE id = ?
+"""
+_DELIVERIES = """
+SELECT id, state, lane, attempt, due_ms, published_ms, first_ms, last_ms, size, own_id
+FROM delivery WHERE id IN (SELECT value FROM json_each(?))
+"""
+_MOVE_DELIVERY = "UPDATE delivery SET state = ?, due_ms = ? WHERE id = ?"
+
+
+class Leases:
+    """Verbs on one queue's line. `sweep.py` lets time pass before each of them."""
+
+    def __init__(
+        self, book: Book, messages: Messages, publishing: Publishing, endings: Endings
+    ) -> None:
+        self._book = book
+        self._db = book.db
+        self._messages = messages
+        self._publishing = publishing
+        self._endings = endings
+
+    def peek(self, line: Line, count: int, now_ms: int) -> list[Message]:
+        again, fresh = self._ready(line, count, now_ms)
+        return self._messages.read(line, again + fresh, plus=0)
+
+    def _ready(
+        self, line: Line, count: int, now_ms: int
+    ) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
+        """Rows of deliveries ready again, then of messages never handed out."""
+        base = line.base
+        again: list[tuple[Any, ...]] = []
+        fresh: list[tuple[Any, ...]] = []
+        if line.expiry_ms <= now_ms and self._book.oldest_ms(line) + line.queue.retention_ms <= (
+            now_ms
+        ):
+            return again, fresh  # so much has expired that the sweep is still at it
+        if line.again:
+            again = self._book.rows(_AGAIN, (base, base + LANE, count))
+        if len(again) < count and line.cursor < line.tail:
+            bounds = (base | line.cursor, base + LANE, count - len(again))
+            fresh = self._book.rows(_FRESH, bounds)
+        return again, fresh
+
+    def lease(self, line: Line, count: int, lease_ms: int, actor: Actor, now_ms: int) -> Leased:
+        again, fresh = self._ready(line, count, now_ms)
+        until_ms = now_ms + lease_ms
+        rows = again + fresh
+        if not rows:
+            return Leased([], until_ms, self._book.stats(line))
+        if again:
+            keys = keys_json(row[0] & ~LANE for row in again)
+            self._db.execute(_LEASE_AGAIN, (until_ms, now_ms, now_ms, keys))
+            line.again -= len(again)
+        if fresh:
+            last = fresh[-1][0]
+            self._db.execute(
+                _LEASE_FRESH, (until_ms, now_ms, now_ms, line.base | line.cursor, last)
+            )
+            line.cursor = last & SEQ_MASK
+        if len(rows) < count:
+            line.cursor = line.tail
+        line.leased += len(rows)
+        self._book.touch(line, due_ms=until_ms)
+        messages = self._messages.read(line, rows, plus=1)
+        columns: dict[str, Any] = {
+            "seq": [message.seq for message in messages],
+            "published_ms": packed([row[3] for row in rows]),
+            "size": packed([row[4] for row in rows]),
+            "attempt": packed([message.attempts for message in messages]),
+            "lease_ms": lease_ms,
+        }
+        own = [row[6] for row in rows]
+        if own.count(None) != len(own):
+            columns["own_id"] = own
+        self._book.note(
+            "leased",
+            line.queue,
+            count=len(rows),
+            size=sum([row[4] for row in rows]),
+            actor=actor,
+            now_ms=now_ms,
+            columns=columns,
+        )
+        return Leased(messages, until_ms, self._book.stats(line))
+
+    def _deliveries(self, line: Line, seqs: Iterable[int]) -> dict[int, Delivery]:
+        keys = [line.base | seq for seq in seqs]
+        if len(keys) == 1:
+            rows = self._book.rows(_DELIVERY, (keys[0],))
+        else:
+            rows = self._book.rows(_DELIVERIES, (keys_json(keys),))
+        return {row[0] & SEQ_MASK: Delivery(*row) for row in rows}
+
+    def settle(
+        self, line: Line, items: Sequence[Settlement], actor: Actor, now_ms: int
+    ) -> list[Outcome]:
+        found = self._deliveries(line, {item.seq for item in items})
+        outcomes: list[Outcome] = []
+        acked: list[Delivery] = []
+        for item in items:
+            delivery = found.get(item.seq)
+            if delivery is None or not 1 <= item.attempt <= delivery.attempt:
+                outcomes.append(Outcome.GONE)
+                continue
+            current = (
+                delivery.state == LEASED
+                and delivery.attempt == item.attempt
+                and delivery.due_ms > now_ms
+            )
+            outcomes.append(Outcome.DONE if current else Outcome.LATE)
+            if isinstance(item, Ack):
+                if current or item.late:
+                    acked.append(delivery)
+                    del found[item.seq]
+            elif current:
+                if isinstance(item, Retry):
+                    self.fail(
+                        line,
+                        delivery,
+                        kind="retried",
+                        delay_ms=item.delay_ms,
+                        ended_ms=now_ms,
+                        actor=actor,
+                        now_ms=now_ms,
+                    )
+                else:
+                    self._extend(line, delivery, item.lease_ms, actor, now_ms)
+                # What the next item of the same batch meets.
+                found.pop(item.seq)
+                found.update(self._deliveries(line, [item.seq]))
+        if acked:
+            self._endings.end(line, "acked", acked, actor, now_ms)
+        return outcomes
+
+    def _extend(
+        self, line: Line, delivery: Delivery, lease_ms: int, actor: Actor, now_ms: int
+    ) -> None:
+        until_ms = now_ms + lease_ms
+        self._db.execute(_MOVE_DELIVERY, (LEASED, until_ms, delivery.id))
+        self._book.touch(line, due_ms=until_ms)
+        self._note_one("extended", line, delivery, actor, now_ms, {"lease_ms": lease_ms})
+
+    def _note_one(
+        self,
+        kind: str,
+        line: Line,
+        delivery: Delivery,
+        actor: Actor,
+        now_ms: int,
+        extra: dict[str, Any],
+    ) -> None:
+        self._book.note(
+            kind,
+            line.queue,
+            size=delivery.size,
+            actor=actor,
+            now_ms=now_ms,
+            columns={
+                "seq": delivery.seq,
+                "own_id": delivery.own_id,
+                "published_ms": delivery.published_ms,
+                "size": delivery.size,
+                "attempt": delivery.attempt,
+                **extra,
+            },
+        )
+
+    def fail(
+        self,
+        line: Line,
+        delivery: Delivery,
+        *,
+        kind: str,
+        delay_ms: int | None,
+        ended_ms: int,
+        actor: Actor,
+        now_ms: int,
+    ) -> bool:
+        """End an attempt without an ack; True when that buried the message."""
+        step = lifecycle.after_failure(
+            line.queue, attempt=delivery.attempt, delay_ms=delay_ms, ended_ms=ended_ms
+        )
+        if isinstance(step, lifecycle.Bury):
+            self._note_one(kind, line, delivery, actor, now_ms, {})
+            self._bury(line, delivery, step.into, actor, now_ms)
+            return True
+        extra = {"delay_ms": step.due_ms - ended_ms}
+        self._note_one(kind, line, delivery, actor, now_ms, extra)
+        line.leased -= 1
+        self.release(line, delivery.id, step.due_ms, now_ms)
+        return False
+
+    def release(self, line: Line, key: int, due_ms: int, now_ms: int) -> None:
+        """A delivery that nobody holds (any more) is ready at `due_ms`."""
+        if due_ms <= now_ms:
+            self._db.execute(_MOVE_DELIVERY, (READY, 0, key))
+            line.again += 1
+        else:
+            self._db.execute(_MOVE_DELIVERY, (DELAYED, due_ms, key))
+            line.delayed += 1
+        self._book.touch(line, due_ms=due_ms)
+
+    def _bury(
+        self, line: Line, delivery: Delivery, into: str | None, actor: Actor, now_ms: int
+    ) -> None:
+        target = self._book.lines.get(into) if into else None
+        message = self._messages.at(line, delivery.seq, delivery.lane)
+        assert message is not None, "a delivery without its message"
+        detail = {"into": target.queue.id if target else None}
+        self._endings.end(line, "buried", [delivery], actor, now_ms, detail)
+        if target:
+            origin = Origin(line.queue.id, message.id, delivery.attempt, "attempts")
+            self._publishing.insert(
+                target, [copy_of(message, delivery.own_id)], BROKER, now_ms, origin
+            )
