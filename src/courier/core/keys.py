@@ -48,7 +48,8 @@ class Keyring:
     """Finds the key that a secret belongs to.
 
     Secrets it has verified are remembered with their key, and hold for as long as the store
-    still has that very record.
+    still has that very record. Looking one up tells nothing about others: a dict compares
+    texts only when their whole hashes agree.
     """
 
     REMEMBERED_MAX = 1_000

@@ -8,7 +8,8 @@ Guarantees, the same for every store:
   every lower one is too (until trimmed), and what is read at an offset never changes.
 - Time is an argument. A lease that ends at `t` has ended when `now_ms` >= t; a delay that ends
   at `t` is over when `now_ms` >= t; a message expires when `now_ms` >= its expiry. Every verb
-  lets time pass first, so none of them depends on when the last sweep ran.
+  lets time pass first, so none of them depends on when the last sweep ran. (A store may leave
+  some of many hundreds of due things to the sweep; it never hands out what has expired.)
 - Hand-out order of a subscription: deliveries that were handed out or delayed before, by
   sequence, then new ones, by sequence.
 - A verb on a queue that does not exist raises NotFound("queue", id). Anything wrong with the

@@ -10,7 +10,9 @@ import msgspec
 from courier.core.errors import InvalidRequest
 from courier.web import NotJson
 
+REQUIRED = "required"
 _SHOWN_CHARACTERS = 80
+_MISSING = re.compile(r"Object missing required field `(\w+)`")
 
 
 @lru_cache(maxsize=256)
@@ -53,6 +55,8 @@ def _mistake(raw: bytes, text: str) -> InvalidRequest | NotJson:
     # Numbers are read as floats only to let clients write 2.0; nobody should send 2.5 for that.
     reason = re.sub(r"\.0\b", "", reason.replace("`float`", "`int`"))
     path = place.rstrip("`").removeprefix(".").replace("`key` in ", "")
+    if missing := _MISSING.fullmatch(reason):
+        return InvalidRequest(f"{path}.{missing[1]}".removeprefix("."), REQUIRED)
     try:
         value = json.loads(raw)
         for step in path.replace("[", ".[").split(".") if path else ():

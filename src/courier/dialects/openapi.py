@@ -101,23 +101,34 @@ def _query(parameter: Parameter, schema_of: dict[int, dict[str, Any]]) -> dict[s
 
 def page(title: str, prefix: str, routes: Sequence[Route]) -> Response:
     """The same table for a person, with no script and nothing loaded from elsewhere."""
-    rows = []
+    families: dict[str, list[str]] = {}
     for route in routes:
-        parts = [f"<h3><b>{route.method}</b> <code>{html.escape(prefix + route.path)}</code></h3>"]
-        parts.append(f"<p>{html.escape(route.summary)}</p>")
-        if route.scope:
-            parts.append(f"<p>Needs a key with scope <code>{route.scope}</code>.</p>")
-        for parameter in route.query:
-            text = html.escape(parameter.description)
-            parts.append(f"<p>Query <code>{parameter.name}</code>: {text}</p>")
-        for label, type in (("Request", route.body), ("Result", route.result)):
-            if type is not None:
-                schema = msgspec.json.format(msgspec.json.encode(msgspec.json.schema(type)))
-                text = html.escape(schema.decode())
-                parts.append(f"<details><summary>{label}</summary><pre>{text}</pre></details>")
-        rows.append(f"<section>{''.join(parts)}</section>")
-    body = _PAGE.format(title=html.escape(title), rows="\n".join(rows), prefix=prefix)
+        families.setdefault(route.family, []).append(_section(prefix, route))
+    rows = "".join(
+        f'<h2 id="{family}">{family.capitalize()}</h2>{"".join(sections)}'
+        for family, sections in families.items()
+    )
+    links = " · ".join(f'<a href="#{family}">{family}</a>' for family in families)
+    body = _PAGE.format(title=html.escape(title), rows=rows, links=links, prefix=prefix)
     return Response(body.encode(), content_type=b"text/html; charset=utf-8")
+
+
+def _section(prefix: str, route: Route) -> str:
+    parts = [
+        f"<h3><b>{route.method}</b> <code>{html.escape(prefix + route.path)}</code></h3>",
+        f"<p>{html.escape(route.summary)}.</p>",
+    ]
+    if route.scope and route.scope != "any":
+        parts.append(f"<p>Needs a key with scope <code>{route.scope}</code>.</p>")
+    for parameter in route.query:
+        text = html.escape(parameter.description)
+        parts.append(f"<p>Query <code>{parameter.name}</code>: {text}</p>")
+    for label, type in (("Request", route.body), ("Result", route.result)):
+        if type is not None:
+            schema = msgspec.json.format(msgspec.json.encode(msgspec.json.schema(type)))
+            text = html.escape(schema.decode())
+            parts.append(f"<details><summary>{label}</summary><pre>{text}</pre></details>")
+    return f"<section>{''.join(parts)}</section>"
 
 
 _PAGE = """<!doctype html>
@@ -134,7 +145,7 @@ code, pre {{ font: 14px/1.4 ui-monospace, monospace }}
 pre {{ background: #f6f8fa; padding: .75rem; overflow: auto }}
 </style></head><body>
 <h1>{title}</h1>
-<p>The same table as <a href="{prefix}/openapi.json">OpenAPI</a>.</p>
+<p>{links} · the same table as <a href="{prefix}/openapi.json">OpenAPI</a></p>
 {rows}
 </body></html>
 """

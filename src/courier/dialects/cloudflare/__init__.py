@@ -29,7 +29,6 @@ from courier.web import Call, Request, Response, Route
 _BEARER = re.compile(r"bearer +(\S+) *", re.IGNORECASE)
 _HEAD = b'{"success":true,"errors":[],"messages":[],"result":'
 _TOKEN = {"token": {"type": "http", "scheme": "bearer"}}
-_ANY_JSON: dict[str, Any] = {}
 
 _encode = msgspec.json.Encoder().encode
 
@@ -61,11 +60,11 @@ class Cloudflare:
         self._clock = clock
         self._api_rate = Rate("the API", limit=api_rate_max, window_ms=API_WINDOW_MS)
         self._routes = [
-            *IdentityRoutes(store).routes(),
             *QueueRoutes(store, broker, admin, clock).routes(),
             *ConsumerRoutes(store, admin, clock).routes(),
             *MessageRoutes(broker, admin, wire.Bodies(json_body_encoding)).routes(),
             *SubscriptionRoutes(store, admin, clock).routes(),
+            *IdentityRoutes(store).routes(),
         ]
 
     def routes(self) -> Sequence[Route]:

@@ -1,7 +1,5 @@
 """What each error is in Cloudflare's words: status, code, message."""
 
-import re
-
 from msgspec import Struct
 
 from courier.core.errors import (
@@ -20,9 +18,8 @@ from courier.core.errors import (
     StoreUnavailable,
     Unauthenticated,
 )
+from courier.dialects.json import REQUIRED
 from courier.web import NoRoute, NotJson, Route, WrongMethod
-
-_MISSING = re.compile(r"Object missing required field `(\w+)`")
 
 
 class Refusal(Struct, frozen=True):
@@ -119,9 +116,8 @@ def _invalid(error: InvalidRequest, family: str, operation: str) -> int:
 
 
 def _sentence(error: InvalidRequest) -> str:
-    missing = _MISSING.match(error.reason)
-    if missing:
-        return f'Required at "{f"{error.field}.{missing[1]}".removeprefix(".")}"'
+    if error.reason == REQUIRED:
+        return f'Required at "{error.field}"'
     return str(error) if not error.reason.startswith("Unrecognized") else error.reason
 
 

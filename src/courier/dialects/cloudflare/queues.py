@@ -41,7 +41,7 @@ class QueueRoutes:
         )
         return [
             Route("POST", "/accounts/{account_id}/queues", self.create_queue, "queues:write",
-                  "Create a queue", body=wire.QueueBody, result=wire.QueueResult,
+                  "Create a queue", body=wire.NewQueueBody, result=wire.QueueResult,
                   family="queues", settings=True),
             Route("GET", "/accounts/{account_id}/queues", self.list_queues, "queues:read",
                   "List queues", result=list[wire.QueueResult], query=paging,
@@ -74,9 +74,7 @@ class QueueRoutes:
         return wire.queue_result(queue, consumer, target.name if target else "")
 
     async def create_queue(self, call: Call) -> wire.QueueResult:
-        body: wire.QueueBody = call.body
-        if body.queue_name is UNSET:
-            raise InvalidRequest("queue_name", "a name is required")
+        body: wire.NewQueueBody = call.body
         now_ms = self._clock.now_ms()
         queue = Queue(
             id=ids.new_id(),

@@ -1,8 +1,9 @@
 """Which events there are to subscribe to, and what identifies each source."""
 
-from typing import Any
+from msgspec import UNSET
 
 from courier.core.errors import InvalidRequest
+from courier.dialects.cloudflare.wire import SourceBody
 
 # source type -> (fields that identify it, its events)
 SOURCES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
@@ -76,15 +77,12 @@ SOURCES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 FIELD_CHARACTERS_MAX = 255
 
 
-def source(given: dict[str, Any]) -> dict[str, str]:
+def source(given: SourceBody) -> dict[str, str]:
     """The source as it is kept: its type and what identifies it."""
-    kind = given.get("type")
-    if not isinstance(kind, str) or kind not in SOURCES:
-        raise InvalidRequest("source.type", f"unknown source type {kind!r:.100}")
-    kept = {"type": kind}
-    for name in SOURCES[kind][0]:
-        value = given.get(name)
-        if not isinstance(value, str) or not 1 <= len(value) <= FIELD_CHARACTERS_MAX:
+    kept: dict[str, str] = {"type": given.type}
+    for name in SOURCES[given.type][0]:
+        value = getattr(given, name)
+        if value is UNSET or not 1 <= len(value) <= FIELD_CHARACTERS_MAX:
             raise InvalidRequest(
                 f"source.{name}", f"a string of 1 to {FIELD_CHARACTERS_MAX} characters is required"
             )

@@ -66,6 +66,12 @@ class QueueSettingsBody(Struct):
     ) = UNSET
 
 
+class NewQueueBody(Struct):
+    queue_name: Name
+    jurisdiction: Jurisdiction | UnsetType = UNSET
+    settings: QueueSettingsBody | UnsetType = UNSET
+
+
 class QueueBody(Struct):
     queue_name: Name | UnsetType = UNSET
     jurisdiction: Jurisdiction | UnsetType = UNSET
@@ -438,14 +444,48 @@ class Bodies:
 # --- event subscriptions ---------------------------------------------------------------------
 
 
+SourceType = Literal[
+    "access",
+    "artifacts",
+    "artifacts.repo",
+    "browserRun",
+    "email.sending",
+    "images",
+    "kv",
+    "r2",
+    "stream",
+    "stream.liveInput",
+    "superSlurper",
+    "vectorize",
+    "workers.script",
+    "workersAi.model",
+    "workersBuilds.worker",
+    "workflows.workflow",
+]
+
+
 class Destination(Struct):
     queue_id: str
     type: Literal["queues.queue"]
 
 
+class SourceBody(Struct):
+    """`type` says which of the others must be there; see `sources.py`."""
+
+    type: SourceType
+    model_name: str | UnsetType = UNSET
+    worker_name: str | UnsetType = UNSET
+    workflow_name: str | UnsetType = UNSET
+    script_tag: str | UnsetType = UNSET
+    namespace: str | UnsetType = UNSET
+    repo_name: str | UnsetType = UNSET
+    zone_id: str | UnsetType = UNSET
+    domain: str | UnsetType = UNSET
+
+
 class SubscriptionBody(Struct):
     events: Annotated[list[str], Meta(min_length=1, max_length=100)]
-    source: dict[str, Any]
+    source: SourceBody
     destination: Destination
     name: Annotated[str, Meta(max_length=255)] | UnsetType = UNSET
     enabled: bool | UnsetType = UNSET

@@ -131,7 +131,7 @@ class Endings:
         for seq in seqs:
             delivery = found.pop(seq, None)
             message = self._messages.at(line, seq, delivery.lane) if delivery else None
-            source = self._source(message)
+            source = self._source(line, message)
             if delivery is None or message is None or source is None or delivery.state == LEASED:
                 done.append(False)
                 continue
@@ -143,8 +143,9 @@ class Endings:
                 self.end(line, "deleted", [delivery], actor, now_ms)
         return done
 
-    def _source(self, message: Message | None) -> Line | None:
+    def _source(self, line: Line, message: Message | None) -> Line | None:
         """Where a dead letter was buried from, if it is one and that queue is still there."""
         if message is None or message.origin is None or message.origin.reason != "attempts":
             return None
-        return self._book.lines.get(message.origin.queue)
+        source = self._book.lines.get(message.origin.queue)
+        return source if source and source.queue.tenant == line.queue.tenant else None
