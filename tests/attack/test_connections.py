@@ -13,6 +13,9 @@ from tests.attack.peer import Account, Peer, accepted, refused, turned_away
 from tests.attack.target import Target, aim, no_traceback
 from tests.server import Server
 
+pytestmark = pytest.mark.slow
+
+
 IDLE = 1_000
 
 

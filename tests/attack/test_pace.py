@@ -12,6 +12,9 @@ from tests.attack.peer import Account, Peer, accepted, turned_away
 from tests.attack.target import Target, aim
 from tests.server import Server
 
+pytestmark = pytest.mark.slow
+
+
 CUT_SECONDS_MAX = 5.0
 PROMPT_SECONDS_MAX = 2.0
 

@@ -7,6 +7,9 @@ import pytest
 from tests.attack.peer import Account, Peer, accepted, refused, turned_away
 from tests.attack.target import Target
 
+pytestmark = pytest.mark.slow
+
+
 MIB = 1 << 20
 REQUEST_BYTES_MAX = 4 * MIB
 HEADER_BYTES_MAX = 64 << 10

@@ -12,6 +12,8 @@ from courier import __version__, config
 from tests.cli.command import Command
 from tests.server import free_port
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def courier(tmp_path: Path) -> Command:

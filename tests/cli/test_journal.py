@@ -5,9 +5,12 @@ import signal
 from itertools import islice
 
 import httpx
+import pytest
 
 from tests.cli.command import Command
 from tests.server import Server
+
+pytestmark = pytest.mark.slow
 
 
 def last_offset(server: Server) -> int:

@@ -11,6 +11,8 @@ import pytest
 from tests.cli.command import Command
 from tests.server import Server
 
+pytestmark = pytest.mark.slow
+
 
 def bodies(courier: Command, queue: str) -> list[object]:
     """The bodies of what is ready, as programs see them."""

@@ -6,6 +6,8 @@ import pytest
 
 from tests.cli.command import Command
 
+pytestmark = pytest.mark.slow
+
 
 def properties(courier: Command, queue: str) -> dict[str, str]:
     """What `queue show` prints."""

@@ -2,8 +2,12 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.cli.command import Command
 from tests.server import Server, free_port
+
+pytestmark = pytest.mark.slow
 
 
 def test_the_start_prints_the_address_and_a_line_to_paste(fresh_server: Server) -> None:

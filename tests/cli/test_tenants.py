@@ -7,6 +7,8 @@ import pytest
 from tests.cli.command import Command
 from tests.server import Server
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def tenant(courier: Command, queue_name: str) -> str:

@@ -4,9 +4,13 @@ import time
 from pathlib import Path
 
 import httpx
+import pytest
 
 from tests.ops.conftest import Journal
 from tests.server import Server
+
+pytestmark = pytest.mark.slow
+
 
 WAIT_S_MAX = 40.0
 

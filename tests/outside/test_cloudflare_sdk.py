@@ -21,6 +21,9 @@ from cloudflare.types.queues.message_pull_response import Message
 
 from tests.server import Server
 
+pytestmark = pytest.mark.slow
+
+
 T = TypeVar("T")
 DAY_SECONDS = 86_400
 NOBODY = "0123456789abcdef0123456789abcdef"

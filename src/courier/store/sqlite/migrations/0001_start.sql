@@ -17,12 +17,13 @@ CREATE TABLE record (
     PRIMARY KEY (kind, id)
 ) STRICT, WITHOUT ROWID;
 
--- A line of delivery and its counters. Messages of lane 0 beyond `cursor` have never been handed
--- out and need no row in `delivery`. `dropped` holds the queue's record while its messages are
--- being removed.
+-- A line of delivery and its counters; the one that all pullers share has no listener. Messages
+-- of lane 0 beyond `cursor` have never been handed out and need no row in `delivery`. `dropped`
+-- holds the queue's record while its messages are being removed.
 CREATE TABLE subscription (
     no INTEGER PRIMARY KEY AUTOINCREMENT,
-    queue TEXT NOT NULL UNIQUE,
+    queue TEXT NOT NULL,
+    listener TEXT NOT NULL DEFAULT '',
     tail INTEGER NOT NULL DEFAULT 0,
     cursor INTEGER NOT NULL DEFAULT 0,
     count INTEGER NOT NULL DEFAULT 0,
@@ -31,7 +32,8 @@ CREATE TABLE subscription (
     delayed INTEGER NOT NULL DEFAULT 0,
     again INTEGER NOT NULL DEFAULT 0,
     held INTEGER NOT NULL DEFAULT 0,
-    dropped BLOB
+    dropped BLOB,
+    UNIQUE (queue, listener)
 ) STRICT;
 
 -- id = no << 43 | lane << 42 | seq. Lane 1 is for messages that the cursor must not meet: those
