@@ -211,24 +211,22 @@ class _Mounted:
     def find(self, method: str, path: str) -> "_Found":
         found = self._router.find(path)
         if found is None:
-            return _Found(self.site, path, {}, None, NoRoute(path))
+            return _Found(self.site, path, {}, None, ())
         table, _, params, _ = found
         methods: dict[str, Route] = table  # type: ignore[assignment]
         if "%" in path:
             params = {name: unquote(value, errors="replace") for name, value in params.items()}
-        route = methods.get(method)
-        missing = None if route else WrongMethod(method, sorted(methods))
-        return _Found(self.site, path, params, route, missing)
+        return _Found(self.site, path, params, methods.get(method), tuple(sorted(methods)))
 
 
 class _Found(Struct, frozen=True):
-    """Where a request goes; without a route, `missing` says why."""
+    """Where a request goes. Without a route: the methods that there are, if any."""
 
     site: Site
     path: str
     params: dict[str, str]
     route: Route | None
-    missing: Rejected | None
+    methods: tuple[str, ...]
 
 
 class App:
@@ -312,9 +310,10 @@ class App:
                 call = Call(request, Actor("", site.name), None)
             else:
                 key = await site.authenticate(request)
+                if route is None and found.methods:
+                    raise WrongMethod(request.method, found.methods)
                 if route is None:
-                    assert found.missing is not None
-                    raise found.missing
+                    raise NoRoute(found.path)
                 call = Call(request, Actor(key.id, site.name), key)
                 await site.authorize(call, route)
             if route.body is not None:

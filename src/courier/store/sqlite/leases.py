@@ -84,10 +84,10 @@ class Leases:
         base = line.base
         again: list[tuple[Any, ...]] = []
         fresh: list[tuple[Any, ...]] = []
-        if line.expiry_ms <= now_ms and self._book.oldest_ms(line) + line.queue.retention_ms <= (
-            now_ms
-        ):
-            return again, fresh  # so much has expired that the sweep is still at it
+        if line.expiry_ms <= now_ms:
+            self._book.oldest_ms(line)
+            if line.expiry_ms <= now_ms:
+                return again, fresh  # so much has expired that the sweep is still at it
         if line.again:
             again = self._book.rows(_AGAIN, (base, base + LANE, count))
         if len(again) < count and line.cursor < line.tail:

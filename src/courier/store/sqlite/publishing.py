@@ -136,10 +136,25 @@ class Publishing:
         seqs = range(line.tail + 1, seq + 1)
         line.tail = seq
         self._book.added(line, count=len(rows), size=size, now_ms=now_ms)
+        delays = {row[0] & SEQ_MASK: row[4] - now_ms for row in held}
+        self._note(line, drafts, seqs, delays, origin, size, actor, now_ms)
+        return seqs
+
+    def _note(
+        self,
+        line: Line,
+        drafts: Sequence[Draft],
+        seqs: range,
+        delays: dict[int, int],
+        origin: Origin | None,
+        size: int,
+        actor: Actor,
+        now_ms: int,
+    ) -> None:
         columns: dict[str, Any] = {
             "seq": list(seqs),
             "published_ms": now_ms,
-            "size": [row[2] for row in rows],
+            "size": [len(draft.body) for draft in drafts],
             "content_type": packed([draft.content_type for draft in drafts]),
             "body": [draft.body for draft in drafts],
         }
@@ -150,21 +165,19 @@ class Publishing:
         ):
             if values.count(None) != len(values):
                 columns[name] = values
-        if held:
-            delays = {row[0] & SEQ_MASK: row[4] - now_ms for row in held}
+        if delays:
             columns["delay_ms"] = [delays.get(seq) for seq in seqs]
         if origin:
             columns["detail"] = msgspec.to_builtins(origin)
         self._book.note(
             "published",
-            queue,
-            count=len(rows),
+            line.queue,
+            count=len(drafts),
             size=size,
             actor=actor,
             now_ms=now_ms,
             columns=columns,
         )
-        return seqs
 
 
 def copy_of(message: Message, own_id: str | None, delay_ms: int | None = None) -> Draft:
