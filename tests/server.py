@@ -35,7 +35,7 @@ class Server:
         self.data = directory / "data"
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
-        self._args = list(args)
+        self.args = list(args)
         self._env = dict(env or {})
         self._log = directory / "server.log"
         self._process: subprocess.Popen[bytes] | None = None
@@ -48,7 +48,7 @@ class Server:
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("COURIER_")}
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "courier", "serve", *address, *self._args],
+                [sys.executable, "-m", "courier", "serve", *address, *self.args],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

@@ -112,6 +112,7 @@ async def _open(config: Config) -> Store:
         config.data / "courier.db",
         cache_bytes=config.cache_bytes,
         commit_calls_max=config.commit_calls_max,
+        commit_inline_ms_max=config.commit_inline_ms_max,
     )
 
 

@@ -108,6 +108,13 @@ class Config:
     commit_calls_max: Annotated[
         int, Rule("Most store calls that share one commit to disk.", low=1, high=100_000)
     ] = 1_024
+    commit_inline_ms_max: Annotated[
+        int,
+        Rule(
+            "Commits that usually take less than this are not worth a thread; 0 always uses one.",
+            high=_MINUTE_MS,
+        ),
+    ] = 1
     cache_bytes: Annotated[
         int, Rule("Memory the store may use to cache its file.", low=_MIB, high=_TIB)
     ] = 32 * _MIB

@@ -62,6 +62,8 @@ class Trial:
         """At some moment while everybody is at work; sometimes again as soon as it is back."""
         time.sleep(self.random.uniform(0.2, 1.2))
         self.server.kill()
+        # Both ways of waiting for the disk get their share of kills.
+        self.server.args = ["--commit-inline-ms-max", str(self.random.choice((0, 1)))]
         self.gate.close()
         self.close()
         self.server.start()

@@ -49,9 +49,12 @@ def syncs() -> Iterator[list[int]]:
     files.unregister()
 
 
-def test_no_verb_returns_before_the_log_was_synced(tmp_path: Path, syncs: list[int]) -> None:
+@pytest.mark.parametrize("inline_ms_max", [0, 1, 60_000])
+def test_no_verb_returns_before_the_log_was_synced(
+    tmp_path: Path, syncs: list[int], inline_ms_max: int
+) -> None:
     async def story() -> None:
-        store = await SqliteStore.open(tmp_path / "courier.db")
+        store = await SqliteStore.open(tmp_path / "courier.db", commit_inline_ms_max=inline_ms_max)
         queue = Queue(id=ids.new_id(), tenant="t", name="q", created_ms=1, modified_ms=1)
         before = syncs[0]
         await store.change(puts=[queue], actor=ACTOR, now_ms=NOW_MS)

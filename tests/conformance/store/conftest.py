@@ -22,9 +22,15 @@ async def open_sqlite(path: Path) -> Store:
     return await SqliteStore.open(path)
 
 
+async def open_sqlite_on_a_slow_disk(path: Path) -> Store:
+    """Every commit is waited for on the writer's thread, while further calls come in."""
+    return await SqliteStore.open(path, commit_inline_ms_max=0)
+
+
 OPENERS: dict[str, Callable[[Path], Awaitable[Store]]] = {
     "memory": open_memory,
     "sqlite": open_sqlite,
+    "sqlite-slow": open_sqlite_on_a_slow_disk,
 }
 
 

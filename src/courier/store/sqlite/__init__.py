@@ -48,7 +48,13 @@ class SqliteStore:
     """See `core/store.py` for what it promises."""
 
     def __init__(
-        self, path: Path, db: apsw.Connection, lock: IO[str], *, commit_calls_max: int
+        self,
+        path: Path,
+        db: apsw.Connection,
+        lock: IO[str],
+        *,
+        commit_calls_max: int,
+        commit_inline_ms_max: int,
     ) -> None:
         self._db = db
         self._lock = lock
@@ -63,7 +69,9 @@ class SqliteStore:
         self._sweep = Sweep(self._book, self._leases, self._endings)
         self._reader = JournalReader(path)
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="courier-read")
-        self.writer = Writer(db, self._book, calls_max=commit_calls_max)
+        self.writer = Writer(
+            db, self._book, calls_max=commit_calls_max, inline_s=commit_inline_ms_max / 1000
+        )
         meta = self._book.row(_META)
         assert meta is not None, "the migrations leave a row"
         self._epoch: str = meta[0]
@@ -71,7 +79,12 @@ class SqliteStore:
 
     @classmethod
     async def open(
-        cls, path: Path, *, cache_bytes: int = 32 << 20, commit_calls_max: int = 1_024
+        cls,
+        path: Path,
+        *,
+        cache_bytes: int = 32 << 20,
+        commit_calls_max: int = 1_024,
+        commit_inline_ms_max: int = 1,
     ) -> "SqliteStore":
         """Open or create the file. Raises StoreUnavailable when that cannot be done."""
         lock = claim(path)
@@ -80,7 +93,13 @@ class SqliteStore:
                 db = connect(path, cache_bytes=cache_bytes)
                 if migrate(db, "courier.store.sqlite"):
                     db.execute(_CREATE, (ids.new_id(), ids.new_bytes(32)))
-                return cls(path, db, lock, commit_calls_max=commit_calls_max)
+                return cls(
+                    path,
+                    db,
+                    lock,
+                    commit_calls_max=commit_calls_max,
+                    commit_inline_ms_max=commit_inline_ms_max,
+                )
         except BaseException:
             lock.close()
             raise

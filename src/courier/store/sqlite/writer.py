@@ -23,7 +23,6 @@ from courier.store.sqlite.connection import DISK_ERRORS
 
 T = TypeVar("T")
 
-FAST_COMMIT_S = 0.001
 RECENT_COMMITS = 16
 GATHER_S_MAX = 0.005
 
@@ -71,7 +70,9 @@ class _Call:
 
 
 class Writer:
-    def __init__(self, db: apsw.Connection, group: Group, *, calls_max: int) -> None:
+    def __init__(
+        self, db: apsw.Connection, group: Group, *, calls_max: int, inline_s: float
+    ) -> None:
         self._cursor = db.cursor()
         self._group = group
         self._calls_max = calls_max
@@ -81,7 +82,8 @@ class Writer:
         self._busy = False
         self._stale = False
         self._closed = False
-        self._commit_s = FAST_COMMIT_S
+        self._inline_s = inline_s
+        self._commit_s = inline_s
         self._gathered = 0
         self._gather_until_s = 0.0
         self.groups = 0
@@ -152,7 +154,7 @@ class Writer:
         except BaseException as error:
             self._undo(calls, error)
             return
-        if changed and self._commit_s < FAST_COMMIT_S:
+        if changed and self._commit_s < self._inline_s:
             self._finish(calls, self._commit())
         elif changed:
             commit = self._disk.submit(self._commit)
@@ -189,7 +191,7 @@ class Writer:
         except BaseException as error:
             return error
         # A checkpoint now and then takes long; that alone does not make the disk slow.
-        took_s = min(time.perf_counter() - began_s, 2 * FAST_COMMIT_S)
+        took_s = min(time.perf_counter() - began_s, 2 * self._inline_s)
         self._commit_s += (took_s - self._commit_s) / RECENT_COMMITS
         return None
 
