@@ -151,6 +151,8 @@ class Writer:
             return
         try:
             changed = self._apply(calls)
+            if not changed:
+                self._cursor.execute("ROLLBACK")
         except BaseException as error:
             self._undo(calls, error)
             return
@@ -162,7 +164,6 @@ class Writer:
                 lambda done: self._loop.call_soon_threadsafe(self._finish, calls, done.result())
             )
         else:
-            self._cursor.execute("ROLLBACK")
             self._answer(calls)
             self._next()
 
@@ -207,7 +208,12 @@ class Writer:
 
     def _answer(self, calls: list[_Call]) -> None:
         for call in calls:
-            call.answer()
+            try:
+                call.answer()
+            except BaseException as error:  # of its `then`: what is in memory is now in doubt
+                self._stale = True
+                call.error = error
+                call.answer()
 
     def _undo(self, calls: list[_Call], error: BaseException) -> None:
         """Nothing of this group happened. One bad call must not fail its neighbours."""
