@@ -4,15 +4,14 @@ Routing, authentication, parsing and rendering are the real ones, so the distanc
 and Courier is what storing a message costs.
 """
 
-import sys
+import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from unittest.mock import patch
 
 from bench.courier import CourierServer
 from bench.workload import Workload
-from courier import app
-from courier.cli import main as cli
+from courier import app, config
+from courier.config import Config
 from courier.core.types import Actor, Draft, QueueStats, Receipt
 from courier.store.sqlite import SqliteStore
 
@@ -46,11 +45,19 @@ class Floor:
         return CourierServer(directory, module="bench.floor")
 
 
-def main() -> int:
+async def _open(config: Config) -> EmptyStore:
+    return await EmptyStore.open(config.data / "courier.db")
+
+
+def main() -> None:
     """`courier serve` as it is, wiring and all, but for the store that it opens."""
-    with patch.object(app, "SqliteStore", EmptyStore):
-        return cli.main()
+    parser = argparse.ArgumentParser()
+    parser.add_argument("command", choices=["serve"])
+    for flag in ("--host", "--port", "--data"):
+        parser.add_argument(flag)
+    given = parser.parse_args()
+    app.serve(config.load({"host": given.host, "port": given.port, "data": given.data}), _open)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

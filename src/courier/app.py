@@ -4,7 +4,7 @@ import asyncio
 import gc
 import logging
 import sys
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -17,7 +17,7 @@ from courier.clock import SystemClock
 from courier.config import Config
 from courier.core.admin import Admin
 from courier.core.broker import Broker
-from courier.core.errors import Unavailable
+from courier.core.errors import BrokerError, Unavailable
 from courier.core.limits import Limits
 from courier.core.store import Store
 from courier.core.sweeper import Sweeper
@@ -46,17 +46,34 @@ class Courier(Struct):
     async def resume_purges(self) -> None:
         """Finish the purges that the end of the last process broke off."""
         for queue in await self.store.scan(Queue):
-            if queue.purge is not None and not queue.purge.completed:
+            if queue.purge is None or queue.purge.completed:
+                continue
+            try:
                 await self.broker.purge(queue, queue.purge, actor=BROKER)
                 done = replace(queue.purge, completed=True)
                 await self.admin.note_purge(queue, done, actor=BROKER)
+            except BrokerError as error:  # deleted meanwhile, or no disk; others have their turn
+                log.warning("purge_not_resumed", extra={"queue": queue.id, "reason": str(error)})
 
 
-def serve(config: Config) -> None:
+async def open_store(config: Config) -> Store:
+    if config.store == "memory":
+        return MemoryStore()
+    return await SqliteStore.open(
+        config.data / "courier.db",
+        cache_bytes=config.cache_bytes,
+        commit_calls_max=config.commit_calls_max,
+        commit_inline_ms_max=config.commit_inline_ms_max,
+    )
+
+
+def serve(
+    config: Config, opened: Callable[[Config], Coroutine[Any, Any, Store]] = open_store
+) -> None:
     """Run until told to stop. Leaves with status 1 when the store cannot be opened."""
     set_up_logs(level=config.log_level, format=config.log_format)
     try:
-        uvloop.run(_serve(config))
+        uvloop.run(_serve(config, opened))
     except (Unavailable, serving.CannotListen, OSError) as error:
         sys.exit(f"courier: {error}")
 
@@ -105,17 +122,6 @@ def build(store: Store, config: Config, *, port: int) -> Courier:
     return Courier(app, credentials, store, broker, admin, sweeper)
 
 
-async def _open(config: Config) -> Store:
-    if config.store == "memory":
-        return MemoryStore()
-    return await SqliteStore.open(
-        config.data / "courier.db",
-        cache_bytes=config.cache_bytes,
-        commit_calls_max=config.commit_calls_max,
-        commit_inline_ms_max=config.commit_inline_ms_max,
-    )
-
-
 def _tune_collector() -> None:
     """Requests leave no cycles behind, so looking for them often finds nothing, at a price."""
     gc.collect()
@@ -123,9 +129,9 @@ def _tune_collector() -> None:
     gc.set_threshold(50_000, 20, 50)
 
 
-async def _serve(config: Config) -> None:
+async def _serve(config: Config, opened: Callable[[Config], Coroutine[Any, Any, Store]]) -> None:
     config.data.mkdir(parents=True, exist_ok=True)
-    store = await _open(config)
+    store = await opened(config)
     try:
         with serving.listen(config.host, config.port) as listener:
             courier = build(store, config, port=listener.getsockname()[1])

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import IO, TypeVar
+from typing import IO, Self, TypeVar
 
 import apsw
 
@@ -85,7 +85,7 @@ class SqliteStore:
         cache_bytes: int = 32 << 20,
         commit_calls_max: int = 1_024,
         commit_inline_ms_max: int = 1,
-    ) -> "SqliteStore":
+    ) -> Self:
         """Open or create the file. Raises StoreUnavailable when that cannot be done."""
         lock = claim(path)
         try:
