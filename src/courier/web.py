@@ -9,6 +9,7 @@ as everything else that Courier does for a small message.
 import asyncio
 import http
 import logging
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal, Protocol
 from urllib.parse import parse_qs, unquote
@@ -16,7 +17,14 @@ from urllib.parse import parse_qs, unquote
 from falcon.routing import CompiledRouter
 from msgspec import Struct
 
-from courier.core.errors import BrokerError, InvalidRequest, OverLimit, Rejected, ShuttingDown
+from courier.core.errors import (
+    BrokerError,
+    InvalidRequest,
+    OverLimit,
+    Rejected,
+    ShuttingDown,
+    Unauthenticated,
+)
 from courier.core.types import Actor, Key, Scope
 from courier.telemetry import Telemetry
 
@@ -33,6 +41,7 @@ WHOLE_ANSWER = "courier.whole_answer"
 
 PATHS_REMEMBERED_MAX = 10_000
 _USUAL_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n"
+_BEARER = re.compile(r"bearer +(\S+) *", re.IGNORECASE)
 _STATUS = {status.value: f"{status.value} {status.phrase}".encode() for status in http.HTTPStatus}
 
 
@@ -86,6 +95,16 @@ class Request:
 
     def header(self, name: bytes) -> str:
         return self.headers.get(name, b"").decode("latin-1")
+
+    def bearer(self) -> str:
+        """The token of the Authorization header; raises Unauthenticated."""
+        header = self.header(b"authorization")
+        if header.startswith("Bearer ") and len(header) > 7 and header.count(" ") == 1:
+            return header[7:]
+        match = _BEARER.fullmatch(header)
+        if match is None:
+            raise Unauthenticated("malformed" if header else "missing")
+        return match[1]
 
     @property
     def query(self) -> dict[str, list[str]]:

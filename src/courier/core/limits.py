@@ -14,7 +14,6 @@ class Limits(Struct, frozen=True):
     queues_max: int = 10_000
     queue_bytes_max: int = 25_000_000_000
     queue_rate_max: int = 0
-    api_rate_max: int = 0
     purge_batch_max: int = 1_000
 
 

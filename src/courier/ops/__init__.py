@@ -1,6 +1,5 @@
 """Courier's own routes: health, metrics, the journal, and what the operator does."""
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -32,8 +31,6 @@ from courier.ops.journal import JournalRoutes, OffsetTrimmed
 from courier.ops.operator import OperatorRoutes
 from courier.telemetry import Telemetry
 from courier.web import Call, NoRoute, NotJson, Request, Response, Route, WrongMethod
-
-_BEARER = re.compile(r"bearer +(\S+) *", re.IGNORECASE)
 
 _encode = msgspec.json.Encoder().encode
 
@@ -70,11 +67,7 @@ class Ops:
         return self._routes
 
     async def authenticate(self, request: Request) -> Key:
-        header = request.header(b"authorization")
-        match = _BEARER.fullmatch(header)
-        if match is None:
-            raise Unauthenticated("malformed" if header else "missing")
-        key = await self._keyring.find(match[1], now_ms=self._clock.now_ms())
+        key = await self._keyring.find(request.bearer(), now_ms=self._clock.now_ms())
         if key is None:
             raise Unauthenticated("unknown")
         return key

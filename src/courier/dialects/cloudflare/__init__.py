@@ -1,6 +1,5 @@
 """Cloudflare Queues: the API that wrangler and the `cloudflare` SDKs speak."""
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,7 +25,6 @@ from courier.dialects.cloudflare.queues import QueueRoutes
 from courier.dialects.cloudflare.subscriptions import SubscriptionRoutes
 from courier.web import Call, Request, Response, Route
 
-_BEARER = re.compile(r"bearer +(\S+) *", re.IGNORECASE)
 _HEAD = b'{"success":true,"errors":[],"messages":[],"result":'
 _TOKEN = {"token": {"type": "http", "scheme": "bearer"}}
 
@@ -91,18 +89,10 @@ class Cloudflare:
         return openapi.page("Courier: Cloudflare Queues", self.prefix, self._routes)
 
     async def authenticate(self, request: Request) -> Key:
-        header = request.header(b"authorization")
-        if header.startswith("Bearer ") and len(header) > 7 and header.count(" ") == 1:
-            secret = header[7:]
-        elif not header:
+        secret = ""
+        if b"authorization" not in request.headers:
             secret = request.header(b"x-auth-key")
-            if not secret:
-                raise Unauthenticated("missing")
-        else:
-            match = _BEARER.fullmatch(header)
-            if match is None:
-                raise Unauthenticated("malformed")
-            secret = match[1]
+        secret = secret or request.bearer()
         key = await self._keyring.find(secret, now_ms=self._clock.now_ms())
         if key is None:
             raise Unauthenticated("unknown")

@@ -84,21 +84,6 @@ class QueueSettings(Struct):
     message_retention_period: int
 
 
-class PullSettings(Struct):
-    batch_size: int
-    max_retries: int
-    retry_delay: int
-    visibility_timeout_ms: int
-
-
-class WorkerSettings(Struct):
-    batch_size: int
-    max_retries: int
-    retry_delay: int
-    max_wait_time_ms: int
-    max_concurrency: int | None
-
-
 class ConsumerResult(Struct):
     consumer_id: str
     type: Literal["worker", "http_pull"]
@@ -224,7 +209,6 @@ def consumer_numbers(body: ConsumerBody) -> dict[str, int | None]:
 
 def consumer_result(queue: Queue, consumer: Consumer, dead_letter: str) -> ConsumerResult:
     retries = 100 if queue.attempts_max is None else queue.attempts_max - 1
-    retry_delay = queue.retry_delay_ms // SECOND_MS
     worker = consumer.mode == "push"
     return ConsumerResult(
         consumer_id=consumer.id,
@@ -233,17 +217,19 @@ def consumer_result(queue: Queue, consumer: Consumer, dead_letter: str) -> Consu
         queue_name=queue.name,
         queue_id=queue.id,
         dead_letter_queue=dead_letter,
-        settings=msgspec.to_builtins(
-            WorkerSettings(
-                consumer.batch_size,
-                retries,
-                retry_delay,
-                consumer.wait_ms_max,
-                consumer.concurrency_max,
-            )
-            if worker
-            else PullSettings(consumer.batch_size, retries, retry_delay, queue.lease_ms)
-        ),
+        settings={
+            "batch_size": consumer.batch_size,
+            "max_retries": retries,
+            "retry_delay": queue.retry_delay_ms // SECOND_MS,
+            **(
+                {
+                    "max_wait_time_ms": consumer.wait_ms_max,
+                    "max_concurrency": consumer.concurrency_max,
+                }
+                if worker
+                else {"visibility_timeout_ms": queue.lease_ms}
+            ),
+        },
         script_name=consumer.script if worker else UNSET,
         script=consumer.script if worker else UNSET,
     )

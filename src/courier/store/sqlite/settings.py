@@ -32,7 +32,6 @@ class Settings:
     def __init__(self, db: apsw.Connection, book: Book) -> None:
         self._db = db.cursor()
         self._book = book
-        self._by_id: dict[tuple[type, str], AnyRecord] = {}
         self._by_name: dict[tuple[type, str, str], AnyRecord] = {}
         self._by_parent: dict[tuple[type, str], dict[str, AnyRecord]] = {}
         self._by_kind: dict[type, dict[str, AnyRecord]] = {kind: {} for kind in RECORD_KINDS}
