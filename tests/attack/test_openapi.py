@@ -178,7 +178,9 @@ def test_random_requests_are_answered_as_the_description_says(
     attacked: Server, tmp_path: Path
 ) -> None:
     ground = Ground(attacked)
-    statuses = run(attacked, tmp_path, ground.config(ground.drawn(), examples=40), phases="fuzzing")
+    statuses = run(
+        attacked, tmp_path, ground.config(ground.drawn(), examples=100), phases="fuzzing"
+    )
     for verb in ("messages", "batch", "pull", "ack", "peek", "purge", "queues"):
         assert {200, 400} <= statuses[f"POST {verb}"], statuses
 

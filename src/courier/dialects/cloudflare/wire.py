@@ -245,7 +245,11 @@ class PushBody(Struct):
 
 
 class BatchBody(Struct):
-    messages: list[PushBody]
+    # The bounds are for the API's description; breaking them has a code of its own, see `drafts`.
+    messages: Annotated[
+        list[PushBody],
+        Meta(extra_json_schema={"minItems": 1, "maxItems": BATCH_MESSAGES_MAX}),
+    ]
     delay_seconds: Delay | UnsetType = UNSET
 
 
