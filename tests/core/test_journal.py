@@ -1,12 +1,13 @@
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from courier import ids
 from courier.core import journal
-from courier.core.types import Run
+from courier.core.types import AnyRecord, Run
 
 QUEUE = "c0" + "12" * 15
 
@@ -123,3 +124,13 @@ def test_every_event_has_only_known_fields_in_their_order() -> None:
 def test_no_kind_of_record_is_a_kind_of_message_event(kind: str) -> None:
     for verb in ("created", "updated", "deleted"):
         assert f"{kind}_{verb}" not in journal.MESSAGE_KINDS
+
+
+def test_every_record_has_a_kind_of_its_own() -> None:
+    assert set(journal.RECORD_KINDS) == set(get_args(AnyRecord))
+    assert len(set(journal.RECORD_KINDS.values())) == len(journal.RECORD_KINDS)
+
+
+def test_what_records_keep_secret_is_a_field_of_some_record() -> None:
+    fields = {field.name for kind in journal.RECORD_KINDS for field in structs.fields(kind)}
+    assert set(journal.SECRET_FIELDS) <= fields

@@ -3,7 +3,8 @@
 Message events carry `seq`, `own_id` (only when the publisher chose the id), `published_ms` and
 `size`, and besides:
 
-    published       content_type, headers, group, body; delay_ms when delayed; detail = origin
+    published       content_type, headers, group, body; delay_ms when delayed; sealed when the body
+                    is encrypted; detail = origin, or {"exchange": id} when it came through one
     leased          attempt, lease_ms
     extended        attempt, lease_ms
     retried         attempt, delay_ms        the delay that will really pass
@@ -18,13 +19,31 @@ on the dead-letter queue; a redrive is a `published` on the source with its orig
 `deleted` here.
 
 Settings events (`queue_created`, `consumer_deleted`, ...) carry the record as `detail`.
+
+Beside the kinds of events, tallies count (see `core/types.py`)
+
+    requested       API requests of a tenant
+    routed          drafts published to an exchange; `bytes` are those of the drafts
+    copied          messages that an exchange put on queues
+    leased_units    further units of 100 KiB, beyond one each, of what was leased from a queue
 """
 
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from courier import ids
-from courier.core.types import Consumer, EventSubscription, Key, Pipeline, Queue, Run, Tenant
+from courier.core.types import (
+    Binding,
+    Consumer,
+    EventSubscription,
+    Exchange,
+    Key,
+    Pipeline,
+    Queue,
+    Run,
+    Session,
+    Tenant,
+)
 
 MESSAGE_KINDS = (
     "published",
@@ -41,11 +60,19 @@ MESSAGE_KINDS = (
 RECORD_KINDS: dict[type, str] = {
     Tenant: "tenant",
     Key: "key",
+    Session: "session",
     Queue: "queue",
+    Exchange: "exchange",
+    Binding: "binding",
     Consumer: "consumer",
     EventSubscription: "subscription",
     Pipeline: "pipeline",
 }
+# Their updates are progress, not news.
+UNNOTED_UPDATES = (Pipeline, Session)
+# Fields of records that stay out of the journal.
+SECRET_FIELDS = ("digest", "sealed")
+UNIT_BYTES = 100 << 10
 COLUMNS = (
     "message_id",
     "seq",
@@ -60,6 +87,7 @@ COLUMNS = (
     "first_leased_ms",
     "last_leased_ms",
     "body",
+    "sealed",
     "detail",
 )
 FIELDS = ("offset", "at_ms", "kind", "tenant", "queue", "queue_name", "actor", "dialect", *COLUMNS)

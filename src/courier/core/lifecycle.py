@@ -4,6 +4,9 @@ from typing import NamedTuple
 
 from courier.core.types import Queue
 
+# The group of messages on a FIFO queue that were published without one.
+GROUP_DEFAULT = "default"
+
 
 class Again(NamedTuple):
     """Ready again at `due_ms`."""
@@ -27,6 +30,5 @@ def after_failure(
 
 
 def expires_ms(queue: Queue, *, published_ms: int, own_ms: int | None) -> int:
-    """When a message leaves the queue whatever its state. Its own expiry can only be earlier."""
-    by_queue_ms = published_ms + queue.retention_ms
-    return by_queue_ms if own_ms is None else min(by_queue_ms, own_ms)
+    """When a message leaves the queue whatever its state: by its own expiry, else the queue's."""
+    return published_ms + queue.retention_ms if own_ms is None else own_ms

@@ -12,11 +12,19 @@ Guarantees, the same for every store:
   some of many hundreds of due things to the sweep; it never hands out what has expired.)
 - Hand-out order of a subscription: deliveries that were handed out or delayed before, by
   sequence, then new ones, by sequence.
+- A FIFO queue hands out by group: nothing of a group of which anything is leased; else its
+  messages by sequence, up to the first that is delayed. A lease takes as many as it can of the
+  group with the oldest message, then of the next such group. A draft without a group joins
+  GROUP_DEFAULT. Drafts without a delay of their own follow the queue's as it changes, until
+  their first attempt.
+- A dead letter is not delayed, except by the queue's delay on a FIFO queue, and lives as long
+  as its new queue says.
 - A verb on a queue that does not exist raises NotFound("queue", id). Anything wrong with the
   disk raises StoreUnavailable, and the store works again by itself once the cause is gone.
 """
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Mapping, Sequence
 from typing import Protocol, TypeVar
 
 from courier.core.types import (
@@ -25,6 +33,7 @@ from courier.core.types import (
     Draft,
     Head,
     Leased,
+    Level,
     Message,
     Outcome,
     QueueStats,
@@ -32,6 +41,8 @@ from courier.core.types import (
     Run,
     Settlement,
     Swept,
+    Tally,
+    Via,
 )
 
 R = TypeVar("R", bound=AnyRecord)
@@ -67,7 +78,8 @@ class Store(Protocol):
         """Drop, then create or replace. Raises Conflict(kind, name) when a name is taken.
 
         Each record is one journal event, `<kind>_created`, `_updated` or `_deleted` with the
-        record (without digests) as `detail`. Dropping a queue ends its messages at once for
+        record (without secrets) as `detail`; a record that only notes progress (a Pipeline, a
+        Session) is no event when it is updated. Dropping a queue ends its messages at once for
         every caller; the sweep then removes them, each with a `deleted` event.
         """
         ...
@@ -80,17 +92,41 @@ class Store(Protocol):
         actor: Actor,
         now_ms: int,
         bytes_max: int | None = None,
+        via: Via | None = None,
     ) -> list[Receipt]:
         """Store each batch's drafts on its queue (id), all in one transaction.
 
         Raises OverLimit("queue bytes") when a queue would then hold more than `bytes_max`.
+        `via` says through which exchange they came; there may then be no batch at all.
         """
         ...
 
     async def lease(
-        self, queue: str, *, count: int, lease_ms: int, actor: Actor, now_ms: int
+        self,
+        queue: str,
+        *,
+        count: int,
+        lease_ms: int,
+        actor: Actor,
+        now_ms: int,
+        leased_max: int | None = None,
     ) -> Leased:
-        """Hand out up to `count` ready messages until `now_ms + lease_ms`."""
+        """Hand out up to `count` ready messages until `now_ms + lease_ms`.
+
+        No more are handed out than make `leased_max` leased messages of this queue.
+        """
+        ...
+
+    def wait(self, queue: str) -> "asyncio.Future[bool]":
+        """Done with True when the queue may have something to hand out, was changed or is gone.
+
+        Only a hint, and given to as many as there are messages for. Whoever stops waiting sets
+        it to False; whoever has got it and will not look passes it on with `wake`.
+        """
+        ...
+
+    def wake(self, queue: str) -> None:
+        """Give a hint to the next who waits for this queue."""
         ...
 
     async def settle(
@@ -137,6 +173,27 @@ class Store(Protocol):
         ...
 
     async def stats(self, queue: str, *, now_ms: int) -> QueueStats: ...
+
+    # --- numbers of the past ---
+    async def tally(self, counts: Mapping[tuple[str, str], int], *, now_ms: int) -> None:
+        """Add to the tallies of this minute what is no event: (tenant, kind) -> count."""
+        ...
+
+    async def tallies(
+        self, *, tenant: str, id: str | None = None, since_ms: int, until_ms: int
+    ) -> list[Tally]:
+        """Tallies of the minutes that touch [since_ms, until_ms), by minute, id and kind.
+
+        Of everything of the tenant (deleted queues too), or of one `id`.
+        """
+        ...
+
+    async def levels(self, queue: str, *, since_ms: int) -> list[Level]:
+        """What the queue held, oldest first, from the minute of `since_ms` on.
+
+        After the last of them it holds what `stats` says.
+        """
+        ...
 
     # --- time passing ---
     async def sweep(self, *, limit: int, now_ms: int) -> Swept:

@@ -17,6 +17,9 @@ MINUTE_MS = 60 * SECOND_MS
 HOUR_MS = 60 * MINUTE_MS
 DAY_MS = 24 * HOUR_MS
 
+# By how much a sealed body is longer: a nonce before it and a tag behind.
+SEAL_BYTES = 12 + 16
+
 ContentType = Literal["text", "json", "bytes"]
 Scope = Literal[
     "queues:read",
@@ -24,6 +27,9 @@ Scope = Literal[
     "messages:read",
     "messages:publish",
     "messages:consume",
+    "keys:read",
+    "keys:write",
+    "usage:read",
     "journal",
     "admin",
 ]
@@ -70,13 +76,25 @@ class Grant(Struct, frozen=True):
 
 
 class Key(Record, frozen=True, kw_only=True, tag=True):
-    """A credential. Only the digest of its secret is kept; `hint` is its first characters."""
+    """A credential. Only the digest of its secret is kept; `hint` is its first characters.
+
+    Of the kinds, a `token` is shown with every request; an `app` (whose owner may look its
+    secret up again: `sealed`), a `connected_app` and a `user` trade theirs for a session.
+    """
 
     digest: str
     hint: str
     grants: tuple[Grant, ...]
+    kind: Literal["token", "app", "connected_app", "user"] = "token"
+    sealed: str = ""
     enabled: bool = True
     expires_ms: int | None = None
+
+
+class Session(Record, frozen=True, kw_only=True, tag=True):
+    """A time-limited stand-in for key `parent`. What proves it is made from its id, not kept."""
+
+    expires_ms: int
 
 
 class PurgeStatus(Struct, frozen=True):
@@ -93,6 +111,10 @@ class Queue(Record, frozen=True, kw_only=True, tag=True):
     `attempts_max` None: a message is attempted until its retention ends. `dead_letter` is the
     id of the queue that buried messages go to; without one they are dropped. `labels` are shown
     but have no effect. A frozen queue refuses new messages.
+
+    `fifo`: messages of one group are handed out in the order of their arrival, and none while
+    another of the group is leased; set at creation. `encrypted`: bodies are sealed before they
+    are stored.
     """
 
     modified_ms: int
@@ -106,6 +128,31 @@ class Queue(Record, frozen=True, kw_only=True, tag=True):
     frozen: bool = False
     purge: PurgeStatus | None = None
     labels: dict[str, str] = field(default_factory=dict)
+    fifo: bool = False
+    encrypted: bool = False
+
+
+class Exchange(Record, frozen=True, kw_only=True, tag=True):
+    """A name to publish to; what is published there is copied to the queues bound to it."""
+
+    modified_ms: int
+    encrypted: bool = False
+
+
+class Rule(Struct, frozen=True):
+    """Which messages a binding lets through: those whose header `name` passes `test`."""
+
+    name: str
+    kind: Literal["text", "number"]
+    test: Literal["eq", "prefix", "any_of", "none_of", "exists", "lt", "le", "gt", "ge", "range"]
+    value: Any
+
+
+class Binding(Record, frozen=True, kw_only=True, tag=True):
+    """Copies what is published to exchange `parent` to `queue` (id): all of it, or by a rule."""
+
+    queue: str
+    rule: Rule | None = None
 
 
 class Consumer(Record, frozen=True, kw_only=True, tag=True):
@@ -138,7 +185,9 @@ class Pipeline(Record, frozen=True, kw_only=True, tag=True):
     seen_ms: int
 
 
-AnyRecord = Tenant | Key | Queue | Consumer | EventSubscription | Pipeline
+AnyRecord = (
+    Tenant | Key | Session | Queue | Exchange | Binding | Consumer | EventSubscription | Pipeline
+)
 
 
 # --- messages --------------------------------------------------------------------------------
@@ -153,11 +202,17 @@ class Origin(Struct, frozen=True, omit_defaults=True):
     reason: str = ""
 
 
+def _size(body: bytes, sealed: str | None) -> int:
+    """Bytes of a body in clear, whether it is sealed or not."""
+    return len(body) - SEAL_BYTES if sealed else len(body)
+
+
 class Draft(Struct, frozen=True):
     """What a caller asks to publish. None means: as the queue says.
 
     `id` is the publisher's own; `once_key` makes a repeated publish within `once_ms` return the
-    first message instead of storing a second one.
+    first message instead of storing a second one. `sealed` names the key that the body has been
+    encrypted with.
     """
 
     body: bytes
@@ -169,10 +224,28 @@ class Draft(Struct, frozen=True):
     group: str | None = None
     once_key: str | None = None
     once_ms: int = DAY_MS
+    sealed: str | None = None
+
+    @property
+    def size(self) -> int:
+        return _size(self.body, self.sealed)
+
+
+class Via(Struct, frozen=True):
+    """The exchange that drafts were published to: its id, and how much was published there."""
+
+    tenant: str
+    exchange: str
+    count: int
+    bytes: int
 
 
 class Message(Struct, frozen=True):
-    """A stored draft. It never changes; `seq` grows with every message of its queue."""
+    """A stored draft. It never changes; `seq` grows with every message of its queue.
+
+    `delay_ms` is the delay it was published with. On a FIFO queue it is the draft's own, and
+    None there means whatever the queue says at the moment.
+    """
 
     seq: int
     id: str
@@ -184,10 +257,12 @@ class Message(Struct, frozen=True):
     expires_ms: int | None = None
     origin: Origin | None = None
     attempts: int = 0
+    delay_ms: int | None = None
+    sealed: str | None = None
 
     @property
     def size(self) -> int:
-        return len(self.body)
+        return _size(self.body, self.sealed)
 
 
 class QueueStats(Struct, frozen=True):
@@ -198,6 +273,28 @@ class QueueStats(Struct, frozen=True):
     oldest_ms: int = 0
     leased: int = 0
     delayed: int = 0
+
+
+class Tally(Struct, frozen=True):
+    """What happened to `id` (a queue, an exchange or a tenant) from minute `minute` on.
+
+    Old tallies are summed up by the hour. `kind` is an event's, or one of those in `journal.py`.
+    """
+
+    minute: int
+    id: str
+    kind: str
+    count: int
+    bytes: int
+
+
+class Level(Struct, frozen=True):
+    """What a queue held at the end of `minute` and of every earlier one since the last level."""
+
+    minute: int
+    count: int
+    leased: int
+    delayed: int
 
 
 class Receipt(Struct, frozen=True):

@@ -4,32 +4,38 @@ Nothing here is clever, on purpose. No verb gives way to another before it is do
 each call the transaction that the protocol asks for; only the process must not be lost.
 """
 
-from collections.abc import Iterator, Sequence
+import asyncio
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from math import ceil
 from typing import Any
 
 import msgspec
 
 from courier import ids
 from courier.core.errors import Conflict, NotFound, OverLimit
-from courier.core.journal import RECORD_KINDS
-from courier.core.lifecycle import Again, after_failure, expires_ms
+from courier.core.journal import RECORD_KINDS, SECRET_FIELDS, UNIT_BYTES, UNNOTED_UPDATES
+from courier.core.lifecycle import GROUP_DEFAULT, Again, after_failure
 from courier.core.store import R
 from courier.core.types import (
     BROKER,
+    DAY_MS,
+    MINUTE_MS,
     Ack,
     Actor,
     AnyRecord,
+    Binding,
     Consumer,
     Draft,
     Extend,
     Head,
     Leased,
+    Level,
     Message,
     Origin,
     Outcome,
-    Pipeline,
     Queue,
     QueueStats,
     Receipt,
@@ -37,91 +43,32 @@ from courier.core.types import (
     Run,
     Settlement,
     Swept,
+    Tally,
+    Via,
 )
+from courier.store.backlog import Backlog, Delivery
+from courier.store.tallies import Tallies
+from courier.store.waiting import Waiters
 
-
-@dataclass
-class _Delivery:
-    """A message of a queue and the state of its delivery.
-
-    Not handed out before `due_ms`. `until_ms` is the end of its lease, None when not leased.
-    `returning`: was handed out or delayed before, and so goes ahead of new messages.
-    """
-
-    message: Message
-    own_id: str | None
-    due_ms: int
-    returning: bool
-    until_ms: int | None = None
-    attempts: int = 0
-    first_leased_ms: int | None = None
-    last_leased_ms: int | None = None
-
-    def leased(self, now_ms: int) -> bool:
-        return self.until_ms is not None and now_ms < self.until_ms
-
-    def shown(self) -> Message:
-        """The message as a caller gets it: nothing in it is shared with the store."""
-        return msgspec.structs.replace(deepcopy(self.message), attempts=self.attempts)
-
-
-@dataclass
-class _Backlog:
-    """A queue and what it holds. `once` maps a key to its message's id and to the key's end."""
-
-    queue: Queue
-    tail: int = 0
-    deliveries: dict[int, _Delivery] = field(default_factory=dict)
-    once: dict[str, tuple[str, int]] = field(default_factory=dict)
-
-    def ready(self, now_ms: int) -> list[_Delivery]:
-        """What may be handed out now, in hand-out order."""
-        ready = [
-            delivery
-            for delivery in self.deliveries.values()
-            if delivery.until_ms is None and delivery.due_ms <= now_ms
-        ]
-        return sorted(ready, key=lambda d: (not d.returning, d.message.seq))
-
-    def stats(self, now_ms: int) -> QueueStats:
-        held = self.deliveries.values()
-        return QueueStats(
-            count=len(held),
-            bytes=sum(d.message.size for d in held),
-            oldest_ms=min((d.message.published_ms for d in held), default=0),
-            leased=sum(d.leased(now_ms) for d in held),
-            delayed=sum(d.until_ms is None and d.due_ms > now_ms for d in held),
-        )
-
-    def ends(self, delivery: _Delivery) -> tuple[int, bool]:
-        """When time next takes something away, and whether that is the message itself.
-
-        Of a lease and a message that end together, the message's end counts: retention
-        deletes and never buries.
-        """
-        message = delivery.message
-        expiry_ms = expires_ms(
-            self.queue, published_ms=message.published_ms, own_ms=message.expires_ms
-        )
-        if delivery.until_ms is None or expiry_ms <= delivery.until_ms:
-            return expiry_ms, True
-        return delivery.until_ms, False
+LEVELS_KEPT_MS = 16 * DAY_MS
 
 
 @dataclass(frozen=True)
 class _Cause:
-    """Who makes a change, and when: what every event of one call has in common."""
+    """Who makes a change, when, and through which exchange if any: the same for a whole call."""
 
     actor: Actor
     now_ms: int
+    exchange: str | None = None
 
 
 class _Journal:
     """Every event is a packed row of its own, so nobody who reads history can change it."""
 
-    def __init__(self) -> None:
+    def __init__(self, tallies: Tallies) -> None:
         self.rows: list[tuple[int, bytes]] = []
         self.first = 1
+        self._tallies = tallies
 
     def append(
         self, kind: str, by: _Cause, tenant: str, queue: tuple[str, str], columns: dict[str, Any]
@@ -139,19 +86,27 @@ class _Journal:
             columns={name: value for name, value in columns.items() if value is not None},
         )
         self.rows.append((by.now_ms, msgspec.msgpack.encode(run)))
+        if queue[0]:
+            size = columns.get("size", 0)
+            self._tallies.add(kind, tenant, queue[0], size=size, now_ms=by.now_ms)
 
     def setting(
         self, verb: str, by: _Cause, record: AnyRecord, queue_names: dict[str, str]
     ) -> None:
-        id = record.id if isinstance(record, Queue) else record.parent
+        id = record.parent
+        if isinstance(record, Queue):
+            id = record.id
+        elif isinstance(record, Binding):
+            id = record.queue
         queue = (id, queue_names[id]) if id in queue_names else ("", "")
         detail = msgspec.to_builtins(record)
-        detail.pop("digest", None)
+        for secret in SECRET_FIELDS:
+            detail.pop(secret, None)
         kind = f"{RECORD_KINDS[type(record)]}_{verb}"
         self.append(kind, by, record.tenant, queue, {"detail": detail})
 
     def message(
-        self, kind: str, by: _Cause, queue: Queue, delivery: _Delivery, **columns: Any
+        self, kind: str, by: _Cause, queue: Queue, delivery: Delivery, **columns: Any
     ) -> None:
         message = delivery.message
         columns |= {
@@ -170,9 +125,11 @@ class MemoryStore:
         self._secret = ids.new_bytes(32)
         self._epoch = ids.new_id()
         self._records: dict[tuple[type, str], AnyRecord] = {}
-        self._backlogs: dict[str, _Backlog] = {}
-        self._dropped: list[_Backlog] = []
-        self._journal = _Journal()
+        self._backlogs: dict[str, Backlog] = {}
+        self._dropped: list[Backlog] = []
+        self._tallies = Tallies()
+        self._journal = _Journal(self._tallies)
+        self._waiters = Waiters()
 
     @property
     def secret(self) -> bytes:
@@ -223,18 +180,21 @@ class MemoryStore:
                 continue
             if isinstance(known, Queue):
                 self._dropped.append(self._backlogs.pop(known.id))
+                self._waiters.wake(known.id, sys.maxsize)
             self._journal.setting("deleted", by, known, names)
 
         for record in deepcopy(list(puts)):
             known = self._records.get((type(record), record.id))
             self._records[type(record), record.id] = record
             if isinstance(record, Queue):
-                self._backlogs.setdefault(record.id, _Backlog(record)).queue = record
+                new = Backlog(record, now_ms // MINUTE_MS)
+                self._backlogs.setdefault(record.id, new).queue = record
+                self._waiters.wake(record.id, sys.maxsize)
             if known is None:
                 self._journal.setting("created", by, record, names)
-            elif not isinstance(record, Pipeline):
-                # A pipeline's offset moves all the time: that is progress, not a new setting.
+            elif not isinstance(record, UNNOTED_UPDATES):
                 self._journal.setting("updated", by, record, names)
+        self._look(now_ms)
 
     def _refuse_conflicts(self, puts: Sequence[AnyRecord], drops: Sequence[AnyRecord]) -> None:
         records = dict(self._records)
@@ -253,11 +213,15 @@ class MemoryStore:
 
     # --- messages ---
 
-    def _enter(self, queue: str, now_ms: int) -> _Backlog:
+    def _enter(self, queue: str, now_ms: int) -> Backlog:
         """The first step of every verb on a queue: it must exist, and time passes."""
+        backlog = self._backlog(queue)
+        self._pass(now_ms)
+        return backlog
+
+    def _backlog(self, queue: str) -> Backlog:
         if queue not in self._backlogs:
             raise NotFound("queue", queue)
-        self._pass(now_ms)
         return self._backlogs[queue]
 
     async def publish(
@@ -267,17 +231,20 @@ class MemoryStore:
         actor: Actor,
         now_ms: int,
         bytes_max: int | None = None,
+        via: Via | None = None,
     ) -> list[Receipt]:
-        by = _Cause(actor, now_ms)
+        by = _Cause(actor, now_ms, exchange=via.exchange if via else None)
         receipts = []
         # Every queue must be there, with room, before the first draft is stored.
         entered = [(self._enter(queue, now_ms), drafts) for queue, drafts in batches]
         for backlog, drafts in entered:
-            size = backlog.stats(now_ms).bytes + sum(len(draft.body) for draft in drafts)
+            size = backlog.stats(now_ms).bytes + sum(draft.size for draft in drafts)
             if bytes_max is not None and size > bytes_max:
                 raise OverLimit("queue bytes", limit=bytes_max, actual=size)
+        copied: list[Draft] = []
         for backlog, drafts in entered:
             answers = [self._publish_once(backlog, draft, by) for draft in drafts]
+            copied += [d for d, (_, repeated) in zip(drafts, answers, strict=True) if not repeated]
             receipts.append(
                 Receipt(
                     ids=[id for id, _ in answers],
@@ -285,9 +252,21 @@ class MemoryStore:
                     stats=backlog.stats(now_ms),
                 )
             )
+        if via:
+            self._tally_exchange(via, copied, now_ms)
+        self._look(now_ms)
         return receipts
 
-    def _publish_once(self, backlog: _Backlog, draft: Draft, by: _Cause) -> tuple[str, bool]:
+    def _tally_exchange(self, via: Via, copied: Sequence[Draft], now_ms: int) -> None:
+        size = sum(draft.size for draft in copied)
+        counts = {"routed": (via.count, via.bytes), "copied": (len(copied), size)}
+        for kind, (count, size) in counts.items():
+            if count:
+                self._tallies.add(
+                    kind, via.tenant, via.exchange, count=count, size=size, now_ms=now_ms
+                )
+
+    def _publish_once(self, backlog: Backlog, draft: Draft, by: _Cause) -> tuple[str, bool]:
         """The message's id, and whether it was there already."""
         if draft.once_key is None:
             return self._store(backlog, draft, by), False
@@ -299,12 +278,13 @@ class MemoryStore:
         return id, False
 
     def _store(
-        self, backlog: _Backlog, draft: Draft, by: _Cause, origin: Origin | None = None
+        self, backlog: Backlog, draft: Draft, by: _Cause, origin: Origin | None = None
     ) -> str:
         queue, now_ms = backlog.queue, by.now_ms
         backlog.tail += 1
         seq = backlog.tail
         delay_ms = queue.delay_ms if draft.delay_ms is None else draft.delay_ms
+        follows_queue = queue.fifo and draft.delay_ms is None
         message = Message(
             seq=seq,
             id=draft.id or ids.message_id(published_ms=now_ms, seq=seq, queue=queue.id),
@@ -312,12 +292,16 @@ class MemoryStore:
             body=draft.body,
             content_type=draft.content_type,
             headers=deepcopy(draft.headers),
-            group=draft.group,
+            group=(draft.group or GROUP_DEFAULT) if queue.fifo else draft.group,
             expires_ms=None if draft.ttl_ms is None else now_ms + draft.ttl_ms,
             origin=origin,
+            delay_ms=draft.delay_ms if queue.fifo else (delay_ms or None),
+            sealed=draft.sealed,
         )
-        delivery = _Delivery(message, draft.id, now_ms + delay_ms, returning=delay_ms > 0)
+        due_ms = None if follows_queue else now_ms + delay_ms
+        delivery = Delivery(message, draft.id, due_ms, returning=delay_ms > 0)
         backlog.deliveries[seq] = delivery
+        detail = {"exchange": by.exchange} if by.exchange else None
         self._journal.message(
             "published",
             by,
@@ -327,16 +311,28 @@ class MemoryStore:
             headers=message.headers,
             group=message.group,
             body=message.body,
+            sealed=message.sealed,
             delay_ms=delay_ms or None,
-            detail=origin and msgspec.to_builtins(origin),
+            detail=msgspec.to_builtins(origin) if origin else detail,
         )
         return message.id
 
     async def lease(
-        self, queue: str, *, count: int, lease_ms: int, actor: Actor, now_ms: int
+        self,
+        queue: str,
+        *,
+        count: int,
+        lease_ms: int,
+        actor: Actor,
+        now_ms: int,
+        leased_max: int | None = None,
     ) -> Leased:
         backlog = self._enter(queue, now_ms)
         by = _Cause(actor, now_ms)
+        if leased_max is not None:
+            room = max(0, leased_max - backlog.stats(now_ms).leased)
+            backlog.full = backlog.full or count > room
+            count = min(count, room)
         chosen = backlog.ready(now_ms)[:count]
         for delivery in chosen:
             delivery.attempts += 1
@@ -348,19 +344,34 @@ class MemoryStore:
             self._journal.message(
                 "leased", by, backlog.queue, delivery, attempt=delivery.attempts, lease_ms=lease_ms
             )
+        self._tally_units(backlog.queue, chosen, now_ms)
+        self._look(now_ms)
         return Leased(
             messages=[delivery.shown() for delivery in chosen],
             until_ms=now_ms + lease_ms,
             stats=backlog.stats(now_ms),
         )
 
+    def _tally_units(self, queue: Queue, leased: Sequence[Delivery], now_ms: int) -> None:
+        units = sum(max(0, ceil(d.message.size / UNIT_BYTES) - 1) for d in leased)
+        if units:
+            self._tallies.add("leased_units", queue.tenant, queue.id, count=units, now_ms=now_ms)
+
+    def wait(self, queue: str) -> "asyncio.Future[bool]":
+        return self._waiters.wait(queue)
+
+    def wake(self, queue: str) -> None:
+        self._waiters.wake(queue, 1)
+
     async def settle(
         self, queue: str, items: Sequence[Settlement], *, actor: Actor, now_ms: int
     ) -> list[Outcome]:
         backlog = self._enter(queue, now_ms)
-        return [self._settle(backlog, item, _Cause(actor, now_ms)) for item in items]
+        outcomes = [self._settle(backlog, item, _Cause(actor, now_ms)) for item in items]
+        self._look(now_ms)
+        return outcomes
 
-    def _settle(self, backlog: _Backlog, item: Settlement, by: _Cause) -> Outcome:
+    def _settle(self, backlog: Backlog, item: Settlement, by: _Cause) -> Outcome:
         delivery = backlog.deliveries.get(item.seq)
         if delivery is None or not 1 <= item.attempt <= delivery.attempts:
             return Outcome.GONE
@@ -384,8 +395,8 @@ class MemoryStore:
     def _fail(
         self,
         kind: str,
-        backlog: _Backlog,
-        delivery: _Delivery,
+        backlog: Backlog,
+        delivery: Delivery,
         by: _Cause,
         ended_ms: int,
         delay_ms: int | None = None,
@@ -405,10 +416,11 @@ class MemoryStore:
         if into is not None:
             origin = Origin(queue.id, message.id, attempts=attempt, reason="attempts")
             copier = _Cause(BROKER, by.now_ms)
-            self._store(into, _draft(delivery, delay_ms=None), copier, origin)
+            copy = _draft(delivery, delay_ms=None if into.queue.fifo else 0)
+            self._store(into, copy, copier, origin)
 
     def _end(
-        self, kind: str, backlog: _Backlog, delivery: _Delivery, by: _Cause, **columns: Any
+        self, kind: str, backlog: Backlog, delivery: Delivery, by: _Cause, **columns: Any
     ) -> None:
         """Take the message off its queue, and tell its whole life."""
         del backlog.deliveries[delivery.message.seq]
@@ -447,6 +459,7 @@ class MemoryStore:
             if delivery is not None:
                 self._end("deleted", backlog, delivery, _Cause(actor, now_ms))
             removed.append(delivery is not None)
+        self._look(now_ms)
         return removed
 
     async def purge(
@@ -456,12 +469,11 @@ class MemoryStore:
         chosen = [d for seq, d in backlog.deliveries.items() if seq <= upto_seq][:limit]
         for delivery in chosen:
             self._end("purged", backlog, delivery, _Cause(actor, now_ms))
+        self._look(now_ms)
         return len(chosen)
 
     async def tail(self, queue: str) -> int:
-        if queue not in self._backlogs:
-            raise NotFound("queue", queue)
-        return self._backlogs[queue].tail
+        return self._backlog(queue).tail
 
     async def redrive(
         self, queue: str, *, seqs: Sequence[int], actor: Actor, now_ms: int, dry_run: bool = False
@@ -473,9 +485,10 @@ class MemoryStore:
             # A dry run leaves the message there, where a second mention would meet it again.
             repeated = seq in seqs[:i]
             redriven.append(not repeated and self._redrive(backlog, seq, by, dry_run=dry_run))
+        self._look(now_ms)
         return redriven
 
-    def _redrive(self, backlog: _Backlog, seq: int, by: _Cause, *, dry_run: bool) -> bool:
+    def _redrive(self, backlog: Backlog, seq: int, by: _Cause, *, dry_run: bool) -> bool:
         delivery = backlog.deliveries.get(seq)
         if delivery is None or delivery.leased(by.now_ms):
             return False
@@ -495,9 +508,24 @@ class MemoryStore:
     async def stats(self, queue: str, *, now_ms: int) -> QueueStats:
         return self._enter(queue, now_ms).stats(now_ms)
 
+    # --- numbers of the past ---
+
+    async def tally(self, counts: Mapping[tuple[str, str], int], *, now_ms: int) -> None:
+        for (tenant, kind), count in counts.items():
+            self._tallies.add(kind, tenant, tenant, count=count, now_ms=now_ms)
+
+    async def tallies(
+        self, *, tenant: str, id: str | None = None, since_ms: int, until_ms: int
+    ) -> list[Tally]:
+        return self._tallies.read(tenant, id, since_ms=since_ms, until_ms=until_ms)
+
+    async def levels(self, queue: str, *, since_ms: int) -> list[Level]:
+        levels = self._backlog(queue).levels
+        return [level for level in levels if level.minute >= since_ms // MINUTE_MS]
+
     # --- time passing ---
 
-    def _due(self, now_ms: int) -> list[tuple[_Backlog, _Delivery]]:
+    def _due(self, now_ms: int) -> list[tuple[Backlog, Delivery]]:
         """Deliveries that time takes something from, in the order in which it is due."""
         due = [
             (backlog.ends(delivery)[0], backlog, delivery)
@@ -507,7 +535,7 @@ class MemoryStore:
         due = [item for item in due if item[0] <= now_ms]
         return [(backlog, delivery) for _, backlog, delivery in sorted(due, key=lambda i: i[0])]
 
-    def _happen(self, backlog: _Backlog, delivery: _Delivery, now_ms: int) -> str:
+    def _happen(self, backlog: Backlog, delivery: Delivery, now_ms: int) -> str:
         """End what is due, the message or its lease, and say what became of it."""
         by = _Cause(BROKER, now_ms)
         ended_ms, whole = backlog.ends(delivery)
@@ -522,6 +550,19 @@ class MemoryStore:
         while due := self._due(now_ms):
             for backlog, delivery in due:
                 self._happen(backlog, delivery, now_ms)
+        self._look(now_ms)
+
+    def _look(self, now_ms: int) -> None:
+        """After every change: keep levels, and tell those who wait what has become ready."""
+        for id, backlog in self._backlogs.items():
+            leased_before = backlog.counters[1]
+            backlog.keep_level(now_ms)
+            if backlog.full and backlog.counters[1] < leased_before:
+                backlog.full = False
+                self._waiters.wake(id, sys.maxsize)
+            ready = {delivery.message.seq for delivery in backlog.ready(now_ms)}
+            self._waiters.wake(id, len(ready - backlog.told))
+            backlog.told = ready
 
     async def sweep(self, *, limit: int, now_ms: int) -> Swept:
         counts = {"expired": 0, "returned": 0, "buried": 0, "dropped": 0}
@@ -533,21 +574,29 @@ class MemoryStore:
                 self._end("deleted", backlog, delivery, _Cause(BROKER, now_ms))
                 counts["dropped"] += 1
         self._dropped = [backlog for backlog in self._dropped if backlog.deliveries]
-        for backlog in self._backlogs.values():
-            backlog.once = {k: once for k, once in backlog.once.items() if now_ms < once[1]}
+        self._look(now_ms)
+        self._forget(now_ms)
         return Swept(
             **counts,
             next_ms=min(self._next(now_ms), default=None),
             more=bool(self._due(now_ms) or self._dropped),
         )
 
+    def _forget(self, now_ms: int) -> None:
+        """Keys and numbers that nobody will ask for any more."""
+        oldest_level = (now_ms - LEVELS_KEPT_MS) // MINUTE_MS
+        for backlog in self._backlogs.values():
+            backlog.once = {k: once for k, once in backlog.once.items() if now_ms < once[1]}
+            backlog.levels = [level for level in backlog.levels if level.minute >= oldest_level]
+        self._tallies.age(now_ms)
+
     def _next(self, now_ms: int) -> Iterator[int]:
         """Every time at which something ends, be it a lease, a delay or a message."""
         for backlog in self._backlogs.values():
             for delivery in backlog.deliveries.values():
                 yield backlog.ends(delivery)[0]
-                if delivery.until_ms is None and delivery.due_ms > now_ms:
-                    yield delivery.due_ms
+                if backlog.delayed(delivery, now_ms):
+                    yield backlog.due_ms(delivery)
 
     # --- journal ---
 
@@ -586,7 +635,7 @@ class MemoryStore:
         """Nothing to let go of."""
 
 
-def _draft(delivery: _Delivery, *, delay_ms: int | None) -> Draft:
+def _draft(delivery: Delivery, *, delay_ms: int | None) -> Draft:
     """What carries a message over to another queue."""
     message = delivery.message
     return Draft(
@@ -596,4 +645,5 @@ def _draft(delivery: _Delivery, *, delay_ms: int | None) -> Draft:
         id=delivery.own_id,
         delay_ms=delay_ms,
         group=message.group,
+        sealed=message.sealed,
     )

@@ -1,7 +1,7 @@
 """Drives a store from plain functions, at the time of a clock that moves when told to."""
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -11,11 +11,14 @@ from courier.clock import ManualClock
 from courier.core import journal
 from courier.core.store import Store
 from courier.core.types import (
+    MINUTE_MS,
+    SEAL_BYTES,
     Ack,
     Actor,
     AnyRecord,
     Draft,
     Extend,
+    Level,
     Message,
     Outcome,
     Queue,
@@ -24,6 +27,8 @@ from courier.core.types import (
     Retry,
     Settlement,
     Swept,
+    Tally,
+    Via,
 )
 
 T = TypeVar("T")
@@ -31,10 +36,18 @@ T = TypeVar("T")
 TENANT = "c0" + "7" * 30
 CALLER = Actor(id="caller", dialect="test")
 EVENTS_MAX = 1_000_000
+FOREVER_MS = 1 << 50
+# More turns of the event loop than any store needs between a change and the hints that follow.
+TURNS = 10
 
 
 def bodies(messages: Sequence[Message]) -> list[str]:
     return [message.body.decode() for message in messages]
+
+
+def sealed(clear: bytes, *, key: str = "key-1", **fields: Any) -> Draft:
+    """A draft whose body is as long as if it had been encrypted."""
+    return Draft(clear + bytes(SEAL_BYTES), sealed=key, **fields)
 
 
 class Driver:
@@ -76,18 +89,40 @@ class Driver:
     # --- messages ---
 
     def publish(self, queue: Queue, *drafts: Draft | str, bytes_max: int | None = None) -> Receipt:
-        full = [Draft(draft.encode()) if isinstance(draft, str) else draft for draft in drafts]
-        [receipt] = self.run(
-            self.store.publish(
-                [(queue.id, full)], actor=CALLER, now_ms=self.now_ms, bytes_max=bytes_max
-            )
-        )
+        [receipt] = self.publish_all((queue, drafts), bytes_max=bytes_max)
         return receipt
 
-    def lease(self, queue: Queue, *, count: int = 100, lease_ms: int = 1_000) -> list[Message]:
+    def publish_all(
+        self,
+        *batches: tuple[Queue, Sequence[Draft | str]],
+        bytes_max: int | None = None,
+        via: Via | None = None,
+    ) -> list[Receipt]:
+        """Publish on several queues in one call."""
+        full = [
+            (queue.id, [Draft(d.encode()) if isinstance(d, str) else d for d in drafts])
+            for queue, drafts in batches
+        ]
+        return self.run(
+            self.store.publish(full, actor=CALLER, now_ms=self.now_ms, bytes_max=bytes_max, via=via)
+        )
+
+    def lease(
+        self,
+        queue: Queue,
+        *,
+        count: int = 100,
+        lease_ms: int = 1_000,
+        leased_max: int | None = None,
+    ) -> list[Message]:
         leased = self.run(
             self.store.lease(
-                queue.id, count=count, lease_ms=lease_ms, actor=CALLER, now_ms=self.now_ms
+                queue.id,
+                count=count,
+                lease_ms=lease_ms,
+                actor=CALLER,
+                now_ms=self.now_ms,
+                leased_max=leased_max,
             )
         )
         return leased.messages
@@ -141,6 +176,51 @@ class Driver:
 
     def stats(self, queue: Queue) -> QueueStats:
         return self.run(self.store.stats(queue.id, now_ms=self.now_ms))
+
+    # --- waiting ---
+
+    def wait(self, queue: Queue) -> "asyncio.Future[bool]":
+        async def ask() -> "asyncio.Future[bool]":
+            return self.store.wait(queue.id)
+
+        return self.run(ask())
+
+    def hints(self, *waiting: "asyncio.Future[bool]") -> list[bool]:
+        """Of each who waits, whether it has been given a hint by now."""
+
+        async def turn() -> None:
+            for _ in range(TURNS):
+                await asyncio.sleep(0)
+
+        self.run(turn())
+        return [future.done() and future.result() for future in waiting]
+
+    # --- numbers of the past ---
+
+    def tally(self, counts: Mapping[tuple[str, str], int]) -> None:
+        self.run(self.store.tally(counts, now_ms=self.now_ms))
+
+    def tallies(
+        self,
+        id: str | None = None,
+        *,
+        tenant: str = TENANT,
+        since_ms: int = 0,
+        until_ms: int = FOREVER_MS,
+    ) -> list[Tally]:
+        return self.run(
+            self.store.tallies(tenant=tenant, id=id, since_ms=since_ms, until_ms=until_ms)
+        )
+
+    def levels(self, queue: Queue, *, since_ms: int = 0) -> list[Level]:
+        return self.run(self.store.levels(queue.id, since_ms=since_ms))
+
+    def held(self, queue: Queue, *, minute: int) -> tuple[int, int, int]:
+        """What the queue held at the end of a minute: count, leased and delayed."""
+        for level in self.levels(queue, since_ms=minute * MINUTE_MS):
+            return level.count, level.leased, level.delayed
+        stats = self.stats(queue)
+        return stats.count, stats.leased, stats.delayed
 
     # --- time and journal ---
 

@@ -1,8 +1,8 @@
 import pytest
 
 from courier import ids
-from courier.core.types import Ack, Draft, Origin, Outcome, Queue, Retry
-from tests.conformance.store.driver import Driver, bodies
+from courier.core.types import DAY_MS, Ack, Draft, Origin, Outcome, Queue, Retry
+from tests.conformance.store.driver import Driver, bodies, sealed
 
 
 @pytest.fixture
@@ -100,16 +100,59 @@ def test_a_dead_letter_keeps_the_publishers_own_id(
     assert found.origin == Origin(work.id, "order-1", attempts=2, reason="attempts")
 
 
-def test_the_dead_letter_queues_own_delay_applies(driver: Driver) -> None:
+@pytest.mark.parametrize("ending", ["retry", "expiry"])
+def test_a_dead_letter_is_not_delayed_whatever_its_queue_says(driver: Driver, ending: str) -> None:
     dead = driver.queue("dead", delay_ms=100)
     work = driver.queue("work", attempts_max=1, dead_letter=dead.id)
-    driver.publish(work, "a")
-    driver.retry(work, driver.lease_one(work))
-    assert driver.stats(dead).delayed == 1
-    driver.advance(99)
-    assert driver.peek(dead) == []
+    driver.publish(work, Draft(b"a", delay_ms=10))
+    driver.advance(10)
+    message = driver.lease_one(work, lease_ms=50)
+    if ending == "retry":
+        driver.retry(work, message, delay_ms=70)
+    else:
+        driver.advance(50)
+    assert driver.stats(dead).delayed == 0
+    letter = driver.lease_one(dead)
+    assert (letter.body, letter.delay_ms) == (b"a", None)
+
+
+def test_a_dead_letter_lives_as_long_as_its_new_queue_says(driver: Driver) -> None:
+    dead = driver.queue("dead", retention_ms=200)
+    work = driver.queue("work", attempts_max=1, dead_letter=dead.id, retention_ms=DAY_MS)
+    driver.publish(work, Draft(b"short", ttl_ms=100), Draft(b"long", ttl_ms=DAY_MS))
+    driver.advance(50)
+    driver.lease(work, lease_ms=10)
+    driver.advance(10)
+    assert [letter.expires_ms for letter in driver.peek(dead)] == [None, None]
+    driver.advance(199)
+    assert bodies(driver.peek(dead)) == ["short", "long"]
     driver.advance(1)
-    assert bodies(driver.lease(dead)) == ["a"]
+    assert driver.peek(dead) == []
+
+
+def test_a_dead_letter_keeps_the_name_of_the_key_it_is_sealed_with(
+    driver: Driver, work: Queue, dead: Queue
+) -> None:
+    driver.publish(work, sealed(b"secret"), "clear")
+    for _ in range(2):
+        for message in driver.lease(work):
+            driver.retry(work, message)
+    secret, clear = driver.peek(dead)
+    assert (secret.body, secret.sealed) == (sealed(b"secret").body, "key-1")
+    assert clear.sealed is None
+    assert driver.stats(dead).bytes == len("secret" + "clear")
+    driver.redrive(dead, secret.seq, clear.seq)
+    assert [message.sealed for message in driver.peek(work)] == ["key-1", None]
+
+
+def test_a_burial_does_not_mind_the_key_of_a_repeated_publish(driver: Driver, dead: Queue) -> None:
+    work = driver.queue("work", attempts_max=1, dead_letter=dead.id)
+    draft = Draft(b"a", id="order-1", once_key="order-1", once_ms=300_000)
+    driver.publish(dead, draft)
+    driver.publish(work, draft)
+    driver.retry(work, driver.lease_one(work))
+    assert [letter.id for letter in driver.peek(dead)] == ["order-1", "order-1"]
+    assert driver.publish(work, draft).repeated == [True]
 
 
 def test_one_attempt_means_one_hand_out(driver: Driver, dead: Queue) -> None:

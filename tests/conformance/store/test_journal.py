@@ -4,21 +4,26 @@ import msgspec
 import pytest
 
 from courier import ids
+from courier.core.lifecycle import GROUP_DEFAULT
 from courier.core.types import (
     BROKER,
     Ack,
+    Binding,
     Consumer,
     Draft,
     EventSubscription,
+    Exchange,
     Extend,
     Grant,
     Key,
     Pipeline,
     Queue,
     Retry,
+    Rule,
+    Session,
     Tenant,
 )
-from tests.conformance.store.driver import CALLER, TENANT, Driver
+from tests.conformance.store.driver import CALLER, TENANT, Driver, sealed
 
 HEAD = ("offset", "at_ms", "tenant", "queue", "queue_name", "actor", "dialect")
 BY_CALLER = (CALLER.id, CALLER.dialect)
@@ -103,6 +108,28 @@ def test_the_queues_delay_is_told_when_it_is_what_delays(driver: Driver) -> None
     queue = driver.queue(delay_ms=70)
     driver.publish(queue, "a")
     assert driver.events()[-1]["delay_ms"] == 70
+
+
+def test_a_fifo_queue_tells_the_group_and_the_delay_of_the_moment(driver: Driver) -> None:
+    queue = driver.queue(delay_ms=70, fifo=True)
+    before = driver.last()
+    driver.publish(queue, "a", Draft(b"b", group="g", delay_ms=0), Draft(b"c", delay_ms=5))
+    told = [(event["group"], event.get("delay_ms")) for event in driver.events(after=before)]
+    assert told == [(GROUP_DEFAULT, 70), ("g", None), (GROUP_DEFAULT, 5)]
+
+
+def test_a_sealed_message_tells_what_it_is_sealed_with(driver: Driver, queue: Queue) -> None:
+    before = driver.last()
+    driver.publish(queue, "clear", sealed(b"ab"))
+    driver.publish(queue, sealed(b"c", key="key-2"))
+    told = [(event.get("sealed"), event["size"]) for event in driver.events(after=before)]
+    assert told == [(None, 5), ("key-1", 2), ("key-2", 1)]
+    before = driver.last()
+    for message in driver.lease(queue):
+        driver.ack(queue, message)
+    rest = driver.events(after=before)
+    assert all("sealed" not in event for event in rest)
+    assert sorted(event["size"] for event in rest) == [1, 1, 2, 2, 5, 5]
 
 
 def test_the_life_of_an_acked_message(driver: Driver, queue: Queue) -> None:
@@ -210,7 +237,6 @@ def test_a_burial_by_retry_is_told_by_both_queues(driver: Driver) -> None:
     }
     assert (published["queue"], published["queue_name"]) == (dead.id, "dead")
     assert who(published) == BY_BROKER
-    driver.advance(20)
     [copy] = driver.peek(dead)
     assert tail(published) == {
         "kind": "published",
@@ -222,9 +248,21 @@ def test_a_burial_by_retry_is_told_by_both_queues(driver: Driver) -> None:
         "headers": {"k": "v"},
         "group": "g",
         "body": b"abc",
-        "delay_ms": 20,
         "detail": {"queue": work.id, "message": id, "attempts": 1, "reason": "attempts"},
     }
+
+
+def test_a_dead_letter_on_a_fifo_queue_tells_its_delay_and_its_group(driver: Driver) -> None:
+    dead = driver.queue("dead", delay_ms=20, fifo=True)
+    work = driver.queue("work", attempts_max=1, dead_letter=dead.id)
+    driver.publish(work, "a", Draft(b"b", group="g"))
+    for message in driver.lease(work):
+        driver.retry(work, message)
+    copies = [event for event in driver.events() if event["queue"] == dead.id][1:]
+    assert [(event["delay_ms"], event["group"]) for event in copies] == [
+        (20, GROUP_DEFAULT),
+        (20, "g"),
+    ]
 
 
 def test_a_burial_by_expiry_is_told_by_both_queues(driver: Driver) -> None:
@@ -332,6 +370,7 @@ def test_settings_are_told_without_their_secrets(driver: Driver) -> None:
         digest="d" * 64,
         hint="co_ab",
         grants=(Grant("journal"),),
+        sealed="s" * 64,
     )
     driver.change(puts=[key])
     driver.change(puts=[msgspec.structs.replace(key, enabled=False)])
@@ -339,7 +378,7 @@ def test_settings_are_told_without_their_secrets(driver: Driver) -> None:
     events = driver.events()
     assert [event["kind"] for event in events] == ["key_created", "key_updated", "key_deleted"]
     for event in events:
-        assert "digest" not in event["detail"]
+        assert not {"digest", "sealed"} & set(event["detail"])
         assert event["detail"]["hint"] == "co_ab"
         assert (event["queue"], event["queue_name"]) == ("", "")
         assert event["tenant"] == TENANT
@@ -403,6 +442,63 @@ def test_events_keep_the_name_the_queue_had(driver: Driver, queue: Queue) -> Non
     driver.publish(renamed, "b")
     published = [event for event in driver.events() if event["kind"] == "published"]
     assert [event["queue_name"] for event in published] == ["orders", "renamed"]
+
+
+def test_a_binding_is_told_under_the_queue_it_leads_to(driver: Driver, queue: Queue) -> None:
+    exchange = Exchange(
+        id=ids.new_id(), tenant=TENANT, name="news", created_ms=1, modified_ms=1, encrypted=True
+    )
+    binding = Binding(
+        id=ids.new_id(), tenant=TENANT, parent=exchange.id, created_ms=1, queue=queue.id
+    )
+    ruled = msgspec.structs.replace(binding, rule=Rule("kind", "text", "any_of", ["a", "b"]))
+    before = driver.last()
+    driver.change(puts=[exchange, binding])
+    driver.change(puts=[ruled])
+    driver.change(drops=[queue, ruled, exchange])
+    events = driver.events(after=before)
+    assert sorted((event["kind"], event["queue"], event["queue_name"]) for event in events) == [
+        ("binding_created", queue.id, queue.name),
+        ("binding_deleted", queue.id, queue.name),
+        ("binding_updated", queue.id, queue.name),
+        ("exchange_created", "", ""),
+        ("exchange_deleted", "", ""),
+        ("queue_deleted", queue.id, queue.name),
+    ]
+    [updated] = [event for event in events if event["kind"] == "binding_updated"]
+    assert updated["detail"] == msgspec.to_builtins(ruled)
+    assert {event["tenant"] for event in events} == {TENANT}
+
+
+def test_a_binding_to_a_queue_that_is_not_there_is_told_under_none(driver: Driver) -> None:
+    binding = Binding(
+        id=ids.new_id(), tenant=TENANT, parent=ids.new_id(), created_ms=1, queue=ids.new_id()
+    )
+    driver.change(puts=[binding])
+    [event] = driver.events()
+    assert (event["queue"], event["queue_name"]) == ("", "")
+    assert event["detail"]["queue"] == binding.queue
+
+
+def test_a_queue_and_what_leads_to_it_can_be_created_together(driver: Driver) -> None:
+    queue = Queue(id=ids.new_id(), tenant=TENANT, name="orders", created_ms=1, modified_ms=1)
+    binding = Binding(
+        id=ids.new_id(), tenant=TENANT, parent=ids.new_id(), created_ms=1, queue=queue.id
+    )
+    driver.change(puts=[binding, queue])
+    assert [event["queue_name"] for event in driver.events()] == ["orders", "orders"]
+
+
+def test_the_use_of_a_session_is_not_told(driver: Driver) -> None:
+    session = Session(
+        id=ids.new_id(), tenant=TENANT, parent=ids.new_id(), created_ms=1, expires_ms=5
+    )
+    driver.change(puts=[session])
+    prolonged = msgspec.structs.replace(session, expires_ms=9)
+    driver.change(puts=[prolonged])
+    assert driver.run(driver.store.get(Session, session.id)) == prolonged
+    driver.change(drops=[prolonged])
+    assert driver.kinds() == ["session_created", "session_deleted"]
 
 
 def test_the_progress_of_a_pipeline_is_not_told(driver: Driver) -> None:

@@ -142,6 +142,39 @@ def test_a_message_is_found_whatever_its_state(driver: Driver, queue: Queue) -> 
     assert driver.find(queue, id) is None
 
 
+def test_no_more_is_handed_out_than_may_be_leased(driver: Driver, queue: Queue) -> None:
+    driver.publish(queue, *"abcdef")
+    assert bodies(driver.lease(queue, count=2, leased_max=3)) == ["a", "b"]
+    assert bodies(driver.lease(queue, count=2, leased_max=3)) == ["c"]
+    assert driver.lease(queue, leased_max=3) == []
+    assert driver.lease(queue, leased_max=2) == []
+    assert driver.lease(queue, leased_max=0) == []
+    assert driver.stats(queue).leased == 3
+    assert bodies(driver.peek(queue)) == ["d", "e", "f"]
+    assert bodies(driver.lease(queue, count=2)) == ["d", "e"]
+
+
+def test_an_ended_lease_makes_room_for_another(driver: Driver, queue: Queue) -> None:
+    driver.publish(queue, *"abcd")
+    a, b = driver.lease(queue, lease_ms=100, leased_max=2)
+    driver.ack(queue, a)
+    assert bodies(driver.lease(queue, lease_ms=500, leased_max=2)) == ["c"]
+    driver.retry(queue, b, delay_ms=500)
+    assert bodies(driver.lease(queue, lease_ms=500, leased_max=2)) == ["d"]
+    driver.advance(499)
+    assert driver.lease(queue, leased_max=2) == []
+    driver.advance(1)
+    assert bodies(driver.lease(queue, leased_max=2)) == ["b", "c"]
+
+
+def test_what_is_leased_elsewhere_takes_no_room(driver: Driver, queue: Queue) -> None:
+    other = driver.queue("other")
+    driver.publish(other, "x", "y")
+    driver.lease(other)
+    driver.publish(queue, "a", "b")
+    assert bodies(driver.lease(queue, leased_max=1)) == ["a"]
+
+
 def test_a_paused_queue_is_the_brokers_business(driver: Driver) -> None:
     queue = driver.queue(paused=True, frozen=True)
     driver.publish(queue, "a")

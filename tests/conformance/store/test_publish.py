@@ -5,7 +5,7 @@ import pytest
 from courier import ids
 from courier.core.errors import NotFound, OverLimit
 from courier.core.types import DAY_MS, ContentType, Draft, Queue, QueueStats
-from tests.conformance.store.driver import CALLER, Driver, bodies
+from tests.conformance.store.driver import CALLER, Driver, bodies, sealed
 
 
 def test_a_receipt_names_every_draft_in_order(driver: Driver, queue: Queue) -> None:
@@ -105,7 +105,52 @@ def test_what_a_draft_leaves_out_stays_absent(driver: Driver, queue: Queue) -> N
     driver.publish(queue, Draft(b"1"), Draft(b"2", headers={}, group=""))
     bare, empty = driver.lease(queue)
     assert (bare.headers, bare.group, bare.expires_ms) == (None, None, None)
+    assert (bare.delay_ms, bare.sealed) == (None, None)
     assert (empty.headers, empty.group) == ({}, "")
+
+
+def test_a_message_says_which_key_its_body_is_sealed_with(driver: Driver, queue: Queue) -> None:
+    [id, _] = driver.publish(queue, sealed(b"\x00\x01"), "clear").ids
+    found = driver.find(queue, id)
+    assert found is not None
+    assert found.sealed == "key-1"
+    for look in (driver.peek, driver.browse, driver.lease):
+        assert [message.sealed for message in look(queue)] == ["key-1", None]
+
+
+def test_a_sealed_message_counts_as_long_as_it_is_in_clear(driver: Driver, queue: Queue) -> None:
+    assert driver.publish(queue, "abc", sealed(b"de"), sealed(b"")).stats.bytes == 5
+    with pytest.raises(OverLimit) as refused:
+        driver.publish(queue, sealed(b"fg"), bytes_max=6)
+    assert (refused.value.limit, refused.value.actual) == (6, 7)
+    driver.publish(queue, sealed(b"f"), bytes_max=6)
+    for message in driver.lease(queue, count=2):
+        driver.ack(queue, message)
+    assert driver.stats(queue).bytes == 1
+
+
+def test_a_message_says_the_delay_it_was_published_with(driver: Driver) -> None:
+    queue = driver.queue(delay_ms=30)
+    driver.publish(queue, "queue's", Draft(b"own", delay_ms=20), Draft(b"none", delay_ms=0))
+    driver.update(queue, delay_ms=99)
+    driver.advance(30)
+    for look in (driver.peek, driver.browse, driver.lease):
+        told = {message.body.decode(): message.delay_ms for message in look(queue)}
+        assert told == {"queue's": 30, "own": 20, "none": None}
+
+
+def test_a_message_says_the_delay_of_its_own_on_a_fifo_queue(driver: Driver) -> None:
+    queue = driver.queue(delay_ms=30, fifo=True)
+    driver.publish(
+        queue,
+        Draft(b"queue's", group="a"),
+        Draft(b"own", group="b", delay_ms=20),
+        Draft(b"none", group="c", delay_ms=0),
+    )
+    driver.advance(30)
+    for look in (driver.peek, driver.browse, driver.lease):
+        told = {message.body.decode(): message.delay_ms for message in look(queue)}
+        assert told == {"queue's": None, "own": 20, "none": 0}
 
 
 def test_a_message_does_not_change_with_the_values_a_caller_holds(

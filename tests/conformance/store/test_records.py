@@ -9,14 +9,18 @@ from courier.core.errors import Conflict, NotFound
 from courier.core.store import Store
 from courier.core.types import (
     AnyRecord,
+    Binding,
     Consumer,
     Draft,
     EventSubscription,
+    Exchange,
     Grant,
     Key,
     Pipeline,
     PurgeStatus,
     Queue,
+    Rule,
+    Session,
     Tenant,
 )
 from tests.conformance.store.driver import CALLER, TENANT, Driver
@@ -39,7 +43,7 @@ def sample_consumer(parent: str, **fields: Any) -> Consumer:
     )
 
 
-def sample_key(name: str = "orders") -> Key:
+def sample_key(name: str = "orders", **fields: Any) -> Key:
     return Key(
         id=ids.new_id(),
         tenant=TENANT,
@@ -50,12 +54,27 @@ def sample_key(name: str = "orders") -> Key:
         grants=(Grant("messages:read", ("orders", "returns")), Grant("journal")),
         enabled=False,
         expires_ms=99,
+        **fields,
+    )
+
+
+def sample_binding(parent: str, rule: Rule | None = None) -> Binding:
+    return Binding(
+        id=ids.new_id(),
+        tenant=TENANT,
+        parent=parent,
+        created_ms=5,
+        queue=ids.new_id(),
+        rule=rule,
     )
 
 
 RECORDS: list[AnyRecord] = [
     Tenant(id=TENANT, tenant=TENANT, name="default", created_ms=1, organization="o" * 32),
     sample_key(),
+    sample_key("app", kind="app", sealed="s" * 40),
+    Session(id=ids.new_id(), tenant=TENANT, parent=ids.new_id(), created_ms=5, expires_ms=99),
+    sample_queue("groups", fifo=True, encrypted=True),
     sample_queue(
         delay_ms=1,
         retention_ms=2,
@@ -68,6 +87,18 @@ RECORDS: list[AnyRecord] = [
         purge=PurgeStatus(7, 9, completed=True),
         labels={"jurisdiction": "eu"},
     ),
+    Exchange(
+        id=ids.new_id(),
+        tenant=TENANT,
+        name="orders",
+        created_ms=5,
+        modified_ms=6,
+        encrypted=True,
+    ),
+    sample_binding(ids.new_id()),
+    sample_binding(ids.new_id(), Rule("kind", "text", "any_of", ["a", "größe"])),
+    sample_binding(ids.new_id(), Rule("weight", "number", "range", [-2.5, 10])),
+    sample_binding(ids.new_id(), Rule("kind", "text", "exists", False)),
     sample_consumer(ids.new_id(), script="mill", concurrency_max=3, wait_ms_max=0),
     EventSubscription(
         id=ids.new_id(),
@@ -221,6 +252,26 @@ def test_records_without_a_name_are_not_compared(driver: Driver) -> None:
     assert len(driver.run(driver.store.scan(Consumer))) == 2
 
 
+def test_an_exchange_has_any_number_of_bindings(driver: Driver) -> None:
+    exchange, other = ids.new_id(), ids.new_id()
+    bindings = [sample_binding(exchange) for _ in range(3)]
+    driver.change(puts=[*bindings, sample_binding(other)])
+    found = driver.run(driver.store.scan(Binding, parent=exchange))
+    assert {binding.id for binding in found} == {binding.id for binding in bindings}
+
+
+def test_an_exchange_may_have_the_name_of_a_queue(driver: Driver, queue: Queue) -> None:
+    exchange = Exchange(
+        id=ids.new_id(), tenant=TENANT, name=queue.name, created_ms=1, modified_ms=1
+    )
+    driver.change(puts=[exchange])
+    assert driver.run(driver.store.named(Queue, tenant=TENANT, name=queue.name)) == queue
+    assert driver.run(driver.store.named(Exchange, tenant=TENANT, name=queue.name)) == exchange
+    with pytest.raises(Conflict) as refused:
+        driver.change(puts=[msgspec.structs.replace(exchange, id=ids.new_id())])
+    assert (refused.value.kind, refused.value.ref) == ("exchange", queue.name)
+
+
 def test_a_queue_has_at_most_one_consumer(driver: Driver, queue: Queue) -> None:
     first, second = sample_consumer(queue.id), sample_consumer(queue.id)
     driver.change(puts=[first])
@@ -260,6 +311,7 @@ VERBS: dict[str, Callable[[Store, str], Coroutine[Any, Any, Any]]] = {
     "browse": lambda s, q: s.browse(q, after_seq=0, limit=1, now_ms=9),
     "redrive": lambda s, q: s.redrive(q, seqs=[1], actor=CALLER, now_ms=9),
     "stats": lambda s, q: s.stats(q, now_ms=9),
+    "levels": lambda s, q: s.levels(q, since_ms=0),
 }
 
 

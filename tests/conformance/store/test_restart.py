@@ -8,9 +8,18 @@ import pytest
 
 from courier.clock import ManualClock
 from courier.core.errors import StoreUnavailable
-from courier.core.types import DAY_MS, Draft, Key, Outcome, Queue, QueueStats
+from courier.core.types import (
+    DAY_MS,
+    MINUTE_MS,
+    Draft,
+    Key,
+    Outcome,
+    Queue,
+    QueueStats,
+    Via,
+)
 from courier.store.sqlite import SqliteStore
-from tests.conformance.store.driver import TENANT, Driver, bodies
+from tests.conformance.store.driver import TENANT, Driver, bodies, sealed
 from tests.conformance.store.test_records import RECORDS
 
 
@@ -175,6 +184,139 @@ def test_keys_of_repeated_publishes_survive(driver: Driver, queue: Queue, restar
     driver.advance(1)
     restart()
     assert driver.publish(queue, draft).repeated == [False]
+
+
+def test_a_fifo_queue_still_refuses_what_was_acked_before(driver: Driver, restart: Restart) -> None:
+    queue = driver.queue(fifo=True)
+    draft = Draft(b"a", id="order-1", group="g", once_key="order-1", once_ms=5 * MINUTE_MS)
+    driver.publish(queue, draft)
+    driver.ack(queue, driver.lease_one(queue))
+    driver.advance(5 * MINUTE_MS - 1)
+    driver.sweep_all()
+    restart()
+    receipt = driver.publish(queue, draft)
+    assert (receipt.ids, receipt.repeated) == (["order-1"], [True])
+    assert driver.lease(queue) == []
+    driver.advance(1)
+    restart()
+    assert driver.publish(queue, draft).repeated == [False]
+    assert bodies(driver.lease(queue)) == ["a"]
+
+
+def test_a_leased_group_stays_blocked(driver: Driver, restart: Restart) -> None:
+    queue = driver.queue(fifo=True)
+    driver.publish(queue, *(Draft(b.encode(), group=b[0]) for b in ("a1", "b1", "a2", "a3")))
+    a1, a2 = driver.lease(queue, count=2, lease_ms=100)
+    restart()
+    assert bodies(driver.peek(queue)) == ["b1"]
+    driver.ack(queue, a1)
+    restart()
+    assert bodies(driver.peek(queue)) == ["b1"]
+    driver.retry(queue, a2)
+    restart()
+    messages = driver.lease(queue, lease_ms=100)
+    assert bodies(messages) == ["b1", "a2", "a3"]
+    assert [message.attempts for message in messages] == [1, 2, 1]
+    restart()
+    driver.advance(99)
+    assert driver.lease(queue) == []
+    driver.advance(1)
+    assert bodies(driver.lease(queue)) == ["b1", "a2", "a3"]
+
+
+def test_a_group_still_waits_for_its_delayed_head(driver: Driver, restart: Restart) -> None:
+    queue = driver.queue(fifo=True, delay_ms=50, attempts_max=None)
+    driver.publish(queue, "queue's", Draft(b"behind", delay_ms=0), Draft(b"b", group="b"))
+    driver.publish(queue, Draft(b"own", group="c", delay_ms=200))
+    restart()
+    assert driver.peek(queue) == []
+    assert driver.stats(queue).delayed == 3
+    queue = driver.update(queue, delay_ms=20)
+    restart()
+    driver.advance(19)
+    assert driver.peek(queue) == []
+    driver.advance(1)
+    assert bodies(driver.peek(queue)) == ["queue's", "behind", "b"]
+    driver.retry(queue, driver.lease_one(queue), delay_ms=100)
+    restart()
+    queue = driver.update(queue, delay_ms=0)
+    assert bodies(driver.peek(queue)) == ["b"]
+    driver.advance(100)
+    restart()
+    messages = driver.lease(queue)
+    assert bodies(messages) == ["queue's", "behind", "b"]
+    assert [message.delay_ms for message in messages] == [None, 0, None]
+    driver.advance(80)
+    assert bodies(driver.lease(queue)) == ["own"]
+
+
+def test_what_a_message_was_published_with_survives(
+    driver: Driver, queue: Queue, restart: Restart
+) -> None:
+    driver.publish(queue, sealed(b"a", delay_ms=20), "b")
+    before = driver.browse(queue)
+    restart()
+    assert driver.browse(queue) == before
+    assert [(message.sealed, message.delay_ms) for message in before] == [
+        ("key-1", 20),
+        (None, None),
+    ]
+
+
+def test_a_long_life_is_not_cut_short(driver: Driver, restart: Restart) -> None:
+    queue = driver.queue(retention_ms=100)
+    driver.publish(queue, Draft(b"long", ttl_ms=500), "plain")
+    driver.advance(100)
+    restart()
+    assert bodies(driver.peek(queue)) == ["long"]
+    swept = driver.sweep()
+    assert not swept.more
+    assert swept.next_ms is not None
+    assert swept.next_ms > driver.now_ms
+    driver.advance(399)
+    restart()
+    assert bodies(driver.peek(queue)) == ["long"]
+    driver.advance(1)
+    restart()
+    assert driver.peek(queue) == []
+
+
+def test_tallies_survive_and_go_on(driver: Driver, queue: Queue, restart: Restart) -> None:
+    exchange = "c0" + "e" * 30
+    driver.tally({(TENANT, "requested"): 3})
+    driver.publish_all((queue, ["abc"]), via=Via(TENANT, exchange, 2, 5))
+    before = driver.tallies()
+    restart()
+    assert driver.tallies() == before
+    driver.tally({(TENANT, "requested"): 4})
+    driver.publish_all((queue, ["d"]), via=Via(TENANT, exchange, 1, 1))
+    found = {(tally.id, tally.kind): (tally.count, tally.bytes) for tally in driver.tallies()}
+    assert found == {
+        (TENANT, "requested"): (7, 0),
+        (exchange, "routed"): (3, 6),
+        (exchange, "copied"): (2, 4),
+        (queue.id, "queue_created"): (1, 0),
+        (queue.id, "published"): (2, 4),
+    }
+
+
+def test_levels_survive_and_go_on(driver: Driver, restart: Restart) -> None:
+    driver.advance(-driver.now_ms % MINUTE_MS)
+    start = driver.now_ms // MINUTE_MS
+    queue = driver.queue()
+    for _ in range(4):
+        driver.publish(queue, "a")
+        restart()
+        driver.publish(queue, "b")
+        driver.advance(MINUTE_MS)
+        restart()
+    assert [driver.held(queue, minute=start + minute)[0] for minute in range(4)] == [2, 4, 6, 8]
+    driver.advance(5 * MINUTE_MS)
+    driver.lease(queue, count=1)
+    restart()
+    driver.lease(queue, count=2)
+    held = [driver.held(queue, minute=start + minute) for minute in (3, 4, 8, 9)]
+    assert held == [(8, 0, 0), (8, 0, 0), (8, 0, 0), (8, 3, 0)]
 
 
 def test_the_journal_survives_and_goes_on(driver: Driver, queue: Queue, restart: Restart) -> None:

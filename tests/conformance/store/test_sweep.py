@@ -61,19 +61,6 @@ def test_the_queues_numbers_outlive_an_expiry(driver: Driver) -> None:
     assert bodies(driver.lease(queue)) == ["kept"]
 
 
-def test_a_messages_own_expiry_comes_first_when_it_is_earlier(driver: Driver) -> None:
-    queue = driver.queue(retention_ms=100)
-    driver.publish(queue, Draft(b"short", ttl_ms=50), Draft(b"long", ttl_ms=500), "plain")
-    driver.advance(49)
-    assert bodies(driver.peek(queue)) == ["short", "long", "plain"]
-    driver.advance(1)
-    assert bodies(driver.peek(queue)) == ["long", "plain"]
-    driver.advance(49)
-    assert bodies(driver.peek(queue)) == ["long", "plain"]
-    driver.advance(1)
-    assert driver.peek(queue) == []
-
-
 def test_a_shorter_retention_applies_to_stored_messages_at_once(
     driver: Driver, queue: Queue
 ) -> None:

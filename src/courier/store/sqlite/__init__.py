@@ -1,10 +1,10 @@
 """The embedded store: one SQLite file, written by one group-committing writer."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import IO, Self, TypeVar
+from typing import IO, Any, Self, TypeVar
 
 import apsw
 
@@ -16,6 +16,7 @@ from courier.core.types import (
     Draft,
     Head,
     Leased,
+    Level,
     Message,
     Outcome,
     QueueStats,
@@ -23,18 +24,24 @@ from courier.core.types import (
     Run,
     Settlement,
     Swept,
+    Tally,
+    Via,
 )
 from courier.store.migrate import migrate
 from courier.store.sqlite.book import Book
 from courier.store.sqlite.connection import claim, connect, disk_errors
 from courier.store.sqlite.endings import Endings
-from courier.store.sqlite.journal import JournalReader, trim
+from courier.store.sqlite.groups import Groups
+from courier.store.sqlite.history import History, trim
 from courier.store.sqlite.leases import Leases
+from courier.store.sqlite.line import Line
 from courier.store.sqlite.messages import Messages
 from courier.store.sqlite.publishing import Publishing
+from courier.store.sqlite.retention import Retention
 from courier.store.sqlite.settings import Settings
 from courier.store.sqlite.sweep import Sweep
 from courier.store.sqlite.writer import Writer
+from courier.store.waiting import Waiters
 
 T = TypeVar("T")
 
@@ -58,16 +65,19 @@ class SqliteStore:
     ) -> None:
         self._db = db
         self._lock = lock
-        self._book = Book(db)
-        self._settings = Settings(db, self._book)
+        self._waiters = Waiters()
+        self._book = book = Book(db, self._waiters)
+        groups = Groups(book)
+        self._settings = Settings(db, book, groups)
         self._settings.load()
-        self._book.reload()
-        self._messages = Messages(self._book)
-        self._publishing = Publishing(self._book)
-        self._endings = Endings(self._book, self._messages, self._publishing)
-        self._leases = Leases(self._book, self._messages, self._publishing, self._endings)
-        self._sweep = Sweep(self._book, self._leases, self._endings)
-        self._reader = JournalReader(path)
+        book.reload()
+        self._messages = messages = Messages(book)
+        self._publishing = publishing = Publishing(book, groups)
+        self._endings = endings = Endings(book, groups, messages, publishing)
+        retention = Retention(book, endings)
+        self._leases = Leases(book, groups, messages, publishing, endings, retention)
+        self._sweep = Sweep(book, groups, self._leases, endings, retention)
+        self._history = History(path)
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="courier-read")
         self.writer = Writer(
             db, self._book, calls_max=commit_calls_max, inline_s=commit_inline_ms_max / 1000
@@ -91,7 +101,8 @@ class SqliteStore:
         try:
             with disk_errors():
                 db = connect(path, cache_bytes=cache_bytes)
-                if migrate(db, "courier.store.sqlite"):
+                migrate(db, "courier.store.sqlite")
+                if db.execute(_META).get is None:
                     db.execute(_CREATE, (ids.new_id(), ids.new_bytes(32)))
                 return cls(
                     path,
@@ -138,12 +149,10 @@ class SqliteStore:
 
     # --- messages ---
 
-    def _run(self, now_ms: int, op: Callable[[], T]) -> "asyncio.Future[T]":
-        def timely() -> T:
-            self._sweep.pass_time(now_ms)
-            return op()
-
-        return self.writer.submit(timely)
+    def _enter(self, queue: str, now_ms: int) -> Line:
+        """What every verb on a queue does first: time passes, and the queue must be there."""
+        self._sweep.pass_time(now_ms)
+        return self._book.line(queue)
 
     async def publish(
         self,
@@ -152,58 +161,78 @@ class SqliteStore:
         actor: Actor,
         now_ms: int,
         bytes_max: int | None = None,
+        via: Via | None = None,
     ) -> list[Receipt]:
         def op() -> list[Receipt]:
-            lines = [(self._book.line(queue), drafts) for queue, drafts in batches]
-            if bytes_max is not None:
-                for line, drafts in lines:
-                    self._publishing.check_room(line, drafts, bytes_max)
-            return [self._publishing.publish(line, drafts, actor, now_ms) for line, drafts in lines]
+            self._sweep.pass_time(now_ms)
+            return self._publishing.publish(batches, actor, now_ms, bytes_max=bytes_max, via=via)
 
-        return await self._run(now_ms, op)
+        return await self.writer.submit(op)
 
     async def lease(
-        self, queue: str, *, count: int, lease_ms: int, actor: Actor, now_ms: int
+        self,
+        queue: str,
+        *,
+        count: int,
+        lease_ms: int,
+        actor: Actor,
+        now_ms: int,
+        leased_max: int | None = None,
     ) -> Leased:
-        return await self._run(
-            now_ms,
-            lambda: self._leases.lease(self._book.line(queue), count, lease_ms, actor, now_ms),
-        )
+        def op() -> Leased:
+            line = self._enter(queue, now_ms)
+            return self._leases.lease(line, count, lease_ms, actor, now_ms, leased_max=leased_max)
+
+        return await self.writer.submit(op)
+
+    def wait(self, queue: str) -> "asyncio.Future[bool]":
+        return self._waiters.wait(queue)
+
+    def wake(self, queue: str) -> None:
+        self._waiters.wake(queue, 1)
 
     async def settle(
         self, queue: str, items: Sequence[Settlement], *, actor: Actor, now_ms: int
     ) -> list[Outcome]:
-        return await self._run(
-            now_ms, lambda: self._leases.settle(self._book.line(queue), items, actor, now_ms)
-        )
+        def op() -> list[Outcome]:
+            return self._leases.settle(self._enter(queue, now_ms), items, actor, now_ms)
+
+        return await self.writer.submit(op)
 
     async def peek(self, queue: str, *, count: int, now_ms: int) -> list[Message]:
-        return await self._run(
-            now_ms, lambda: self._leases.peek(self._book.line(queue), count, now_ms)
-        )
+        def op() -> list[Message]:
+            return self._leases.peek(self._enter(queue, now_ms), count, now_ms)
+
+        return await self.writer.submit(op)
 
     async def browse(self, queue: str, *, after_seq: int, limit: int, now_ms: int) -> list[Message]:
-        return await self._run(
-            now_ms, lambda: self._messages.browse(self._book.line(queue), after_seq, limit)
-        )
+        def op() -> list[Message]:
+            return self._messages.browse(self._enter(queue, now_ms), after_seq, limit)
+
+        return await self.writer.submit(op)
 
     async def find(self, queue: str, message: str, *, now_ms: int) -> Message | None:
-        return await self._run(now_ms, lambda: self._messages.find(self._book.line(queue), message))
+        def op() -> Message | None:
+            return self._messages.find(self._enter(queue, now_ms), message)
+
+        return await self.writer.submit(op)
 
     async def remove(
         self, queue: str, seqs: Sequence[int], *, actor: Actor, now_ms: int
     ) -> list[bool]:
-        return await self._run(
-            now_ms, lambda: self._endings.remove(self._book.line(queue), seqs, actor, now_ms)
-        )
+        def op() -> list[bool]:
+            return self._endings.remove(self._enter(queue, now_ms), seqs, actor, now_ms)
+
+        return await self.writer.submit(op)
 
     async def purge(
         self, queue: str, *, upto_seq: int, limit: int, actor: Actor, now_ms: int
     ) -> int:
-        return await self._run(
-            now_ms,
-            lambda: self._endings.purge(self._book.line(queue), upto_seq, limit, actor, now_ms),
-        )
+        def op() -> int:
+            line = self._enter(queue, now_ms)
+            return self._endings.purge(line, upto_seq, limit, actor, now_ms)
+
+        return await self.writer.submit(op)
 
     async def tail(self, queue: str) -> int:
         return self._book.line(queue).tail
@@ -212,13 +241,34 @@ class SqliteStore:
         self, queue: str, *, seqs: Sequence[int], actor: Actor, now_ms: int, dry_run: bool = False
     ) -> list[bool]:
         def op() -> list[bool]:
-            line = self._book.line(queue)
+            line = self._enter(queue, now_ms)
             return self._endings.redrive(line, seqs, actor, now_ms, dry_run=dry_run)
 
-        return await self._run(now_ms, op)
+        return await self.writer.submit(op)
 
     async def stats(self, queue: str, *, now_ms: int) -> QueueStats:
-        return await self._run(now_ms, lambda: self._book.stats(self._book.line(queue)))
+        return await self.writer.submit(lambda: self._book.stats(self._enter(queue, now_ms)))
+
+    # --- numbers of the past ---
+
+    async def tally(self, counts: Mapping[tuple[str, str], int], *, now_ms: int) -> None:
+        def op() -> None:
+            for (tenant, kind), count in counts.items():
+                self._book.tally(kind, tenant, tenant, count=count, now_ms=now_ms)
+
+        await self.writer.submit(op)
+
+    async def tallies(
+        self, *, tenant: str, id: str | None = None, since_ms: int, until_ms: int
+    ) -> list[Tally]:
+        return await self._read(self._history.tallies, tenant, id, since_ms, until_ms)
+
+    async def levels(self, queue: str, *, since_ms: int) -> list[Level]:
+        self._book.line(queue)
+        return await self._read(self._history.levels, queue, since_ms)
+
+    def _read(self, verb: Callable[..., T], *values: Any) -> "asyncio.Future[T]":
+        return asyncio.get_running_loop().run_in_executor(self._readers, verb, *values)
 
     # --- time passing ---
 
@@ -243,8 +293,7 @@ class SqliteStore:
         return Head(book.journal_first, book.journal_last, self._epoch, size)
 
     async def read_journal(self, *, after: int, limit: int) -> list[Run]:
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._readers, self._reader.read, after, limit)
+        return await self._read(self._history.runs, after, limit)
 
     async def trim_journal(self, *, upto: int, before_ms: int | None = None) -> int:
         return await self.writer.submit(

@@ -1,6 +1,7 @@
 """The store's memory of its own tables: counters per subscription and the group being written.
 
-Everything here can be read back from the tables; `reload` does so after a rollback and at start.
+All of it that lasts can be read back from the tables; `reload` does so after a rollback and at
+start.
 """
 
 from collections.abc import Sequence
@@ -11,14 +12,11 @@ import msgspec
 
 from courier.core.errors import NotFound
 from courier.core.types import MINUTE_MS, Actor, Queue, QueueStats, Run
+from courier.store.sqlite.line import LANE, NEVER_MS, Line
+from courier.store.waiting import Waiters
 
-SEQ_BITS = 42
-LANE = 1 << SEQ_BITS
-LINE_BITS = SEQ_BITS + 1
-SEQ_MASK = LANE - 1
-NEVER_MS = 1 << 62
-
-READY, LEASED, DELAYED = 0, 1, 2
+# Whoever may have more to take than can be counted cheaply wakes no more than so many.
+WAKE_MAX = 100
 
 _LINES = """
 SELECT no, queue, tail, cursor, count, bytes, leased, delayed, again, held, dropped
@@ -31,9 +29,10 @@ WHERE no = ?
 """
 _SAVE_JOURNAL = "INSERT INTO journal VALUES (?, ?, ?, ?, ?)"
 _SAVE_MINUTE = """
-INSERT INTO minute VALUES (?, ?, ?, ?, ?)
+INSERT INTO minute (minute, queue, kind, tenant, count, bytes) VALUES (?, ?, ?, ?, ?, ?)
 ON CONFLICT DO UPDATE SET count = count + excluded.count, bytes = bytes + excluded.bytes
 """
+_SAVE_LEVEL = "INSERT OR IGNORE INTO level VALUES (?, ?, ?, ?, ?)"
 _JOURNAL_LAST = "SELECT last, total_bytes FROM journal ORDER BY last DESC LIMIT 1"
 _JOURNAL_FIRST = """
 SELECT last - count + 1, total_bytes - length(data) FROM journal ORDER BY last LIMIT 1
@@ -45,51 +44,10 @@ SELECT published_ms FROM message WHERE id > ? AND id < ? ORDER BY id LIMIT 1
 """
 
 
-class Line:
-    """One subscription: where it stands and what it holds.
-
-    `again` deliveries are ready after having been handed out or delayed, `held` messages lie in
-    lane 1. `oldest_ms` is never later than the oldest message's time; `oldest_known` says that
-    it is exactly that.
-    """
-
-    __slots__ = (
-        "again",
-        "base",
-        "bytes",
-        "count",
-        "cursor",
-        "delayed",
-        "held",
-        "leased",
-        "no",
-        "oldest_known",
-        "oldest_ms",
-        "queue",
-        "tail",
-    )
-
-    def __init__(self, no: int, queue: Queue) -> None:
-        self.no = no
-        self.base = no << LINE_BITS
-        self.queue = queue
-        self.tail = self.cursor = self.count = self.bytes = 0
-        self.leased = self.delayed = self.again = self.held = 0
-        self.oldest_ms = 0
-        self.oldest_known = False
-
-    def message_key(self, seq: int, lane: int) -> int:
-        return self.base | lane << SEQ_BITS | seq
-
-    @property
-    def expiry_ms(self) -> int:
-        """Nothing of this line reaches its retention before this."""
-        return self.oldest_ms + self.queue.retention_ms if self.count else NEVER_MS
-
-
 class Book:
-    def __init__(self, db: apsw.Connection) -> None:
+    def __init__(self, db: apsw.Connection, waiters: Waiters) -> None:
         self.db = db.cursor()
+        self._waiters = waiters
         self._encode = msgspec.msgpack.Encoder().encode
         self.lines: dict[str, Line] = {}
         self.by_no: dict[int, Line] = {}
@@ -99,13 +57,16 @@ class Book:
         self.journal_last = 0
         self.journal_start_bytes = 0
         self.journal_bytes = 0
+        self.minute = 0
+        self.minute_end_ms = 0
         self._reset()
 
     def _reset(self) -> None:
         self.offset = self.journal_last
         self._runs: list[Run] = []
         self._touched: dict[int, Line] = {}
-        self._minutes: dict[tuple[int, str, str], list[int]] = {}
+        self._tallies: dict[tuple[int, str, str, str], list[int]] = {}
+        self._wakes: dict[str, int] = {}
         self.changed = False
         self.next_due_ms = 0
         self.next_retention_ms = 0
@@ -121,6 +82,7 @@ class Book:
 
     def reload(self) -> None:
         """Everything from the tables. Queues must be known (`queues`) before."""
+        full = {line.no for line in self.lines.values() if line.full}
         self.lines, self.by_no, self.dropped = {}, {}, {}
         for row in self.rows(_LINES):
             no, queue_id, *numbers, dropped = row
@@ -133,6 +95,9 @@ class Book:
             self.by_no[no] = line
             line.tail, line.cursor, line.count, line.bytes = numbers[:4]
             line.leased, line.delayed, line.again, line.held = numbers[4:]
+            line.kept_ms = 0 if line.count else NEVER_MS
+            line.level = (line.count, line.leased, line.delayed)
+            line.full = no in full
         self.reload_journal()
         self._reset()
 
@@ -148,6 +113,10 @@ class Book:
         self.next_due_ms = min(due_ms or NEVER_MS, expiry_ms or NEVER_MS)
         return self.next_due_ms
 
+    def behind(self, now_ms: int) -> bool:
+        """Some of what is due has been left to the sweep."""
+        return now_ms >= self.next_due_ms
+
     def next_retention(self) -> int:
         if self.retention_stale:
             expiries = (line.expiry_ms for line in self.lines.values())
@@ -162,32 +131,38 @@ class Book:
             raise NotFound("queue", queue) from None
 
     def stats(self, line: Line) -> QueueStats:
-        return QueueStats(line.count, line.bytes, self.oldest_ms(line), line.leased, line.delayed)
-
-    def oldest_ms(self, line: Line) -> int:
-        if not line.count:
-            return 0
-        if not line.oldest_known:
+        if line.count and not line.oldest_known:
             base = line.base
             found = [self.db.execute(_OLDEST, (base, base + LANE)).get]
             if line.held:
                 found.append(self.db.execute(_OLDEST, (base + LANE, base + 2 * LANE)).get)
             line.oldest_ms = min(ms for ms in found if ms is not None)
             line.oldest_known = True
-            self.retention_stale = True
-        return line.oldest_ms
+        oldest_ms = line.oldest_ms if line.count else 0
+        return QueueStats(line.count, line.bytes, oldest_ms, line.leased, line.delayed)
 
     # --- the group being written ---
 
-    def added(self, line: Line, *, count: int, size: int, now_ms: int) -> None:
-        """`count` messages of `size` bytes together were published on this line."""
+    def turn(self, now_ms: int) -> None:
+        """What happens from here on, in the same group or a later one, does so at `now_ms`."""
+        if now_ms >= self.minute_end_ms:
+            self._keep_levels()
+            self.minute = now_ms // MINUTE_MS
+            self.minute_end_ms = (self.minute + 1) * MINUTE_MS
+
+    def added(self, line: Line, *, count: int, size: int, now_ms: int, kept: bool) -> None:
+        """`count` messages of `size` bytes together were published on this line.
+
+        `kept`: retention will end at least one of them.
+        """
         if not line.count:
             line.oldest_ms = now_ms
             line.oldest_known = True
-            expiry_ms = now_ms + line.queue.retention_ms
-            self.next_retention_ms = min(self.next_retention_ms, expiry_ms)
         line.count += count
         line.bytes += size
+        if kept and now_ms < line.kept_ms:
+            line.kept_ms = now_ms
+            self.next_retention_ms = min(self.next_retention_ms, line.expiry_ms)
         self._touched[line.no] = line
         self.changed = True
 
@@ -197,6 +172,8 @@ class Book:
         line.bytes -= size
         if oldest_ms <= line.oldest_ms:
             line.oldest_known = False
+        if not line.count:
+            line.kept_ms = NEVER_MS
             self.retention_stale = True
         self._touched[line.no] = line
         self.changed = True
@@ -207,6 +184,18 @@ class Book:
             self.next_due_ms = due_ms
         self._touched[line.no] = line
         self.changed = True
+
+    def let_go(self, line: Line, count: int) -> None:
+        """`count` leases of this line have ended."""
+        line.leased -= count
+        if line.full and count:
+            line.full = False
+            self.wake(line, WAKE_MAX)
+
+    def wake(self, line: Line, count: int) -> None:
+        """Once the group is durable, tell `count` of those who wait for this queue."""
+        id = line.queue.id
+        self._wakes[id] = self._wakes.get(id, 0) + count
 
     def note(
         self,
@@ -221,14 +210,17 @@ class Book:
         columns: dict[str, Any],
     ) -> None:
         """Write `count` events down, to be part of the group's journal row."""
-        queue_id, queue_name = (queue.id, queue.name) if queue else ("", "")
+        queue_id = queue_name = ""
+        if queue:
+            queue_id, queue_name, tenant = queue.id, queue.name, queue.tenant
+            self.tally(kind, tenant, queue_id, count=count, size=size, now_ms=now_ms)
         self._runs.append(
             Run(
                 self.offset + 1,
                 count,
                 kind,
                 now_ms,
-                queue.tenant if queue else tenant,
+                tenant,
                 queue_id,
                 queue_name,
                 actor.id,
@@ -238,13 +230,31 @@ class Book:
         )
         self.offset += count
         self.changed = True
-        totals = self._minutes.setdefault((now_ms // MINUTE_MS, queue_id, kind), [0, 0])
+
+    def tally(
+        self, kind: str, tenant: str, id: str, *, count: int, size: int = 0, now_ms: int
+    ) -> None:
+        """Count what happened to `id` in the minute of `now_ms`."""
+        key = (now_ms // MINUTE_MS, id, kind, tenant)
+        totals = self._tallies.setdefault(key, [0, 0])
         totals[0] += count
         totals[1] += size
+        self.changed = True
+
+    def _keep_levels(self) -> None:
+        """Of lines that this minute is the first to change, keep what they held before."""
+        for line in self._touched.values():
+            level = (line.count, line.leased, line.delayed)
+            if level == line.level:
+                continue
+            if line.minute < self.minute and self.lines.get(line.queue.id) is line:
+                self.db.execute(_SAVE_LEVEL, (line.queue.id, self.minute - 1, *line.level))
+            line.level, line.minute = level, self.minute
 
     def flush(self) -> bool:
         if not self.changed:
             return False
+        self._keep_levels()
         execute = self.db.execute
         for line in self._touched.values():
             execute(
@@ -271,20 +281,24 @@ class Book:
             )
         else:
             self._flushed_bytes = self.journal_bytes
-        for key, totals in self._minutes.items():
+        for key, totals in self._tallies.items():
             execute(_SAVE_MINUTE, (*key, *totals))
         return True
 
     def committed(self) -> None:
         self.journal_last = self.offset
         self.journal_bytes = self._flushed_bytes
+        wakes = self._wakes
         self._runs = []
         self._touched = {}
-        self._minutes = {}
+        self._tallies = {}
+        self._wakes = {}
         self.changed = False
+        for queue, count in wakes.items():
+            self._waiters.wake(queue, count)
 
 
 def packed(values: Sequence[Any]) -> Any:
     """A journal column: one value when all are the same, else the list."""
-    first = values[0]
-    return first if values.count(first) == len(values) else list(values)
+    first, count = values[0], len(values)
+    return first if count == 1 or values.count(first) == count else list(values)

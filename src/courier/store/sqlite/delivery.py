@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from courier.store.sqlite.book import SEQ_MASK
+from courier.store.sqlite.line import SEQ_MASK
 
 _encode_json = msgspec.json.Encoder().encode
 

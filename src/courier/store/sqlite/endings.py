@@ -4,17 +4,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from courier.core.types import Actor, Message, Origin
-from courier.store.sqlite.book import (
-    DELAYED,
-    LEASED,
-    READY,
-    SEQ_BITS,
-    SEQ_MASK,
-    Book,
-    Line,
-    packed,
-)
+from courier.store.sqlite.book import Book, packed
 from courier.store.sqlite.delivery import Delivery, keys_json
+from courier.store.sqlite.groups import Groups
+from courier.store.sqlite.line import DELAYED, LEASED, READY, SEQ_BITS, SEQ_MASK, Line
 from courier.store.sqlite.messages import Messages
 from courier.store.sqlite.publishing import Publishing, copy_of
 
@@ -37,9 +30,12 @@ WHERE m.id IN (SELECT value FROM json_each(?))
 
 
 class Endings:
-    def __init__(self, book: Book, messages: Messages, publishing: Publishing) -> None:
+    def __init__(
+        self, book: Book, groups: Groups, messages: Messages, publishing: Publishing
+    ) -> None:
         self._book = book
         self._db = book.db
+        self._groups = groups
         self._messages = messages
         self._publishing = publishing
 
@@ -57,27 +53,16 @@ class Endings:
             *ended, strict=True
         )
         count = len(keys)
-        held = lanes.count(1)
-        delivered: Sequence[int] = keys
-        if None in states:
-            delivered = [delivery.id for delivery in ended if delivery.state is not None]
-        stored: Sequence[int] = keys
-        if held:
-            stored = [delivery.id | delivery.lane << SEQ_BITS for delivery in ended]
-        if count == 1:
-            self._db.execute(_DELETE_MESSAGE, stored[:1])
-        else:
-            self._db.execute(_DELETE_MESSAGES, (keys_json(stored),))
-        if len(delivered) == 1:
-            self._db.execute(_DELETE_DELIVERY, delivered[:1])
-        elif delivered:
-            self._db.execute(_DELETE_DELIVERIES, (keys_json(delivered),))
+        groups = self._groups.of(line, ended) if line.queue.fifo else None
+        self._delete(keys, states, lanes)
         line.again -= states.count(READY)
-        line.leased -= states.count(LEASED)
         line.delayed -= states.count(DELAYED)
-        line.held -= held
+        line.held -= lanes.count(1)
+        self._book.let_go(line, states.count(LEASED))
         size = sum(sizes)
         self._book.removed(line, count=count, size=size, oldest_ms=min(published))
+        if groups:
+            self._groups.refresh(line, groups)
         base = line.base
         columns: dict[str, Any] = {
             "seq": [key - base for key in keys],
@@ -94,6 +79,23 @@ class Endings:
         self._book.note(
             kind, line.queue, count=count, size=size, actor=actor, now_ms=now_ms, columns=columns
         )
+
+    def _delete(
+        self, keys: Sequence[int], states: Sequence[int | None], lanes: Sequence[int]
+    ) -> None:
+        stored = delivered = keys
+        if 1 in lanes:
+            stored = [key | lane << SEQ_BITS for key, lane in zip(keys, lanes, strict=True)]
+        if None in states:
+            delivered = [key for key, s in zip(keys, states, strict=True) if s is not None]
+        if len(stored) == 1:
+            self._db.execute(_DELETE_MESSAGE, stored)
+        else:
+            self._db.execute(_DELETE_MESSAGES, (keys_json(stored),))
+        if len(delivered) == 1:
+            self._db.execute(_DELETE_DELIVERY, delivered)
+        elif delivered:
+            self._db.execute(_DELETE_DELIVERIES, (keys_json(delivered),))
 
     def standing(
         self, line: Line, *, lane: int, upto_seq: int = SEQ_MASK, limit: int
@@ -139,7 +141,7 @@ class Endings:
             if not dry_run:
                 draft = copy_of(message, delivery.own_id, delay_ms=0)
                 origin = Origin(line.queue.id, message.id, reason="redrive")
-                self._publishing.insert(source, [draft], actor, now_ms, origin)
+                self._publishing.insert(source, [draft], actor, now_ms, origin=origin)
                 self.end(line, "deleted", [delivery], actor, now_ms)
         return done
 

@@ -1,9 +1,11 @@
 """Handing messages out, and what becomes of the lease."""
 
 from collections.abc import Iterable, Sequence
+from itertools import takewhile
 from typing import Any
 
 from courier.core import lifecycle
+from courier.core.journal import UNIT_BYTES
 from courier.core.types import (
     BROKER,
     Ack,
@@ -15,28 +17,26 @@ from courier.core.types import (
     Retry,
     Settlement,
 )
-from courier.store.sqlite.book import (
-    DELAYED,
-    LANE,
-    LEASED,
-    READY,
-    SEQ_MASK,
-    Book,
-    Line,
-    packed,
-)
+from courier.store.sqlite.book import Book, packed
 from courier.store.sqlite.delivery import Delivery, keys_json
 from courier.store.sqlite.endings import Endings
+from courier.store.sqlite.groups import Groups
+from courier.store.sqlite.line import DELAYED, LANE, LEASED, READY, SEQ_MASK, Line
 from courier.store.sqlite.messages import Messages
 from courier.store.sqlite.publishing import Publishing, copy_of
+from courier.store.sqlite.retention import Retention
+
+# What a verb does of all that is due before its own work; the rest is left to the sweep.
+INLINE_MAX = 1_000
 
 _FRESH = """
-SELECT id, 0, NULL, published_ms, size, content_type, own_id, headers, grp, expires_ms, origin, body
+SELECT id, 0, NULL, published_ms, size, content_type, own_id, headers, grp, expires_ms, origin,
+    body, delay_ms, sealed
 FROM message WHERE id > ? AND id < ? ORDER BY id LIMIT ?
 """
 _AGAIN = """
-SELECT m.id, d.attempt, d.first_ms, m.published_ms, m.size, m.content_type, m.own_id, m.headers,
-    m.grp, m.expires_ms, m.origin, m.body
+SELECT m.id, d.attempt, 0, m.published_ms, m.size, m.content_type, m.own_id, m.headers, m.grp,
+    m.expires_ms, m.origin, m.body, m.delay_ms, m.sealed
 FROM delivery AS d INDEXED BY delivery_ready
 CROSS JOIN message AS m ON m.id = (d.id | (d.lane << 42))
 WHERE d.state = 0 AND d.id > ? AND d.id < ? ORDER BY d.id LIMIT ?
@@ -65,77 +65,118 @@ class Leases:
     """Verbs on one queue's line. `sweep.py` lets time pass before each of them."""
 
     def __init__(
-        self, book: Book, messages: Messages, publishing: Publishing, endings: Endings
+        self,
+        book: Book,
+        groups: Groups,
+        messages: Messages,
+        publishing: Publishing,
+        endings: Endings,
+        retention: Retention,
     ) -> None:
         self._book = book
         self._db = book.db
+        self._groups = groups
         self._messages = messages
         self._publishing = publishing
         self._endings = endings
+        self._retention = retention
 
     def peek(self, line: Line, count: int, now_ms: int) -> list[Message]:
-        again, fresh = self._ready(line, count, now_ms)
-        return self._messages.read(line, again + fresh, plus=0)
+        return self._messages.read(line, self._ready(line, count, now_ms), plus=0)
 
-    def _ready(
-        self, line: Line, count: int, now_ms: int
-    ) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
-        """Rows of deliveries ready again, then of messages never handed out."""
-        base = line.base
-        again: list[tuple[Any, ...]] = []
-        fresh: list[tuple[Any, ...]] = []
+    def _ready(self, line: Line, count: int, now_ms: int) -> list[tuple[Any, ...]]:
+        """Rows of what may be handed out, in that order; none that has expired."""
         if line.expiry_ms <= now_ms:
-            self._book.oldest_ms(line)
+            self._retention.expire(line, INLINE_MAX, now_ms)
             if line.expiry_ms <= now_ms:
-                return again, fresh  # so much has expired that the sweep is still at it
-        if line.again:
-            again = self._book.rows(_AGAIN, (base, base + LANE, count))
-        if len(again) < count and line.cursor < line.tail:
-            bounds = (base | line.cursor, base + LANE, count - len(again))
-            fresh = self._book.rows(_FRESH, bounds)
-        return again, fresh
+                return []  # so much has expired that the sweep is still at it
+        rows: list[tuple[Any, ...]] = []
+        if line.queue.fifo:
+            rows = self._groups.ready(line, count)
+        else:
+            base = line.base
+            if line.again:
+                rows = self._book.rows(_AGAIN, (base, base + LANE, count))
+            if len(rows) < count and line.cursor < line.tail:
+                bounds = (base | line.cursor, base + LANE, count - len(rows))
+                rows += self._book.rows(_FRESH, bounds)
+        if self._book.behind(now_ms):
+            rows = list(takewhile(lambda row: row[9] is None or row[9] > now_ms, rows))
+        return rows
 
-    def lease(self, line: Line, count: int, lease_ms: int, actor: Actor, now_ms: int) -> Leased:
-        again, fresh = self._ready(line, count, now_ms)
+    def lease(
+        self,
+        line: Line,
+        count: int,
+        lease_ms: int,
+        actor: Actor,
+        now_ms: int,
+        *,
+        leased_max: int | None = None,
+    ) -> Leased:
         until_ms = now_ms + lease_ms
-        rows = again + fresh
+        if leased_max is not None and count > leased_max - line.leased:
+            count = leased_max - line.leased
+            line.full = True
+        rows = self._ready(line, count, now_ms) if count > 0 else []
         if not rows:
             return Leased([], until_ms, self._book.stats(line))
+        again: list[int] = []
+        if line.again:
+            again = [row[0] & ~LANE for row in rows if row[2] is not None]
         if again:
-            keys = keys_json(row[0] & ~LANE for row in again)
-            self._db.execute(_LEASE_AGAIN, (until_ms, now_ms, now_ms, keys))
+            self._db.execute(_LEASE_AGAIN, (until_ms, now_ms, now_ms, keys_json(again)))
             line.again -= len(again)
-        if fresh:
-            last = fresh[-1][0]
-            self._db.execute(
-                _LEASE_FRESH, (until_ms, now_ms, now_ms, line.base | line.cursor, last)
-            )
+        if line.queue.fifo:
+            self._groups.lease(line, rows, until_ms, now_ms)
+        elif len(again) < len(rows):
+            last = rows[-1][0]
+            bounds = (line.base | line.cursor, last)
+            self._db.execute(_LEASE_FRESH, (until_ms, now_ms, now_ms, *bounds))
             line.cursor = last & SEQ_MASK
-        if len(rows) < count:
+        if len(rows) < count and not self._book.behind(now_ms):
             line.cursor = line.tail
         line.leased += len(rows)
         self._book.touch(line, due_ms=until_ms)
         messages = self._messages.read(line, rows, plus=1)
+        self._note_leased(line, rows, messages, lease_ms, actor, now_ms)
+        return Leased(messages, until_ms, self._book.stats(line))
+
+    def _note_leased(
+        self,
+        line: Line,
+        rows: list[tuple[Any, ...]],
+        messages: list[Message],
+        lease_ms: int,
+        actor: Actor,
+        now_ms: int,
+    ) -> None:
+        sizes = [row[4] for row in rows]
+        size = sum(sizes)
         columns: dict[str, Any] = {
             "seq": [message.seq for message in messages],
             "published_ms": packed([row[3] for row in rows]),
-            "size": packed([row[4] for row in rows]),
+            "size": packed(sizes),
             "attempt": packed([message.attempts for message in messages]),
             "lease_ms": lease_ms,
         }
         own = [row[6] for row in rows]
         if own.count(None) != len(own):
             columns["own_id"] = own
+        queue = line.queue
         self._book.note(
             "leased",
-            line.queue,
+            queue,
             count=len(rows),
-            size=sum([row[4] for row in rows]),
+            size=size,
             actor=actor,
             now_ms=now_ms,
             columns=columns,
         )
-        return Leased(messages, until_ms, self._book.stats(line))
+        if size > UNIT_BYTES:
+            units = sum([max(0, -(-size // UNIT_BYTES) - 1) for size in sizes])
+            if units:
+                self._book.tally("leased_units", queue.tenant, queue.id, count=units, now_ms=now_ms)
 
     def _deliveries(self, line: Line, seqs: Iterable[int]) -> dict[int, Delivery]:
         keys = [line.base | seq for seq in seqs]
@@ -240,18 +281,24 @@ class Leases:
             return True
         extra = {"delay_ms": step.due_ms - ended_ms}
         self._note_one(kind, line, delivery, actor, now_ms, extra)
-        line.leased -= 1
-        self.release(line, delivery.id, step.due_ms, now_ms)
+        self.release(line, delivery, step.due_ms, now_ms)
         return False
 
-    def release(self, line: Line, key: int, due_ms: int, now_ms: int) -> None:
-        """A delivery that nobody holds (any more) is ready at `due_ms`."""
-        if due_ms <= now_ms:
-            self._db.execute(_MOVE_DELIVERY, (READY, 0, key))
-            line.again += 1
+    def release(self, line: Line, delivery: Delivery, due_ms: int, now_ms: int) -> None:
+        """A leased or delayed message is ready at `due_ms`."""
+        if delivery.state == LEASED:
+            self._book.let_go(line, 1)
         else:
-            self._db.execute(_MOVE_DELIVERY, (DELAYED, due_ms, key))
+            line.delayed -= 1
+        if due_ms <= now_ms:
+            self._db.execute(_MOVE_DELIVERY, (READY, 0, delivery.id))
+            line.again += 1
+            self._book.wake(line, 1)
+        else:
+            self._db.execute(_MOVE_DELIVERY, (DELAYED, due_ms, delivery.id))
             line.delayed += 1
+        if line.queue.fifo:
+            self._groups.refresh(line, self._groups.of(line, [delivery]))
         self._book.touch(line, due_ms=due_ms)
 
     def _bury(
@@ -264,6 +311,6 @@ class Leases:
         self._endings.end(line, "buried", [delivery], actor, now_ms, detail)
         if target:
             origin = Origin(line.queue.id, message.id, delivery.attempt, "attempts")
-            self._publishing.insert(
-                target, [copy_of(message, delivery.own_id)], BROKER, now_ms, origin
-            )
+            delay_ms = None if target.queue.fifo else 0
+            draft = copy_of(message, delivery.own_id, delay_ms=delay_ms)
+            self._publishing.insert(target, [draft], BROKER, now_ms, origin=origin)

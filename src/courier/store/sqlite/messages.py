@@ -7,16 +7,17 @@ import msgspec
 
 from courier import ids
 from courier.core.types import Message, Origin
-from courier.store.sqlite.book import LANE, SEQ_BITS, SEQ_MASK, Book, Line
+from courier.store.sqlite.book import Book
+from courier.store.sqlite.line import LANE, SEQ_BITS, SEQ_MASK, Line
 
 _MESSAGE = """
-SELECT m.id, coalesce(d.attempt, 0), d.first_ms, m.published_ms, m.size, m.content_type, m.own_id,
-    m.headers, m.grp, m.expires_ms, m.origin, m.body
+SELECT m.id, coalesce(d.attempt, 0), d.state, m.published_ms, m.size, m.content_type, m.own_id,
+    m.headers, m.grp, m.expires_ms, m.origin, m.body, m.delay_ms, m.sealed
 FROM message AS m LEFT JOIN delivery AS d ON d.id = ? WHERE m.id = ?
 """
 _BROWSE = """
-SELECT m.id, coalesce(d.attempt, 0), d.first_ms, m.published_ms, m.size, m.content_type, m.own_id,
-    m.headers, m.grp, m.expires_ms, m.origin, m.body
+SELECT m.id, coalesce(d.attempt, 0), d.state, m.published_ms, m.size, m.content_type, m.own_id,
+    m.headers, m.grp, m.expires_ms, m.origin, m.body, m.delay_ms, m.sealed
 FROM message AS m LEFT JOIN delivery AS d ON d.id = (m.id & ~4398046511104)
 WHERE m.id > ? AND m.id < ? ORDER BY m.id LIMIT ?
 """
@@ -32,7 +33,7 @@ class Messages:
         self._db = book.db
 
     def read(self, line: Line, rows: Sequence[tuple[Any, ...]], *, plus: int) -> list[Message]:
-        """Messages from rows of _FRESH and the like; `plus` is added to their attempts."""
+        """Messages from rows like those of _MESSAGE; `plus` is added to their attempts."""
         made = ids.message_ids([(row[3], row[0] & SEQ_MASK) for row in rows], queue=line.queue.id)
         return [
             Message(
@@ -46,6 +47,8 @@ class Messages:
                 expires_ms,
                 _decode_origin(origin) if origin else None,
                 attempts + plus,
+                delay_ms,
+                sealed,
             )
             for (
                 (
@@ -61,6 +64,8 @@ class Messages:
                     expires_ms,
                     origin,
                     body,
+                    delay_ms,
+                    sealed,
                 ),
                 id,
             ) in zip(rows, made, strict=True)

@@ -7,17 +7,15 @@ import apsw
 import msgspec
 
 from courier.core.errors import Conflict
-from courier.core.journal import RECORD_KINDS
-from courier.core.types import (
-    Actor,
-    AnyRecord,
-    Consumer,
-    Pipeline,
-    Queue,
-)
-from courier.store.sqlite.book import Book, Line
+from courier.core.journal import RECORD_KINDS, SECRET_FIELDS, UNNOTED_UPDATES
+from courier.core.types import Actor, AnyRecord, Binding, Consumer, Queue
+from courier.store.sqlite.book import Book
+from courier.store.sqlite.groups import Groups
+from courier.store.sqlite.line import Line
 
 R = TypeVar("R", bound=AnyRecord)
+
+WAKE_ALL = 1 << 62
 
 _ALL = "SELECT body FROM record"
 _PUT = "INSERT OR REPLACE INTO record VALUES (?, ?, ?)"
@@ -29,9 +27,10 @@ _decode = msgspec.json.Decoder(AnyRecord).decode
 
 
 class Settings:
-    def __init__(self, db: apsw.Connection, book: Book) -> None:
+    def __init__(self, db: apsw.Connection, book: Book, groups: Groups) -> None:
         self._db = db.cursor()
         self._book = book
+        self._groups = groups
         self._by_name: dict[tuple[type, str, str], AnyRecord] = {}
         self._by_parent: dict[tuple[type, str], dict[str, AnyRecord]] = {}
         self._by_kind: dict[type, dict[str, AnyRecord]] = {kind: {} for kind in RECORD_KINDS}
@@ -107,18 +106,30 @@ class Settings:
             if isinstance(record, Queue):
                 line = self._book.lines[record.id]
                 self._db.execute(_CLOSE_LINE, (msgspec.json.encode(record), line.no))
+                self._book.wake(line, WAKE_ALL)
             self._note("deleted", record, puts, actor, now_ms)
         for record in puts:
             known = record.id in self._by_kind[type(record)]
             body = msgspec.json.encode(record)
             self._db.execute(_PUT, (type(record).__name__, record.id, body))
-            if isinstance(record, Queue) and not known:
-                self._db.execute(_OPEN_LINE, (record.id,))
+            if isinstance(record, Queue):
+                self._write_queue(record, now_ms)
             self._note("updated" if known else "created", record, puts, actor, now_ms)
         self._book.changed = True
 
+    def _write_queue(self, queue: Queue, now_ms: int) -> None:
+        line = self._book.lines.get(queue.id)
+        if line is None:
+            self._db.execute(_OPEN_LINE, (queue.id,))
+            return
+        if queue.fifo and queue.delay_ms != line.queue.delay_ms:
+            self._groups.delay(line, queue.delay_ms, now_ms)
+        self._book.wake(line, WAKE_ALL)
+
     def _known(self, records: Sequence[AnyRecord]) -> list[AnyRecord]:
-        return [record for record in records if record.id in self._by_kind[type(record)]]
+        """Those of the records that are there, as they are there."""
+        found = (self._by_kind[type(record)].get(record.id) for record in records)
+        return [record for record in found if record is not None]
 
     def _note(
         self,
@@ -128,15 +139,17 @@ class Settings:
         actor: Actor,
         now_ms: int,
     ) -> None:
-        if isinstance(record, Pipeline) and what == "updated":
-            return  # progress is not news, and would flood the journal that it follows
-        parents = {put.id: put for put in puts if isinstance(put, Queue)}
+        if isinstance(record, UNNOTED_UPDATES) and what == "updated":
+            return
         if isinstance(record, Queue):
             queue: Queue | None = record
         else:
-            queue = parents.get(record.parent) or self.get(Queue, record.parent)
+            id = record.queue if isinstance(record, Binding) else record.parent
+            new = {put.id: put for put in puts if isinstance(put, Queue)}
+            queue = new.get(id) or self.get(Queue, id)
         detail = msgspec.to_builtins(record)
-        detail.pop("digest", None)
+        for name in SECRET_FIELDS:
+            detail.pop(name, None)
         self._book.note(
             f"{RECORD_KINDS[type(record)]}_{what}",
             queue,
@@ -162,4 +175,5 @@ class Settings:
     def _open(self, queue: Queue) -> None:
         no = self._db.execute("SELECT no FROM subscription WHERE queue = ?", (queue.id,)).get
         line = Line(no, queue)
+        line.minute = self._book.minute
         self._book.lines[queue.id] = self._book.by_no[no] = line

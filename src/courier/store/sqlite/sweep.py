@@ -1,24 +1,15 @@
 """Letting time pass: leases and delays end, messages expire, dropped queues empty themselves."""
 
 from courier.core import lifecycle
-from courier.core.types import BROKER, DAY_MS, MINUTE_MS, Swept
-from courier.store.sqlite.book import (
-    DELAYED,
-    LEASED,
-    LINE_BITS,
-    NEVER_MS,
-    READY,
-    SEQ_MASK,
-    Book,
-    Line,
-)
+from courier.core.types import BROKER, MINUTE_MS, Swept
+from courier.store.sqlite.book import Book
 from courier.store.sqlite.delivery import Delivery
 from courier.store.sqlite.endings import Endings
-from courier.store.sqlite.leases import Leases
-
-# What a verb does of it before its own work; the rest is left to the sweep.
-INLINE_MAX = 1_000
-MINUTES_KEPT_MS = 16 * DAY_MS
+from courier.store.sqlite.groups import Groups
+from courier.store.sqlite.history import forget
+from courier.store.sqlite.leases import INLINE_MAX, Leases
+from courier.store.sqlite.line import DELAYED, LINE_BITS, NEVER_MS, SEQ_MASK
+from courier.store.sqlite.retention import Retention
 
 _DUE = """
 SELECT d.id, d.state, d.lane, d.attempt, d.due_ms, d.published_ms, d.first_ms, d.last_ms, d.size,
@@ -32,34 +23,42 @@ SELECT id FROM message INDEXED BY message_expires
 WHERE expires_ms <= ? ORDER BY expires_ms LIMIT ?
 """
 _DROP_LINE = "DELETE FROM subscription WHERE no = ?"
-_FORGET_ONCE = """
-DELETE FROM once WHERE (subscription, key) IN (
-    SELECT subscription, key FROM once WHERE until_ms <= ? LIMIT ?)
-"""
 _FORGET_ONCE_OF = "DELETE FROM once WHERE subscription = ?"
-_FORGET_MINUTES = "DELETE FROM minute WHERE minute < ?"
 
 
 class Sweep:
-    def __init__(self, book: Book, leases: Leases, endings: Endings) -> None:
+    def __init__(
+        self,
+        book: Book,
+        groups: Groups,
+        leases: Leases,
+        endings: Endings,
+        retention: Retention,
+    ) -> None:
         self._book = book
         self._db = book.db
+        self._groups = groups
         self._leases = leases
         self._endings = endings
-        self._swept_minute = 0
+        self._retention = retention
+        self._forgot_minute = 0
 
     def pass_time(self, now_ms: int) -> None:
-        """What every verb does first. Costs two comparisons when nothing is due."""
-        if now_ms >= self._book.next_due_ms or now_ms >= self._book.next_retention_ms:
+        """What every verb does first. Costs three comparisons when nothing is due."""
+        book = self._book
+        if now_ms >= book.minute_end_ms:
+            book.turn(now_ms)
+        if now_ms >= book.next_due_ms or now_ms >= book.next_retention_ms:
             self._happen(now_ms, INLINE_MAX)
 
     def sweep(self, now_ms: int, limit: int) -> Swept:
+        self._book.turn(now_ms)
         expired, returned, buried = self._happen(now_ms, limit)
         left = limit - expired - returned - buried
         dropped = self._dropped(now_ms, left) if self._book.dropped and left else 0
-        if now_ms // MINUTE_MS > self._swept_minute:
-            self._swept_minute = now_ms // MINUTE_MS
-            self._forget(now_ms, limit)
+        minute = now_ms // MINUTE_MS
+        if minute > self._forgot_minute and forget(self._book, limit, now_ms):
+            self._forgot_minute = minute
         next_ms = min(self._book.next_due(), self._book.next_retention())
         return Swept(
             expired,
@@ -67,7 +66,7 @@ class Sweep:
             buried,
             dropped,
             next_ms if next_ms < NEVER_MS else None,
-            next_ms <= now_ms or bool(self._book.dropped),
+            next_ms <= now_ms or bool(self._book.dropped) or minute > self._forgot_minute,
         )
 
     def _happen(self, now_ms: int, limit: int) -> tuple[int, int, int]:
@@ -85,7 +84,7 @@ class Sweep:
             self._book.next_due()
         left = limit - expired - returned - buried
         if left and now_ms >= self._book.next_retention_ms:
-            expired += self._retention(now_ms, left)
+            expired += self._aged(now_ms, left)
         return expired, returned, buried
 
     def _due(self, now_ms: int, limit: int) -> tuple[int, int, int]:
@@ -98,14 +97,14 @@ class Sweep:
                 line.queue, published_ms=delivery.published_ms, own_ms=own_ms
             )
             if line.no in self._book.dropped:
-                self._park(line, delivery, now_ms)
+                # Nothing comes due on a dropped queue; its messages are about to go.
+                self._leases.release(line, delivery, now_ms, now_ms)
                 returned += 1
             elif expires_ms <= delivery.due_ms:
                 self._endings.end(line, "expired", [delivery], BROKER, now_ms)
                 expired += 1
             elif delivery.state == DELAYED:
-                line.delayed -= 1
-                self._leases.release(line, delivery.id, delivery.due_ms, now_ms)
+                self._leases.release(line, delivery, delivery.due_ms, now_ms)
                 returned += 1
             elif self._leases.fail(
                 line,
@@ -124,43 +123,24 @@ class Sweep:
     def _own_expiry(self, now_ms: int, limit: int) -> int:
         """Messages that were published with an expiry of their own."""
         rows = self._book.rows(_EXPIRED, (now_ms, limit))
+        seqs: dict[int, list[int]] = {}
         for (key,) in rows:
-            line = self._book.by_no[key >> LINE_BITS]
-            kind = "deleted" if line.no in self._book.dropped else "expired"
-            ended = list(self._endings.standing_at(line, [key & SEQ_MASK]).values())
-            self._endings.end(line, kind, ended, BROKER, now_ms)
+            seqs.setdefault(key >> LINE_BITS, []).append(key & SEQ_MASK)
+        for no, expired in seqs.items():
+            line = self._book.by_no[no]
+            kind = "deleted" if no in self._book.dropped else "expired"
+            found = self._endings.standing_at(line, expired)
+            self._endings.end(line, kind, [found[seq] for seq in expired], BROKER, now_ms)
         return len(rows)
 
-    def _park(self, line: Line, delivery: Delivery, now_ms: int) -> None:
-        """Nothing comes due on a dropped queue; its messages are about to go."""
-        if delivery.state == LEASED:
-            line.leased -= 1
-        else:
-            line.delayed -= 1
-        self._leases.release(line, delivery.id, READY, now_ms)
-
-    def _retention(self, now_ms: int, limit: int) -> int:
-        """Messages as old as their queue allows. The oldest of a lane come first."""
+    def _aged(self, now_ms: int, limit: int) -> int:
+        """Messages as old as their queue allows."""
         expired = 0
         for line in self._book.lines.values():
-            if line.expiry_ms > now_ms:
-                continue
-            self._book.oldest_ms(line)
-            if line.expiry_ms > now_ms:
-                continue
-            old_ms = now_ms - line.queue.retention_ms
-            for lane in (0, 1):
-                ended = [
-                    delivery
-                    for delivery in self._endings.standing(line, lane=lane, limit=limit - expired)
-                    if delivery.published_ms <= old_ms
-                ]
-                if ended:
-                    self._endings.end(line, "expired", ended, BROKER, now_ms)
-                    expired += len(ended)
-            self._book.oldest_ms(line)
-            if expired >= limit:
-                break
+            if line.expiry_ms <= now_ms:
+                expired += self._retention.expire(line, limit - expired, now_ms)
+                if expired >= limit:
+                    break
         self._book.retention_stale = True
         self._book.next_retention()
         return expired
@@ -174,17 +154,10 @@ class Sweep:
         if ended:
             self._endings.end(line, "deleted", ended, BROKER, now_ms)
         else:
+            self._groups.end_all(line)
             self._db.execute(_FORGET_ONCE_OF, (line.no,))
             self._db.execute(_DROP_LINE, (line.no,))
             del self._book.dropped[line.no]
             del self._book.by_no[line.no]
             self._book.changed = True
         return len(ended)
-
-    def _forget(self, now_ms: int, limit: int) -> None:
-        """Publish keys and minutes that nobody will ask for any more."""
-        before = self._db.connection.total_changes()
-        self._db.execute(_FORGET_ONCE, (now_ms, limit))
-        self._db.execute(_FORGET_MINUTES, ((now_ms - MINUTES_KEPT_MS) // MINUTE_MS,))
-        if self._db.connection.total_changes() != before:
-            self._book.changed = True

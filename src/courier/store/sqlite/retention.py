@@ -1,0 +1,57 @@
+"""Ending messages that are as old as their queue allows.
+
+Only those without an expiry of their own. They are found in the order of their lane, where the
+others may lie before them for long: a line remembers how far it has looked, so that nothing is
+passed over twice.
+"""
+
+from courier.core.types import BROKER
+from courier.store.sqlite.book import Book
+from courier.store.sqlite.delivery import Delivery
+from courier.store.sqlite.endings import Endings
+from courier.store.sqlite.line import LANE, LEASED, NEVER_MS, Line
+
+_STANDING = """
+SELECT m.id & ~4398046511104, d.state, (m.id >> 42) & 1, coalesce(d.attempt, 0),
+    coalesce(d.due_ms, 0), m.published_ms, d.first_ms, d.last_ms, m.size, m.own_id, m.expires_ms
+FROM message AS m LEFT JOIN delivery AS d ON d.id = (m.id & ~4398046511104)
+WHERE m.id > ? AND m.id < ? ORDER BY m.id LIMIT ?
+"""
+
+
+class Retention:
+    def __init__(self, book: Book, endings: Endings) -> None:
+        self._book = book
+        self._endings = endings
+
+    def expire(self, line: Line, limit: int, now_ms: int) -> int:
+        """End messages of this line, looking at up to `limit`; what is left is still due."""
+        ended: list[Delivery] = []
+        kept_ms = NEVER_MS
+        for lane in (0, 1) if line.held else (0,):
+            left = limit - len(ended)
+            lane_ms = self._look(line, lane, left, now_ms, ended) if left else line.kept_ms
+            kept_ms = min(kept_ms, lane_ms)
+        line.kept_ms = kept_ms
+        if ended:
+            self._endings.end(line, "expired", ended, BROKER, now_ms)
+        return len(ended)
+
+    def _look(self, line: Line, lane: int, limit: int, now_ms: int, ended: list[Delivery]) -> int:
+        """Add a lane's old messages to `ended`; the rest was published then or later."""
+        old_ms = now_ms - line.queue.retention_ms
+        low = line.message_key(line.passed[lane], lane)
+        high = line.message_key(0, lane) + LANE
+        rows = self._book.rows(_STANDING, (low, high, limit))
+        published_ms = NEVER_MS
+        for *row, own_ms in rows:
+            delivery = Delivery(*row)
+            published_ms = delivery.published_ms
+            if own_ms is None:
+                # A lease that has ended may yet save its message into the dead letters.
+                over = delivery.state == LEASED and delivery.due_ms <= now_ms
+                if published_ms > old_ms or over:
+                    return published_ms
+                ended.append(delivery)
+            line.passed[lane] = delivery.seq
+        return published_ms if len(rows) == limit else NEVER_MS

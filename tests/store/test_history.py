@@ -1,0 +1,103 @@
+"""Tallies and levels: what shares a commit, what a restart finds, what is summed up in parts."""
+
+import asyncio
+from pathlib import Path
+
+from courier import ids
+from courier.core.types import DAY_MS, HOUR_MS, MINUTE_MS, Actor, Draft, Level, Queue, Tally
+from courier.store.sqlite import SqliteStore
+
+ACTOR = Actor("somebody", "test")
+HOUR_BEGAN_MS = 1_700_000_000_000 // HOUR_MS * HOUR_MS
+NOW_MS = HOUR_BEGAN_MS + 5 * MINUTE_MS
+MINUTE = NOW_MS // MINUTE_MS
+
+
+def new_queue() -> Queue:
+    return Queue(id=ids.new_id(), tenant="t", name="q", created_ms=NOW_MS, modified_ms=NOW_MS)
+
+
+async def publish(store: SqliteStore, queue: Queue, now_ms: int) -> None:
+    await store.publish([(queue.id, [Draft(b"a")])], actor=ACTOR, now_ms=now_ms)
+
+
+def test_calls_of_two_minutes_that_share_a_commit_are_told_apart(tmp_path: Path) -> None:
+    async def story() -> None:
+        store = await SqliteStore.open(tmp_path / "courier.db")
+        queue = new_queue()
+        await store.change(puts=[queue], actor=ACTOR, now_ms=NOW_MS)
+        commits = store.figures()["commits"]
+        minutes = [0, 0, 3, 4, 4, 4]
+        times_ms = [NOW_MS + minute * MINUTE_MS for minute in minutes]
+        await asyncio.gather(*(publish(store, queue, now_ms) for now_ms in times_ms))
+        assert store.figures()["commits"] == commits + 1
+        assert await store.levels(queue.id, since_ms=0) == [
+            Level(MINUTE + 2, 2, 0, 0),
+            Level(MINUTE + 3, 3, 0, 0),
+        ]
+        tallies = await store.tallies(
+            tenant="t", id=queue.id, since_ms=NOW_MS + MINUTE_MS, until_ms=NOW_MS + HOUR_MS
+        )
+        assert [(tally.minute, tally.count) for tally in tallies] == [
+            (MINUTE + 3, 1),
+            (MINUTE + 4, 3),
+        ]
+        await store.close()
+
+    asyncio.run(story())
+
+
+def test_a_restart_within_a_minute_changes_no_level(tmp_path: Path) -> None:
+    async def story() -> None:
+        queue = new_queue()
+        for minute in (0, 0, 2, 2, 3):
+            store = await SqliteStore.open(tmp_path / "courier.db")
+            if await store.get(Queue, queue.id) is None:
+                await store.change(puts=[queue], actor=ACTOR, now_ms=NOW_MS)
+            await publish(store, queue, NOW_MS + minute * MINUTE_MS)
+            levels = await store.levels(queue.id, since_ms=0)
+            await store.close()
+        assert levels == [Level(MINUTE + 1, 2, 0, 0), Level(MINUTE + 2, 4, 0, 0)]
+
+    asyncio.run(story())
+
+
+def test_many_old_minutes_are_summed_up_in_parts(tmp_path: Path) -> None:
+    minutes = range(130)
+    late_ms = NOW_MS + 17 * DAY_MS
+
+    async def tallies(store: SqliteStore) -> list[Tally]:
+        return await store.tallies(tenant="u", since_ms=0, until_ms=late_ms)
+
+    async def story() -> None:
+        store = await SqliteStore.open(tmp_path / "courier.db")
+        for minute in minutes:
+            counts = {("u", "requested"): 1 + minute, ("v", "requested"): 1}
+            await store.tally(counts, now_ms=NOW_MS + minute * MINUTE_MS)
+        sizes = []
+        for _ in range(3):
+            swept = await store.sweep(limit=50, now_ms=late_ms)
+            assert swept.more
+            sizes.append(len(await tallies(store)))
+        assert len(minutes) > sizes[0] > sizes[1] > sizes[2] > 3
+
+        # Whoever comes next goes on from there.
+        await store.close()
+        store = await SqliteStore.open(tmp_path / "courier.db")
+        while (await store.sweep(limit=50, now_ms=late_ms)).more:
+            pass
+        hour = HOUR_BEGAN_MS // MINUTE_MS
+        assert [(tally.minute, tally.count) for tally in await tallies(store)] == [
+            (hour, sum(range(1, 56))),
+            (hour + 60, sum(range(56, 116))),
+            (hour + 120, sum(range(116, 131))),
+        ]
+
+        # What ages later joins its hour.
+        await store.tally({("u", "requested"): 1_000}, now_ms=NOW_MS + 130 * MINUTE_MS)
+        late_again_ms = late_ms + MINUTE_MS
+        assert not (await store.sweep(limit=50, now_ms=late_again_ms)).more
+        assert (await tallies(store))[-1].minute == hour + 135
+        await store.close()
+
+    asyncio.run(story())

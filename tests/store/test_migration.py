@@ -1,0 +1,141 @@
+"""A file of the first schema, or one that was never finished, opens and goes on."""
+
+import asyncio
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+
+import apsw
+import msgspec
+import pytest
+
+from courier import ids
+from courier.core.types import MINUTE_MS, Ack, Actor, Draft, Level, Outcome, Queue, QueueStats
+from courier.store.sqlite import SqliteStore
+
+ACTOR = Actor("somebody", "test")
+NOW_MS = 1_700_000_000_000
+MINUTE = NOW_MS // MINUTE_MS
+LANE = 1 << 42
+LINE = 1 << 43
+
+
+def queue(name: str, tenant: str = "t") -> Queue:
+    return Queue(id=ids.new_id(), tenant=tenant, name=name, created_ms=NOW_MS, modified_ms=NOW_MS)
+
+
+LIVE, GONE = queue("live"), queue("gone", "u")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "courier.db"
+
+
+@pytest.fixture
+def old(path: Path) -> Iterator[apsw.Connection]:
+    """The first schema, to be filled by hand."""
+    db = apsw.Connection(str(path))
+    script = files("courier.store.sqlite").joinpath("migrations", "0001_start.sql")
+    db.execute(script.read_text())
+    db.execute("PRAGMA user_version = 1")
+    yield db
+    db.close()
+
+
+def fill(db: apsw.Connection) -> None:
+    """One queue with a leased, a delayed and a new message, all of one group; one dropped."""
+    db.execute("INSERT INTO meta (one, epoch, secret) VALUES (1, 'epoch', ?)", (bytes(32),))
+    db.execute("INSERT INTO record VALUES ('Queue', ?, ?)", (LIVE.id, msgspec.json.encode(LIVE)))
+    db.execute(
+        "INSERT INTO subscription (no, queue, tail, cursor, count, bytes, leased, delayed, held)"
+        " VALUES (1, ?, 3, 1, 3, 6, 1, 1, 1)",
+        (LIVE.id,),
+    )
+    db.execute(
+        "INSERT INTO subscription (no, queue, tail, count, bytes, dropped)"
+        " VALUES (2, ?, 1, 1, 4, ?)",
+        (GONE.id, msgspec.json.encode(GONE)),
+    )
+    for key, body in (
+        (LINE | 1, b"a"),
+        (LINE | LANE | 2, b"bb"),
+        (LINE | 3, b"ccc"),
+        (2 * LINE | 1, b"gone"),
+    ):
+        db.execute(
+            "INSERT INTO message VALUES (?, ?, ?, 'text', NULL, NULL, 'g', NULL, NULL, ?)",
+            (key, NOW_MS, len(body), body),
+        )
+    for row in (
+        (LINE | 1, 1, 0, 1, NOW_MS + 1_000, NOW_MS, NOW_MS, NOW_MS, 1, None),
+        (LINE | 2, 2, 1, 0, NOW_MS + 500, NOW_MS, None, None, 2, None),
+    ):
+        db.execute("INSERT INTO delivery VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+    for id, kind, count in ((LIVE.id, "published", 3), (GONE.id, "published", 1), ("", "key", 9)):
+        db.execute("INSERT INTO minute VALUES (?, ?, ?, ?, ?)", (MINUTE, id, kind, count, 5))
+
+
+def test_messages_leases_and_minutes_of_the_first_schema_go_on(
+    path: Path, old: apsw.Connection
+) -> None:
+    fill(old)
+    old.close()
+
+    async def story() -> None:
+        store = await SqliteStore.open(path)
+        stats = await store.stats(LIVE.id, now_ms=NOW_MS)
+        assert stats == QueueStats(3, 6, NOW_MS, leased=1, delayed=1)
+        assert await store.settle(LIVE.id, [Ack(1, 1)], actor=ACTOR, now_ms=NOW_MS) == [
+            Outcome.DONE
+        ]
+        later_ms = NOW_MS + MINUTE_MS
+        leased = await store.lease(LIVE.id, count=9, lease_ms=1_000, actor=ACTOR, now_ms=later_ms)
+        # A queue that is not FIFO keeps the group of its messages, and pays no attention to it.
+        assert [(m.body, m.group, m.delay_ms) for m in leased.messages] == [
+            (b"bb", "g", None),
+            (b"ccc", "g", None),
+        ]
+        assert await store.levels(LIVE.id, since_ms=0) == [Level(MINUTE, 2, 0, 1)]
+        while (await store.sweep(limit=10, now_ms=later_ms)).more:
+            pass
+
+        async def tallied(tenant: str) -> list[tuple[str, str, int]]:
+            found = await store.tallies(tenant=tenant, since_ms=0, until_ms=2 * NOW_MS)
+            return [(tally.id, tally.kind, tally.count) for tally in found]
+
+        assert await tallied("t") == [
+            (LIVE.id, "acked", 1),
+            (LIVE.id, "published", 3),
+            (LIVE.id, "leased", 2),
+        ]
+        assert await tallied("u") == [(GONE.id, "published", 1), (GONE.id, "deleted", 1)]
+        assert await tallied("") == []
+        await store.close()
+
+    asyncio.run(story())
+
+
+def test_a_file_that_was_left_while_it_was_made_is_finished(
+    path: Path, old: apsw.Connection
+) -> None:
+    old.close()
+
+    async def story() -> bytes:
+        store = await SqliteStore.open(path)
+        one = queue("one")
+        await store.change(puts=[one], actor=ACTOR, now_ms=NOW_MS)
+        await store.publish([(one.id, [Draft(b"a")])], actor=ACTOR, now_ms=NOW_MS)
+        assert (await store.stats(one.id, now_ms=NOW_MS)).count == 1
+        await store.close()
+        return store.secret
+
+    secret = asyncio.run(story())
+    assert len(secret) == 32
+
+    async def reopened() -> bytes:
+        store = await SqliteStore.open(path)
+        await store.close()
+        return store.secret
+
+    assert asyncio.run(reopened()) == secret

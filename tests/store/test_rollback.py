@@ -1,0 +1,140 @@
+"""A group whose commit fails has happened to nobody: not on disk, not in memory, not to waiters."""
+
+import asyncio
+from collections.abc import Awaitable, Iterator
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+from msgspec.structs import replace
+
+from courier import ids
+from courier.core.errors import StoreUnavailable
+from courier.core.types import DAY_MS, MINUTE_MS, Ack, Actor, Draft, Level, Queue, Retry
+from courier.store.sqlite import SqliteStore
+
+ACTOR = Actor("somebody", "test")
+NOW_MS = 1_700_000_000_000
+
+
+class BrokenFile(apsw.VFSFile):
+    def __init__(
+        self, base: str, name: str | apsw.URIFilename | None, flags: list[int], disk: "Disk"
+    ) -> None:
+        super().__init__(base, name, flags)
+        self._disk = disk
+        file = name.filename() if isinstance(name, apsw.URIFilename) else name
+        self._is_log = str(file).endswith("-wal")
+
+    def xSync(self, flags: int) -> None:
+        if self._is_log and self._disk.broken:
+            raise apsw.IOError("the disk is gone")
+        super().xSync(flags)
+
+
+class Disk(apsw.VFS):
+    """The default file system; while it is broken, no write-ahead log can be synced."""
+
+    def __init__(self) -> None:
+        self.broken = False
+        self._base = apsw.vfs_names()[0]
+        super().__init__("breakable", self._base, makedefault=True)
+
+    def xOpen(self, name: str | apsw.URIFilename | None, flags: list[int]) -> apsw.VFSFile:
+        return BrokenFile(self._base, name, flags, self)
+
+
+@pytest.fixture
+def disk() -> Iterator[Disk]:
+    disk = Disk()
+    yield disk
+    disk.unregister()
+
+
+@pytest.mark.parametrize("fifo", [False, True])
+@pytest.mark.parametrize("inline_ms_max", [0, 60_000])
+def test_a_group_that_cannot_be_committed_leaves_everything_as_it_was(
+    tmp_path: Path, disk: Disk, inline_ms_max: int, fifo: bool
+) -> None:
+    async def seen(store: SqliteStore, queue: Queue, now_ms: int) -> list[Any]:
+        return [
+            await store.stats(queue.id, now_ms=now_ms),
+            await store.tail(queue.id),
+            await store.peek(queue.id, count=99, now_ms=now_ms),
+            await store.browse(queue.id, after_seq=0, limit=99, now_ms=now_ms),
+            await store.levels(queue.id, since_ms=0),
+            await store.tallies(tenant="t", since_ms=0, until_ms=2 * now_ms),
+            await store.head(),
+        ]
+
+    async def story() -> None:
+        store = await SqliteStore.open(tmp_path / "courier.db", commit_inline_ms_max=inline_ms_max)
+        queue = Queue(id=ids.new_id(), tenant="t", name="q", created_ms=1, modified_ms=1, fifo=fifo)
+        await store.change(puts=[queue], actor=ACTOR, now_ms=NOW_MS)
+
+        def publish(*bodies: bytes, now_ms: int, ttl_ms: int | None = None) -> Awaitable[Any]:
+            drafts = [Draft(body, group=body[:1].decode(), ttl_ms=ttl_ms) for body in bodies]
+            return store.publish([(queue.id, drafts)], actor=ACTOR, now_ms=now_ms)
+
+        def lease(count: int, now_ms: int) -> Awaitable[Any]:
+            return store.lease(queue.id, count=count, lease_ms=DAY_MS, actor=ACTOR, now_ms=now_ms)
+
+        def settle(*items: Ack | Retry, now_ms: int) -> Awaitable[Any]:
+            return store.settle(queue.id, items, actor=ACTOR, now_ms=now_ms)
+
+        await publish(b"a1", b"a2", b"b1", b"c1", now_ms=NOW_MS)
+        first, second = (await lease(2, NOW_MS)).messages
+        later_ms = NOW_MS + 2 * MINUTE_MS
+        before = await seen(store, queue, later_ms)
+
+        hints = [store.wait(queue.id) for _ in range(9)]
+        disk.broken = True
+        answers = await asyncio.gather(
+            publish(b"d1", b"a3", now_ms=later_ms),
+            publish(b"e1", now_ms=later_ms, ttl_ms=1),
+            settle(Ack(first.seq, 1), Retry(second.seq, 1, delay_ms=0), now_ms=later_ms),
+            lease(1, later_ms),
+            store.remove(queue.id, [4], actor=ACTOR, now_ms=later_ms),
+            return_exceptions=True,
+        )
+        assert [type(answer) for answer in answers] == [StoreUnavailable] * 5
+        with pytest.raises(StoreUnavailable):
+            await store.change(puts=[replace(queue, delay_ms=9)], actor=ACTOR, now_ms=later_ms)
+        assert [hint.done() for hint in hints] == [False] * 9
+        disk.broken = False
+        assert await seen(store, queue, later_ms) == before
+        await store.check()
+        assert [hint.done() for hint in hints] == [False] * 9
+
+        # The same happens when the disk is back, and counts from where it really was.
+        await settle(Ack(first.seq, 1), Retry(second.seq, 1, delay_ms=0), now_ms=later_ms)
+        assert any(hint.done() for hint in hints)
+        await publish(b"a3", now_ms=later_ms)
+        peeked = await store.peek(queue.id, count=9, now_ms=later_ms)
+        assert [message.body for message in peeked] == (
+            [b"a2", b"a3", b"b1", b"c1"] if fifo else [b"a2", b"b1", b"c1", b"a3"]
+        )
+        assert [message.seq for message in peeked if message.body == b"a3"] == [5]
+        levels = await store.levels(queue.id, since_ms=0)
+        assert levels == [Level(later_ms // MINUTE_MS - 1, 4, 2, 0)]
+        await store.close()
+
+    asyncio.run(story())
+
+
+def test_who_waits_is_told_after_the_commit(tmp_path: Path) -> None:
+    async def story() -> None:
+        store = await SqliteStore.open(tmp_path / "courier.db", commit_inline_ms_max=0)
+        queue = Queue(id=ids.new_id(), tenant="t", name="q", created_ms=1, modified_ms=1)
+        await store.change(puts=[queue], actor=ACTOR, now_ms=NOW_MS)
+        hint = store.wait(queue.id)
+        commits = store.figures()["commits"]
+        told_at: list[int] = []
+        hint.add_done_callback(lambda _: told_at.append(store.figures()["commits"]))
+        await store.publish([(queue.id, [Draft(b"a")])], actor=ACTOR, now_ms=NOW_MS)
+        await asyncio.sleep(0)
+        assert told_at == [commits + 1]
+        await store.close()
+
+    asyncio.run(story())
