@@ -11,6 +11,7 @@ queue, and `message_seq` leads from the id straight back to the row.
 import base64
 import hmac
 import secrets
+import uuid
 from collections.abc import Iterable
 from functools import lru_cache
 from hashlib import blake2b, sha256
@@ -21,10 +22,15 @@ _MARK_BITS = 34
 _MARK_MASK = (1 << _MARK_BITS) - 1
 _MAC_BYTES = 9
 _TOKEN_BYTES = 6 + 3 + _MAC_BYTES
+_TOKEN_CHARACTERS = _TOKEN_BYTES * 4 // 3
 
 
 def new_id() -> str:
     return f"c0{secrets.randbits(120):030x}"
+
+
+def new_uuid() -> str:
+    return str(uuid.uuid4())
 
 
 def new_secret(prefix: str = "") -> str:
@@ -92,17 +98,19 @@ class Tokens:
     def _begin(self, place: str) -> blake2b:
         return blake2b(place.encode(), digest_size=_MAC_BYTES, key=self._key)
 
-    def _mac(self, head: bytes, place: str) -> bytes:
+    def _mac(self, head: bytes, place: str, bound: str) -> bytes:
         mac = self._begun(place).copy()
-        mac.update(head)
+        mac.update(head + bound.encode() if bound else head)
         return mac.digest()
 
-    def mint(self, place: str, seq: int, attempt: int) -> str:
+    def mint(self, place: str, seq: int, attempt: int, bound: str = "") -> str:
         head = (seq << 24 | attempt).to_bytes(9, "big")
-        return base64.urlsafe_b64encode(head + self._mac(head, place)).decode()
+        return base64.urlsafe_b64encode(head + self._mac(head, place, bound)).decode()
 
-    def read(self, place: str, token: str) -> tuple[int, int] | None:
+    def read(self, place: str, token: str, bound: str = "") -> tuple[int, int] | None:
         """(sequence, attempt), or None when the token was not minted for this place."""
+        if len(token) != _TOKEN_CHARACTERS:
+            return None
         try:
             raw = base64.b64decode(token.encode(), altchars=b"-_", validate=True)
         except ValueError:
@@ -110,7 +118,7 @@ class Tokens:
         if len(raw) != _TOKEN_BYTES:
             return None
         head = raw[:9]
-        if not hmac.compare_digest(raw[9:], self._mac(head, place)):
+        if not hmac.compare_digest(raw[9:], self._mac(head, place, bound)):
             return None
         value = int.from_bytes(head, "big")
         return value >> 24, value & 0xFFFFFF

@@ -1,4 +1,4 @@
-"""The settings verbs: tenants, keys, queues, consumers, event subscriptions.
+"""The settings verbs: tenants, keys, queues, exchanges, consumers, event subscriptions.
 
 Each reads what is there, decides, and writes all of it in one change. They run one at a time, so
 what was read is still true when it is written.
@@ -6,6 +6,7 @@ what was read is still true when it is written.
 
 import asyncio
 from collections.abc import Callable
+from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -14,18 +15,23 @@ from courier import ids
 from courier.clock import Clock
 from courier.core import keys
 from courier.core.errors import Conflict, InUse, InvalidRequest, NotFound, OverLimit
-from courier.core.limits import Limits
+from courier.core.limits import BINDINGS_MAX, RULED_BINDINGS_MAX, Limits
+from courier.core.sessions import Sessions
 from courier.core.store import Store
 from courier.core.types import (
     Actor,
     AnyRecord,
+    Binding,
     Consumer,
     EventSubscription,
+    Exchange,
     Grant,
     Key,
     Pipeline,
     PurgeStatus,
     Queue,
+    Rule,
+    Session,
     Tenant,
 )
 
@@ -47,19 +53,24 @@ class Admin:
         self._clock = clock
         self._limits = limits
         self._turn = asyncio.Lock()
+        self.sessions = Sessions(store, clock, self._turn)
 
     # --- tenants and keys ---
 
-    async def new_tenant(self, name: str) -> Tenant:
-        """A tenant that does not exist yet; Conflict when the name is taken."""
+    async def new_tenant(self, name: str, *, beside: str = "") -> Tenant:
+        """A tenant that does not exist yet; Conflict when the name is taken.
+
+        It belongs to the organization of tenant `beside`, or to one of its own.
+        """
         if await self._store.named(Tenant, tenant=OPERATOR, name=name):
             raise Conflict("tenant", name)
+        organization = (await self.tenant(beside)).organization if beside else ids.new_id()
         return Tenant(
             id=ids.new_id(),
             tenant=OPERATOR,
             name=name,
             created_ms=self._clock.now_ms(),
-            organization=ids.new_id(),
+            organization=organization,
         )
 
     async def add_tenant(self, tenant: Tenant, first_keys: list[Key], *, actor: Actor) -> None:
@@ -76,8 +87,19 @@ class Admin:
         async with self._turn:
             tenant = await self.tenant(name)
             drops: list[AnyRecord] = [tenant]
-            for kind in (EventSubscription, Consumer, Queue, Key):
+            for kind in (EventSubscription, Consumer, Binding, Exchange, Queue, Session, Key):
                 drops += await self._store.scan(kind, tenant=tenant.id)
+            await self._change(drops=drops, actor=actor)
+
+    async def clear_tenant(self, tenant: str, *, actor: Actor) -> None:
+        """Delete what the tenant owns: its queues, its exchanges and its apps."""
+        async with self._turn:
+            drops: list[AnyRecord] = []
+            for kind in (EventSubscription, Consumer, Binding, Exchange, Queue):
+                drops += await self._store.scan(kind, tenant=tenant)
+            for key in await self._store.scan(Key, tenant=tenant):
+                if key.kind == "app":
+                    drops += [*await self._store.scan(Session, parent=key.id), key]
             await self._change(drops=drops, actor=actor)
 
     async def create_key(
@@ -87,6 +109,7 @@ class Admin:
         name: str,
         grants: tuple[Grant, ...],
         expires_in_ms: int | None = None,
+        kind: Literal["token", "connected_app"] = "token",
         actor: Actor,
     ) -> tuple[Key, str]:
         """The key and its secret, which cannot be shown again."""
@@ -97,16 +120,37 @@ class Admin:
             grants=grants,
             now_ms=now_ms,
             expires_ms=None if expires_in_ms is None else now_ms + expires_in_ms,
+            kind=kind,
         )
         await self._change(puts=[key], actor=actor)
         return key, secret
+
+    async def replace_keys(self, tenant: str, new: list[Key], *, actor: Actor) -> None:
+        """Add keys, in place of those that have the same names."""
+        async with self._turn:
+            names = {key.name for key in new}
+            old = [key for key in await self._store.scan(Key, tenant=tenant) if key.name in names]
+            await self._change(puts=[*new], drops=[*old], actor=actor)
 
     async def delete_key(self, tenant: str, id: str, *, actor: Actor) -> None:
         async with self._turn:
             key = await self._store.get(Key, id)
             if key is None or key.tenant != tenant:
                 raise NotFound("key", id)
-            await self._change(drops=[key], actor=actor)
+            sessions = await self._store.scan(Session, parent=id)
+            await self._change(drops=[*sessions, key], actor=actor)
+
+    async def app(self, tenant: str, id: str) -> Key:
+        key = await self._store.get(Key, id)
+        if key is None or key.tenant != tenant or key.kind != "app":
+            raise NotFound("app", id)
+        return key
+
+    async def put_app(self, app: Key, *, actor: Actor) -> None:
+        """Create an app, or give it another secret: sessions under the old one are over."""
+        async with self._turn:
+            sessions = await self._store.scan(Session, parent=app.id)
+            await self._change(puts=[app], drops=list(sessions), actor=actor)
 
     # --- queues ---
 
@@ -124,9 +168,39 @@ class Admin:
 
     async def create_queue(self, queue: Queue, *, actor: Actor) -> Queue:
         async with self._turn:
-            await self._check_count(queue.tenant, adding=1)
+            await self._check_new(queue)
             await self._change(puts=[queue], actor=actor)
             return queue
+
+    async def put_queue(
+        self,
+        tenant: str,
+        name: str,
+        edit: Callable[[Queue | None, Queue | None], Queue],
+        *,
+        dead_letter: str = "",
+        actor: Actor,
+    ) -> Queue:
+        """Create or change the queue of that name.
+
+        `edit` gets the queue, if it exists, and the one named by `dead_letter`.
+        """
+        async with self._turn:
+            current = await self._store.named(Queue, tenant=tenant, name=name)
+            target = None
+            if dead_letter:
+                target = await self._store.named(Queue, tenant=tenant, name=dead_letter)
+            queue = edit(current, target)
+            if current is None:
+                await self._check_new(queue)
+            await self._change(puts=[queue], actor=actor)
+            return queue
+
+    async def _check_new(self, queue: Queue) -> None:
+        await self._check_count(queue.tenant, adding=1)
+        # Publishers name queues and exchanges alike, so a name is one or the other.
+        if await self._store.named(Exchange, tenant=queue.tenant, name=queue.name):
+            raise Conflict("exchange", queue.name)
 
     async def _check_count(self, tenant: str, *, adding: int) -> None:
         count = len(await self._store.scan(Queue, tenant=tenant)) + adding
@@ -137,32 +211,140 @@ class Admin:
         self, tenant: str, id: str, edit: Callable[[Queue], Queue], *, actor: Actor
     ) -> Queue:
         async with self._turn:
-            queue = edit(await self.queue(tenant, id))
-            queue = replace(queue, modified_ms=self._clock.now_ms())
+            known = await self.queue(tenant, id)
+            queue = replace(edit(known), modified_ms=self._clock.now_ms())
+            if queue.name != known.name and await self._store.named(
+                Exchange, tenant=tenant, name=queue.name
+            ):
+                raise Conflict("exchange", queue.name)
             await self._change(puts=[queue], actor=actor)
             return queue
 
-    async def delete_queue(self, tenant: str, id: str, *, actor: Actor) -> None:
-        """Delete the queue, its messages, its consumer and what feeds it."""
+    async def delete_queue(
+        self, tenant: str, id: str, *, actor: Actor, though_used: bool = False
+    ) -> None:
+        """Delete the queue, its messages, its consumer and what feeds it.
+
+        A queue that others bury in is InUse; `though_used` frees those from it.
+        """
         async with self._turn:
             queue = await self.queue(tenant, id)
-            users = [
-                other.name
-                for other in await self._store.scan(Queue, tenant=tenant)
-                if other.dead_letter == id
-            ]
-            if users:
-                raise InUse("queue", queue.name, f"the consumers of {', '.join(users[:10])}")
-            drops: list[AnyRecord] = [queue]
+            users = await self.buriers(queue)
+            if users and not though_used:
+                names = ", ".join(user.name for user in users[:10])
+                raise InUse("queue", queue.name, f"the consumers of {names}")
+            freed = [replace(user, dead_letter=None, attempts_max=None) for user in users]
+            drops: list[AnyRecord] = [queue, *await self.bindings_of(queue)]
             drops += await self._store.scan(Consumer, parent=id)
             drops += await self._store.scan(EventSubscription, parent=id)
-            await self._change(drops=drops, actor=actor)
+            await self._change(puts=[*freed], drops=drops, actor=actor)
+
+    async def buriers(self, queue: Queue) -> list[Queue]:
+        """The queues whose dead letters go to this one."""
+        queues = await self._store.scan(Queue, tenant=queue.tenant)
+        return [each for each in queues if each.dead_letter == queue.id]
 
     async def note_purge(self, queue: Queue, status: PurgeStatus, *, actor: Actor) -> Queue:
         async with self._turn:
             queue = replace(await self.queue(queue.tenant, queue.id), purge=status)
             await self._change(puts=[queue], actor=actor)
             return queue
+
+    # --- exchanges ---
+
+    async def exchange_named(self, tenant: str, name: str) -> Exchange:
+        exchange = await self._store.named(Exchange, tenant=tenant, name=name)
+        if exchange is None:
+            raise NotFound("exchange", name)
+        return exchange
+
+    async def put_exchange(
+        self, tenant: str, name: str, *, encrypted: bool, actor: Actor
+    ) -> Exchange:
+        """Create the exchange of that name, or change it."""
+        async with self._turn:
+            now_ms = self._clock.now_ms()
+            exchange = await self._store.named(Exchange, tenant=tenant, name=name)
+            if exchange is None:
+                if await self._store.named(Queue, tenant=tenant, name=name):
+                    raise Conflict("queue", name)
+                count = len(await self._store.scan(Exchange, tenant=tenant)) + 1
+                if count > self._limits.queues_max:
+                    raise OverLimit("exchanges", limit=self._limits.queues_max, actual=count)
+                exchange = Exchange(
+                    id=ids.new_id(),
+                    tenant=tenant,
+                    name=name,
+                    created_ms=now_ms,
+                    modified_ms=now_ms,
+                )
+            exchange = replace(exchange, encrypted=encrypted, modified_ms=now_ms)
+            await self._change(puts=[exchange], actor=actor)
+            return exchange
+
+    async def delete_exchange(self, tenant: str, name: str, *, actor: Actor) -> None:
+        async with self._turn:
+            exchange = await self.exchange_named(tenant, name)
+            bindings = await self._store.scan(Binding, parent=exchange.id)
+            await self._change(drops=[*bindings, exchange], actor=actor)
+
+    async def bindings_of(self, queue: Queue) -> list[Binding]:
+        bindings = await self._store.scan(Binding, tenant=queue.tenant)
+        return [binding for binding in bindings if binding.queue == queue.id]
+
+    async def binding(self, exchange: Exchange, queue: Queue) -> Binding:
+        for binding in await self._store.scan(Binding, parent=exchange.id):
+            if binding.queue == queue.id:
+                return binding
+        raise NotFound("binding", queue.name)
+
+    async def bind(self, tenant: str, exchange: str, queue: str, *, actor: Actor) -> Binding:
+        """Bind a queue to an exchange, both by name; one that is bound already stays as it is."""
+        async with self._turn:
+            source = await self.exchange_named(tenant, exchange)
+            target = await self.queue_named(tenant, queue)
+            if target.fifo:
+                raise InvalidRequest("queueId", f"'{queue}' is a FIFO queue and cannot be bound")
+            known = await self._store.scan(Binding, parent=source.id)
+            for binding in known:
+                if binding.queue == target.id:
+                    return binding
+            ruled = any(binding.rule for binding in known)
+            limit = RULED_BINDINGS_MAX if ruled else BINDINGS_MAX
+            if len(known) >= limit:
+                what = "bindings of an exchange with rules" if ruled else "bindings of an exchange"
+                raise OverLimit(what, limit=limit, actual=len(known) + 1)
+            binding = Binding(
+                id=ids.new_id(),
+                tenant=tenant,
+                parent=source.id,
+                created_ms=self._clock.now_ms(),
+                queue=target.id,
+            )
+            await self._change(puts=[binding], actor=actor)
+            return binding
+
+    async def unbind(self, tenant: str, exchange: str, queue: str, *, actor: Actor) -> None:
+        async with self._turn:
+            binding = await self._bound(tenant, exchange, queue)
+            await self._change(drops=[binding], actor=actor)
+
+    async def set_rule(
+        self, tenant: str, exchange: str, queue: str, rule: Rule | None, *, actor: Actor
+    ) -> Binding:
+        """Let a binding take only what the rule lets through, or everything."""
+        async with self._turn:
+            binding = replace(await self._bound(tenant, exchange, queue), rule=rule)
+            count = len(await self._store.scan(Binding, parent=binding.parent))
+            if rule is not None and count > RULED_BINDINGS_MAX:
+                what = "bindings of an exchange with rules"
+                raise OverLimit(what, limit=RULED_BINDINGS_MAX, actual=count)
+            await self._change(puts=[binding], actor=actor)
+            return binding
+
+    async def _bound(self, tenant: str, exchange: str, queue: str) -> Binding:
+        source = await self.exchange_named(tenant, exchange)
+        return await self.binding(source, await self.queue_named(tenant, queue))
 
     # --- consumers ---
 
@@ -215,7 +397,6 @@ class Admin:
             raise InvalidRequest("dead_letter", f"queue '{name}' cannot be its own dead letter")
         target = await self._store.named(Queue, tenant=queue.tenant, name=name)
         if target is None:
-            await self._check_count(queue.tenant, adding=1)
             now_ms = self._clock.now_ms()
             target = Queue(
                 id=ids.new_id(),
@@ -224,8 +405,13 @@ class Admin:
                 created_ms=now_ms,
                 modified_ms=now_ms,
                 labels=queue.labels,
+                fifo=queue.fifo,
             )
+            await self._check_new(target)
             return target.id, [target]
+        if target.fifo != queue.fifo:
+            kind = "FIFO" if queue.fifo else "standard"
+            raise InvalidRequest("dead_letter", f"queue '{name}' must be a {kind} queue too")
         if target.labels != queue.labels:
             raise InvalidRequest("dead_letter", f"queue '{name}' has other labels")
         return target.id, []

@@ -1,23 +1,32 @@
-"""The message verbs: publish, pull, settle, peek, purge, redrive."""
+"""The message verbs: publish, route, pull, settle, peek, purge, redrive."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from courier.clock import Clock
-from courier.core.errors import Frozen, Paused
+from courier.core.errors import Frozen, NotFound, Paused
 from courier.core.limits import Limits, Rate
+from courier.core.routing import passes
 from courier.core.store import Store
 from courier.core.types import (
     Actor,
+    Binding,
     Draft,
+    Exchange,
     Message,
     Outcome,
     PurgeStatus,
     Queue,
     QueueStats,
     Receipt,
+    Retry,
     Settlement,
+    Via,
 )
 from courier.ids import Tokens
 
@@ -31,26 +40,53 @@ class Pulled(Struct, frozen=True):
     stats: QueueStats
 
 
+class Routable(Struct, frozen=True):
+    """A draft, and the headers by which an exchange's rules judge it."""
+
+    draft: Draft
+    headers: Sequence[Mapping[str, Any]]
+
+
+class Sealer(Protocol):
+    """Encrypts bodies that must not lie in clear on disk."""
+
+    def seal(self, clear: bytes) -> tuple[bytes, str]: ...
+
+    def open(self, sealed: bytes, name: str) -> bytes: ...
+
+
+class Caller(Protocol):
+    """Whoever waits for an answer, and may leave before it comes."""
+
+    on_gone: Callable[[], None] | None
+
+    @property
+    def gone(self) -> bool: ...
+
+
 class Redriven(Struct, frozen=True):
     redriven: int
     skipped: int
 
 
 class Broker:
-    def __init__(self, store: Store, clock: Clock, limits: Limits) -> None:
+    def __init__(self, store: Store, clock: Clock, limits: Limits, sealer: Sealer) -> None:
         self._store = store
         self._clock = clock
         self._limits = limits
+        self._sealer = sealer
         self._leases = Tokens(store.secret, "lease")
         self._refs = Tokens(store.secret, "ref")
         self._publish_rate = Rate("publishing", limit=limits.queue_rate_max)
         self._consume_rate = Rate("consuming", limit=limits.queue_rate_max)
+        self._hints: set[asyncio.Future[bool]] = set()
+        self._draining = False
 
     async def publish(self, queue: Queue, drafts: Sequence[Draft], *, actor: Actor) -> Receipt:
         now_ms = self._clock.now_ms()
-        if queue.frozen:
-            raise Frozen(queue.name)
-        self._publish_rate.take(queue.id, len(drafts), now_ms=now_ms)
+        self._admit(queue, len(drafts), now_ms)
+        if queue.encrypted:
+            drafts = [self._sealed(draft) for draft in drafts]
         receipts = await self._store.publish(
             [(queue.id, drafts)],
             actor=actor,
@@ -59,24 +95,163 @@ class Broker:
         )
         return receipts[0]
 
-    async def pull(self, queue: Queue, *, count: int, lease_ms: int, actor: Actor) -> Pulled:
+    def _admit(self, queue: Queue, count: int, now_ms: int) -> None:
+        if queue.frozen:
+            raise Frozen(queue.name)
+        self._publish_rate.take(queue.id, count, now_ms=now_ms)
+
+    def _sealed(self, draft: Draft) -> Draft:
+        body, name = self._sealer.seal(draft.body)
+        return replace(draft, body=body, sealed=name)
+
+    def _opened(self, message: Message) -> Message:
+        if message.sealed is None:
+            return message
+        return replace(message, body=self._sealer.open(message.body, message.sealed), sealed=None)
+
+    async def route(
+        self, exchange: Exchange, routables: Sequence[Routable], *, actor: Actor
+    ) -> None:
+        """Publish to an exchange: a copy for every queue whose binding lets it through, or none."""
+        now_ms = self._clock.now_ms()
+        batches: list[tuple[str, Sequence[Draft]]] = []
+        for binding in await self._store.scan(Binding, parent=exchange.id):
+            drafts = [each.draft for each in routables if passes(binding.rule, each.headers)]
+            queue = await self._store.get(Queue, binding.queue)
+            if drafts and queue is not None:
+                self._admit(queue, len(drafts), now_ms)
+                if queue.encrypted or exchange.encrypted:
+                    drafts = [self._sealed(draft) for draft in drafts]
+                batches.append((queue.id, drafts))
+        size = sum(len(each.draft.body) for each in routables)
+        await self._store.publish(
+            batches,
+            actor=actor,
+            now_ms=now_ms,
+            bytes_max=self._limits.queue_bytes_max,
+            via=Via(exchange.tenant, exchange.id, len(routables), size),
+        )
+
+    async def pull(
+        self,
+        queue: Queue,
+        *,
+        count: int,
+        lease_ms: int,
+        actor: Actor,
+        leased_max: int | None = None,
+        bound: bool = False,
+    ) -> Pulled:
+        """Lease up to `count` messages, or none when there is none.
+
+        `bound`: a token reads only together with the id of its message.
+        """
         now_ms = self._clock.now_ms()
         if queue.paused:
             raise Paused(queue.name)
         self._consume_rate.take(queue.id, 1, now_ms=now_ms)
         leased = await self._store.lease(
-            queue.id, count=count, lease_ms=lease_ms, actor=actor, now_ms=now_ms
+            queue.id,
+            count=count,
+            lease_ms=lease_ms,
+            actor=actor,
+            now_ms=now_ms,
+            leased_max=leased_max,
         )
-        mint = self._leases.mint
-        place = queue.id
+        mint, id = self._leases.mint, queue.id
         messages = [
-            (message, mint(place, message.seq, message.attempts)) for message in leased.messages
+            (
+                self._opened(message),
+                mint(id, message.seq, message.attempts, message.id if bound else ""),
+            )
+            for message in leased.messages
         ]
         return Pulled(messages, leased.stats)
 
-    def lease(self, queue: Queue, token: str) -> tuple[int, int] | None:
-        """Sequence and attempt that a lease's token names, None if it is not of this queue."""
-        return self._leases.read(queue.id, token)
+    async def await_pull(
+        self,
+        queue: Queue,
+        *,
+        count: int,
+        lease_ms: int,
+        wait_ms: int,
+        caller: Caller,
+        actor: Actor,
+        leased_max: int | None = None,
+        bound: bool = False,
+    ) -> Pulled | None:
+        """Lease up to `count` messages, waiting up to `wait_ms` for the first; None: no message.
+
+        A paused queue has none. What was leased for a caller who has left goes back.
+        """
+        until_s = asyncio.get_running_loop().time() + wait_ms / 1000
+
+        async def attempt() -> Pulled | None:
+            current = await self._store.get(Queue, queue.id)
+            if current is None:
+                raise NotFound("queue", queue.name)
+            if current.paused:
+                return None
+            pulled = await self.pull(
+                current,
+                count=count,
+                lease_ms=lease_ms,
+                actor=actor,
+                leased_max=leased_max,
+                bound=bound,
+            )
+            return pulled if pulled.messages else None
+
+        pulled = await attempt()
+        hinted, waiting = False, wait_ms > 0
+        while pulled is None and waiting and not caller.gone:
+            with self._hint(queue, caller, until_s) as hint:
+                # The hint is asked for before looking, or a message could slip between the two.
+                pulled = await attempt()
+                hinted = waiting = hint.done() and hint.result() if pulled else await hint
+        if hinted and (pulled or caller.gone):
+            self._store.wake(queue.id)
+        if pulled is not None and caller.gone:
+            back = [Retry(m.seq, m.attempts, delay_ms=0) for m, _ in pulled.messages]
+            await self._store.settle(queue.id, back, actor=actor, now_ms=self._clock.now_ms())
+            return None
+        return pulled
+
+    @contextmanager
+    def _hint(
+        self, queue: Queue, caller: Caller, until_s: float
+    ) -> Iterator["asyncio.Future[bool]"]:
+        """A hint that comes as False when time is up, the caller leaves or the server stops."""
+        hint = self._store.wait(queue.id)
+        give_up = _giver_up(hint)
+        timer = asyncio.get_running_loop().call_at(until_s, give_up)
+        self._hints.add(hint)
+        caller.on_gone = give_up
+        if self._draining:
+            give_up()
+        try:
+            yield hint
+        except BaseException:
+            self._store.wake(queue.id)  # this hint or the one before may have been for a message
+            raise
+        finally:
+            give_up()
+            caller.on_gone = None
+            timer.cancel()
+            self._hints.discard(hint)
+
+    def drain(self) -> None:
+        """Let everyone who waits for messages go."""
+        self._draining = True
+        for hint in list(self._hints):
+            _giver_up(hint)()
+
+    def lease(self, queue: Queue, token: str, message: str = "") -> tuple[int, int] | None:
+        """Sequence and attempt that a lease's token names, None if it is not of this queue.
+
+        A bound token is read with the id of its message.
+        """
+        return self._leases.read(queue.id, token, message)
 
     async def settle(
         self, queue: Queue, items: Sequence[Settlement], *, actor: Actor
@@ -91,7 +266,8 @@ class Broker:
         """What a pull would get now, each with a reference to remove it by."""
         now_ms = self._clock.now_ms()
         messages = await self._store.peek(queue.id, count=count, now_ms=now_ms)
-        return [(message, self._refs.mint(queue.id, message.seq, 0)) for message in messages]
+        mint = self._refs.mint
+        return [(self._opened(message), mint(queue.id, message.seq, 0)) for message in messages]
 
     async def remove(self, queue: Queue, refs: Sequence[str], *, actor: Actor) -> list[bool]:
         """Delete messages by reference; False where a reference leads nowhere."""
@@ -147,3 +323,11 @@ class Broker:
             queue.id, seqs=seqs, actor=actor, now_ms=self._clock.now_ms(), dry_run=dry_run
         )
         return Redriven(sum(done), len(done) - sum(done))
+
+
+def _giver_up(hint: "asyncio.Future[bool]") -> Callable[[], None]:
+    def give_up() -> None:
+        if not hint.done():
+            hint.set_result(False)
+
+    return give_up

@@ -108,7 +108,7 @@ class Unavailable(BrokerError):
 
 class StoreUnavailable(Unavailable):
     def __init__(self, reason: str) -> None:
-        super().__init__(f"the store cannot be written: {reason}")
+        super().__init__(f"the store is not available: {reason}")
 
 
 class ShuttingDown(Unavailable):

@@ -3,6 +3,10 @@
 A secret begins with the id of its key, so finding the key needs no index of secrets.
 """
 
+from typing import Literal
+
+from msgspec.structs import replace
+
 from courier import ids
 from courier.core.errors import Forbidden, InvalidRequest
 from courier.core.store import Store
@@ -10,7 +14,10 @@ from courier.core.types import Grant, Key, Scope
 
 READ: tuple[Scope, ...] = ("queues:read", "messages:read")
 WRITE: tuple[Scope, ...] = (*READ, "queues:write", "messages:publish", "messages:consume")
-SCOPES: tuple[Scope, ...] = (*WRITE, "journal", "admin")
+KEYS: tuple[Scope, ...] = ("keys:read", "keys:write")
+SCOPES: tuple[Scope, ...] = (*WRITE, *KEYS, "usage:read", "journal", "admin")
+# Scopes that hold for the whole tenant, and so cannot be limited to some queues.
+_WHOLE: tuple[Scope, ...] = (*KEYS, "usage:read", "journal", "admin")
 _WORDS: dict[str, tuple[Scope, ...]] = {
     "read": READ,
     "write": WRITE,
@@ -27,6 +34,7 @@ def new_key(
     grants: tuple[Grant, ...],
     now_ms: int,
     expires_ms: int | None = None,
+    kind: Literal["token", "app", "connected_app", "user"] = "token",
 ) -> tuple[Key, str]:
     """A key and its secret, which is known to nobody else from now on."""
     id = ids.new_id()
@@ -40,8 +48,15 @@ def new_key(
         hint=secret[:_HINT_CHARACTERS],
         grants=grants,
         expires_ms=expires_ms,
+        kind=kind,
     )
     return key, secret
+
+
+def with_new_secret(key: Key) -> tuple[Key, str]:
+    """The same key with another secret; the old one is worth nothing any more."""
+    secret = key.id[-_ID_DIGITS:] + ids.new_secret()[:34]
+    return replace(key, digest=ids.digest(secret), hint=secret[:_HINT_CHARACTERS]), secret
 
 
 class Keyring:
@@ -58,10 +73,10 @@ class Keyring:
         self._store = store
         self._verified: dict[str, Key] = {}
 
-    async def find(self, secret: str, *, now_ms: int) -> Key | None:
-        """The key, unless it is disabled or has expired."""
+    async def find(self, secret: str, *, now_ms: int, kind: str = "token") -> Key | None:
+        """The key of that kind, unless it is disabled or has expired."""
         key = await self._store.get(Key, "c0" + secret[:_ID_DIGITS])
-        if key is None:
+        if key is None or key.kind != kind:
             return None
         if self._verified.get(secret) is not key:
             if not ids.same(key.digest, ids.digest(secret)):
@@ -93,6 +108,6 @@ def grants(words: list[str], targets: tuple[str, ...] = ()) -> tuple[Grant, ...]
             known = ", ".join(_WORDS)
             raise InvalidRequest("scopes", f"'{word}' is not a scope; known are {known}")
         for scope in _WORDS[word]:
-            limited = targets if scope not in ("journal", "admin") else ()
+            limited = () if scope in _WHOLE else targets
             found[scope] = Grant(scope, limited)
     return tuple(found.values())

@@ -6,6 +6,8 @@ from courier.core.errors import RateLimited
 from courier.core.types import MINUTE_MS, SECOND_MS
 
 API_WINDOW_MS = 5 * MINUTE_MS
+BINDINGS_MAX = 450
+RULED_BINDINGS_MAX = 10
 
 
 class Limits(Struct, frozen=True):

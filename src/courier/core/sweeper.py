@@ -7,6 +7,7 @@ from courier.clock import Clock
 from courier.core.errors import Unavailable
 from courier.core.store import Store
 from courier.core.types import SECOND_MS, Pipeline
+from courier.core.usage import Usage
 
 TRIM_EVERY_MS = 10 * SECOND_MS
 # A journal over its size gives up this part of its events at a time.
@@ -20,6 +21,7 @@ class Sweeper:
         self,
         store: Store,
         clock: Clock,
+        usage: Usage,
         *,
         every_ms: int,
         batch_max: int,
@@ -28,6 +30,7 @@ class Sweeper:
     ) -> None:
         self._store = store
         self._clock = clock
+        self._usage = usage
         self.forced_trims = 0
         self._every_ms = every_ms
         self._batch_max = batch_max
@@ -38,23 +41,29 @@ class Sweeper:
     async def run(self) -> None:
         """Sweep until cancelled. A store that cannot be written is tried again next time."""
         while True:
-            more = False
+            wait_ms = self._every_ms
             try:
-                more = await self.turn()
+                wait_ms = await self.turn()
             except Unavailable as error:
                 log.warning("sweep_failed", extra={"reason": str(error)})
             except Exception:
                 log.exception("sweep_failed")
-            await asyncio.sleep(0 if more else self._every_ms / SECOND_MS)
+            await asyncio.sleep(wait_ms / SECOND_MS)
 
-    async def turn(self) -> bool:
-        """One step; True when there is more to do at once."""
+    async def turn(self) -> int:
+        """One step; returns in how many ms the next is due."""
         now_ms = self._clock.now_ms()
+        await self._usage.flush(self._store, now_ms=now_ms)
         swept = await self._store.sweep(limit=self._batch_max, now_ms=now_ms)
         if now_ms - self._trimmed_ms >= TRIM_EVERY_MS:
             self._trimmed_ms = now_ms
             await self._trim(now_ms)
-        return swept.more
+        if swept.more:
+            return 0
+        if swept.next_ms is None:
+            return self._every_ms
+        # Whoever waits for a lease or a delay to end should not wait for the next round as well.
+        return min(self._every_ms, max(1, swept.next_ms - self._clock.now_ms()))
 
     async def _trim(self, now_ms: int) -> None:
         """Forget what is old and read by every pipeline; with too much of it, the oldest."""

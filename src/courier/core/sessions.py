@@ -1,0 +1,112 @@
+"""Sessions: what a client gets for its id and secret, and shows for an hour.
+
+A session's token is made from its id with the store's secret, so it can be given out again
+although it is not kept.
+"""
+
+import asyncio
+import base64
+from hashlib import blake2b
+
+from msgspec.structs import replace
+
+from courier import ids
+from courier.clock import Clock
+from courier.core.errors import Unauthenticated
+from courier.core.store import Store
+from courier.core.types import BROKER, HOUR_MS, MINUTE_MS, Actor, Key, Session
+
+SESSION_MS = HOUR_MS
+# A session in use is written down again this often, not with every use.
+SAVE_EVERY_MS = 5 * MINUTE_MS
+SESSIONS_MAX = 100
+REMEMBERED_MAX = 1_000
+_ID_DIGITS = 30
+_MAC_BYTES = 24
+
+
+class Sessions:
+    """Sessions of apps are shared by all who ask, and last while they are used."""
+
+    def __init__(self, store: Store, clock: Clock, turn: asyncio.Lock) -> None:
+        self._store = store
+        self._clock = clock
+        self._turn = turn
+        self._used_ms: dict[str, int] = {}
+        self._verified: dict[str, Session] = {}
+
+    def _token(self, id: str) -> str:
+        mac = blake2b(
+            id.encode(), key=self._store.secret, digest_size=_MAC_BYTES, person=b"session"
+        )
+        return id[-_ID_DIGITS:] + base64.urlsafe_b64encode(mac.digest()).decode()
+
+    def _expires_ms(self, session: Session) -> int:
+        used_ms = self._used_ms.get(session.id, 0)
+        return max(session.expires_ms, used_ms + SESSION_MS) if used_ms else session.expires_ms
+
+    async def open(self, key: Key, *, actor: Actor) -> str:
+        """A token for this key: of an app the one that is valid already, else a new one."""
+        async with self._turn:
+            now_ms = self._clock.now_ms()
+            known = await self._store.scan(Session, parent=key.id)
+            valid = [session for session in known if self._expires_ms(session) > now_ms]
+            drops = [session for session in known if session not in valid]
+            if key.kind == "app" and valid:
+                await self._use(valid[-1], now_ms)
+                return self._token(valid[-1].id)
+            drops += valid[: max(0, len(valid) + 1 - SESSIONS_MAX)]
+            session = Session(
+                id=ids.new_id(),
+                tenant=key.tenant,
+                parent=key.id,
+                created_ms=now_ms,
+                expires_ms=now_ms + SESSION_MS,
+            )
+            await self._store.change(puts=[session], drops=drops, actor=actor, now_ms=now_ms)
+            for old in drops:
+                self._used_ms.pop(old.id, None)
+            return self._token(session.id)
+
+    async def find(self, token: str) -> Key:
+        """The key behind a token; raises Unauthenticated. Using an app's session prolongs it."""
+        id = "c0" + token[:_ID_DIGITS]
+        session = await self._store.get(Session, id)
+        if session is None:
+            self._used_ms.pop(id, None)
+            raise Unauthenticated("unknown")
+        if self._verified.get(token) is not session:
+            if not ids.same(token, self._token(session.id)):
+                raise Unauthenticated("unknown")
+            if len(self._verified) >= REMEMBERED_MAX:
+                self._verified.clear()
+            self._verified[token] = session
+        now_ms = self._clock.now_ms()
+        key = await self._store.get(Key, session.parent)
+        expired = session.expires_ms <= now_ms and self._expires_ms(session) <= now_ms
+        if key is None or not key.enabled or expired or _over(key, now_ms):
+            raise Unauthenticated("unknown")
+        if key.kind == "app":
+            self._used_ms[session.id] = now_ms
+            if _worth_saving(session, now_ms):
+                async with self._turn:
+                    # It may be gone by now, and must then not come back.
+                    found = await self._store.get(Session, session.id)
+                    if found is not None:
+                        await self._use(found, now_ms)
+        return key
+
+    async def _use(self, session: Session, now_ms: int) -> None:
+        """Note that it was used. Whoever calls has the turn."""
+        self._used_ms[session.id] = now_ms
+        if _worth_saving(session, now_ms):
+            longer = replace(session, expires_ms=now_ms + SESSION_MS)
+            await self._store.change(puts=[longer], actor=BROKER, now_ms=now_ms)
+
+
+def _worth_saving(session: Session, now_ms: int) -> bool:
+    return session.expires_ms < now_ms + SESSION_MS - SAVE_EVERY_MS
+
+
+def _over(key: Key, now_ms: int) -> bool:
+    return key.expires_ms is not None and key.expires_ms <= now_ms

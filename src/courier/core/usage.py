@@ -1,0 +1,26 @@
+"""How many requests each tenant makes; kept with the store's other tallies."""
+
+from courier.core.store import Store
+
+
+class Usage:
+    """Counts in memory. The sweep writes the counts down, so a kill may cost the newest."""
+
+    def __init__(self) -> None:
+        self._requests: dict[str, int] = {}
+
+    def request(self, tenant: str) -> None:
+        self._requests[tenant] = self._requests.get(tenant, 0) + 1
+
+    async def flush(self, store: Store, *, now_ms: int) -> None:
+        if not self._requests:
+            return
+        counts, self._requests = self._requests, {}
+        try:
+            await store.tally(
+                {(tenant, "requested"): count for tenant, count in counts.items()}, now_ms=now_ms
+            )
+        except BaseException:
+            for tenant, count in counts.items():
+                self._requests[tenant] = self._requests.get(tenant, 0) + count
+            raise

@@ -1,0 +1,77 @@
+"""Encryption of what must not lie in clear on disk: AES-256-GCM under the operator's keys."""
+
+import base64
+import os
+from collections.abc import Sequence
+from hashlib import sha256
+from pathlib import Path
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from courier import ids
+from courier.core.errors import StoreUnavailable
+
+KEY_BYTES = 32
+_NONCE_BYTES = 12
+_NAME_DIGITS = 16
+
+
+class BadKey(Exception):
+    """A key cannot be used; the message is one sentence for the operator."""
+
+
+class Sealer:
+    """Seals with the first key, and opens what any of them has sealed."""
+
+    def __init__(self, keys: Sequence[bytes]) -> None:
+        self._ciphers = {_name(key): AESGCM(key) for key in keys}
+        self._name = _name(keys[0])
+
+    def seal(self, clear: bytes) -> tuple[bytes, str]:
+        """The sealed bytes, and the name of the key they were sealed with."""
+        nonce = ids.new_bytes(_NONCE_BYTES)
+        return nonce + self._ciphers[self._name].encrypt(nonce, clear, None), self._name
+
+    def open(self, sealed: bytes, name: str) -> bytes:
+        """What was sealed. Raises StoreUnavailable when its key is not at hand."""
+        cipher = self._ciphers.get(name)
+        if cipher is None:
+            raise StoreUnavailable(f"it holds what was encrypted with key {name}, not configured")
+        try:
+            return cipher.decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], None)
+        except (InvalidTag, ValueError):
+            raise StoreUnavailable(f"what was encrypted with key {name} was changed") from None
+
+
+def _name(key: bytes) -> str:
+    """Tells keys apart without telling anything about them."""
+    return sha256(b"courier key " + key).hexdigest()[:_NAME_DIGITS]
+
+
+def keys(text: str, *, file: Path) -> list[bytes]:
+    """Keys from the setting (base64, separated by commas), else from a file made when missing."""
+    if not text:
+        if not file.exists():
+            _create(file)
+        text = file.read_text().strip()
+    found = []
+    for part in text.split(","):
+        try:
+            key = base64.b64decode(part.strip(), validate=True)
+        except ValueError:
+            key = b""
+        if len(key) != KEY_BYTES:
+            raise BadKey(f"an encryption key must be {KEY_BYTES} bytes in base64")
+        found.append(key)
+    return found
+
+
+def _create(file: Path) -> None:
+    """For the owner's eyes only, and either whole or not there."""
+    fresh = file.with_suffix(".new")
+    with open(os.open(fresh, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "wb") as out:
+        out.write(base64.b64encode(ids.new_bytes(KEY_BYTES)) + b"\n")
+        out.flush()
+        os.fsync(out.fileno())
+    fresh.replace(file)
