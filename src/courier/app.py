@@ -12,7 +12,7 @@ import uvloop
 from msgspec import Struct
 from msgspec.structs import replace
 
-from courier import serving
+from courier import sealing, serving
 from courier.clock import SystemClock
 from courier.config import Config
 from courier.core.admin import Admin
@@ -22,7 +22,11 @@ from courier.core.limits import Limits
 from courier.core.store import Store
 from courier.core.sweeper import Sweeper
 from courier.core.types import BROKER, Queue, Tenant
+from courier.core.usage import Usage
 from courier.credentials import FIRST_TENANT, Credentials
+from courier.dialects import anypoint
+from courier.dialects.anypoint.names import Regions
+from courier.dialects.anypoint.site import Services
 from courier.dialects.cloudflare import Cloudflare
 from courier.ops import Ops
 from courier.store.memory import MemoryStore
@@ -42,6 +46,7 @@ class Courier(Struct):
     broker: Broker
     admin: Admin
     sweeper: Sweeper
+    usage: Usage
 
     async def resume_purges(self) -> None:
         """Finish the purges that the end of the last process broke off."""
@@ -74,7 +79,7 @@ def serve(
     set_up_logs(level=config.log_level, format=config.log_format)
     try:
         uvloop.run(_serve(config, opened))
-    except (Unavailable, serving.CannotListen, OSError) as error:
+    except (Unavailable, sealing.BadKey, serving.CannotListen, OSError) as error:
         sys.exit(f"courier: {error}")
 
 
@@ -87,12 +92,19 @@ def build(store: Store, config: Config, *, port: int) -> Courier:
         queue_bytes_max=config.queue_bytes_max,
         queue_rate_max=config.queue_rate_max,
     )
-    broker = Broker(store, clock, limits)
+    sealer = sealing.Sealer(
+        sealing.keys(config.encryption_keys, file=config.data / "encryption.key")
+    )
+    broker = Broker(store, clock, limits, sealer)
     admin = Admin(store, clock, limits)
-    credentials = Credentials(admin, data=config.data, url=config.url(port))
+    usage = Usage()
+    credentials = Credentials(
+        admin, sealer, data=config.data, url=config.url(port), region=config.region
+    )
     sweeper = Sweeper(
         store,
         clock,
+        usage,
         every_ms=config.sweep_every_ms,
         batch_max=config.sweep_batch_max,
         journal_retention_ms=config.journal_retention_ms,
@@ -107,6 +119,18 @@ def build(store: Store, config: Config, *, port: int) -> Courier:
             json_body_encoding=config.json_body_encoding,
             api_rate_max=config.api_rate_max,
         ),
+        *anypoint.sites(
+            Services(
+                store,
+                broker,
+                admin,
+                clock,
+                sealer,
+                usage,
+                Regions(config.region),
+                config.url(port),
+            )
+        ),
         Ops(
             store,
             broker,
@@ -118,8 +142,13 @@ def build(store: Store, config: Config, *, port: int) -> Courier:
             journal_page_max=config.journal_page_max,
         ),
     ]
-    app = App(sites, telemetry=telemetry, body_bytes_max=config.request_bytes_max)
-    return Courier(app, credentials, store, broker, admin, sweeper)
+    app = App(
+        sites,
+        telemetry=telemetry,
+        body_bytes_max=config.request_bytes_max,
+        on_drain=broker.drain,
+    )
+    return Courier(app, credentials, store, broker, admin, sweeper, usage)
 
 
 def _tune_collector() -> None:
@@ -151,6 +180,7 @@ async def _serve(config: Config, opened: Callable[[Config], Coroutine[Any, Any, 
                     ),
                     drain_wait_ms_max=config.drain_wait_ms_max,
                 )
+            await courier.sweeper.turn()
     finally:
         await store.close()
     log.info("stopped")
@@ -169,10 +199,11 @@ async def _running(*loops: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
 
 
 async def _first_start(courier: Courier) -> None:
-    if await courier.store.scan(Tenant):
-        courier.credentials.refresh()
-    else:
+    tenants = await courier.store.scan(Tenant)
+    if not tenants:
         await courier.credentials.create_tenant(FIRST_TENANT)
+    for tenant in tenants:
+        await courier.credentials.refresh(tenant)
 
 
 def _welcome(url: str, courier: Courier) -> None:
@@ -180,13 +211,18 @@ def _welcome(url: str, courier: Courier) -> None:
     path = courier.credentials.path(FIRST_TENANT)
     print(f"Courier is running on {url}")
     if path.exists():
-        cloudflare = courier.credentials.load()["cloudflare"]
+        made = courier.credentials.load()
+        cloudflare, anypoint = made["cloudflare"], made["anypoint"]
         account = f"{cloudflare['base_url']}/accounts/{cloudflare['account_id']}"
         print(
-            f"Credentials are in {path}. Try:\n\n"
+            f"Credentials are in {path}. Try, as a client of Cloudflare Queues:\n\n"
             f"  curl -X POST {account}/queues \\\n"
             f"    -H 'Authorization: Bearer {cloudflare['api_token']}' \\\n"
-            f'    -d \'{{"queue_name":"hello"}}\'\n'
+            f'    -d \'{{"queue_name":"hello"}}\'\n\n'
+            f"or of Anypoint MQ:\n\n"
+            f"  curl {anypoint['base_url']}/api/v1/authorize -d grant_type=client_credentials \\\n"
+            f"    -d client_id={anypoint['client_id']} \\\n"
+            f"    -d client_secret={anypoint['client_secret']}\n"
         )
     sys.stdout.flush()
     log.info("started", extra={"url": url})

@@ -50,6 +50,7 @@ class Rule:
     high: int = 0
     choices: tuple[str, ...] = ()
     url: bool = False
+    empty: bool = False
     secret: bool = False
 
 
@@ -86,7 +87,7 @@ class Config:
     log_requests: Annotated[bool, Rule("Write one log line for every request.")] = False
     request_bytes_max: Annotated[
         int, Rule("Largest request body accepted.", low=_KIB, high=_GIB)
-    ] = 4 * _MIB
+    ] = 64 * _MIB
     request_wait_ms_max: Annotated[
         int, Rule("Longest wait for the whole of a request body.", low=100, high=_HOUR_MS)
     ] = 30 * _SECOND_MS
@@ -157,6 +158,35 @@ class Config:
             choices=("base64", "plain"),
         ),
     ] = "base64"
+    region: Annotated[
+        str,
+        Rule(
+            "Region that Anypoint clients find this server's queues in, unless they name another.",
+            choices=(
+                "us-east-1",
+                "us-east-2",
+                "us-west-2",
+                "ca-central-1",
+                "eu-west-1",
+                "eu-west-2",
+                "eu-central-1",
+                "ap-southeast-1",
+                "ap-southeast-2",
+                "ap-northeast-1",
+                "us-gov-west-1",
+            ),
+        ),
+    ] = "us-east-1"
+    encryption_keys: Annotated[
+        str,
+        Rule(
+            "Keys of encrypted queues, 32 bytes in base64 each, with commas between: the first "
+            "encrypts, all decrypt. Empty: the file encryption.key in the data directory, made "
+            "when it is missing.",
+            empty=True,
+            secret=True,
+        ),
+    ] = ""
     sources: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
 
     def url(self, port: int) -> str:
@@ -190,6 +220,8 @@ class Setting:
             return f"a whole number from {self.rule.low} to {self.rule.high}"
         if self.rule.url:
             return "empty or an http:// or https:// address"
+        if self.rule.empty:
+            return "empty or text"
         *others, last = self.rule.choices or ("text that is not empty",)
         return f"{', '.join(others)} or {last}" if others else last
 
@@ -305,7 +337,7 @@ def _allowed(setting: Setting, value: object) -> bool:
         return value in rule.choices
     if isinstance(value, str) and rule.url:
         return value == "" or _is_http_url(value)
-    return str(value) != "" and "\0" not in str(value)
+    return (rule.empty or str(value) != "") and "\0" not in str(value)
 
 
 def _is_http_url(text: str) -> bool:

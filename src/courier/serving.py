@@ -17,7 +17,7 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from courier.web import WHOLE_ANSWER, App
+from courier.web import CALLER, WHOLE_ANSWER, App
 
 WATCH_EVERY_S = 0.25
 
@@ -51,6 +51,8 @@ def protocol(
         head_bytes = 0
         part_bytes = 0
         running: Any = None
+        left = False
+        on_gone: Callable[[], None] | None = None
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
@@ -66,6 +68,23 @@ def protocol(
                 self.running.disconnected = True
                 self.running.message_event.set()
             super().connection_lost(exc)
+            self.leave()
+            # Each of these leads back to the connection: without them it goes at once, and not
+            # when the collector comes by.
+            self.running = self.cycle = self.scope = self.parser = None  # type: ignore[assignment]
+
+        def eof_received(self) -> None:
+            # From here on nothing is sent any more, though the connection is lost only later.
+            self.leave()
+
+        @property
+        def gone(self) -> bool:
+            return self.left or self.transport.is_closing()
+
+        def leave(self) -> None:
+            self.left = True
+            if self.on_gone is not None:
+                self.on_gone()
 
         def _start_asgi_task(self, cycle: Any, app: Any) -> None:
             self.running = cycle
@@ -88,7 +107,7 @@ def protocol(
             self.in_head = True
             self.head_bytes = 0
             super().on_message_begin()
-            extensions: dict[str, Any] = {WHOLE_ANSWER: self.answer}
+            extensions: dict[str, Any] = {WHOLE_ANSWER: self.answer, CALLER: self}
             self.scope["extensions"] = extensions
 
         def on_headers_complete(self) -> None:
@@ -115,9 +134,9 @@ def protocol(
             `head` is the status line and headers, without the line that ends them.
             """
             cycle = self.running
-            if self.flow.write_paused and not cycle.disconnected:
+            if cycle is not None and self.flow.write_paused:
                 await self.flow.drain()
-            if cycle.disconnected:
+            if cycle is None or cycle.disconnected:
                 return
             cycle.response_started = cycle.response_complete = True
             cycle.keep_alive = cycle.keep_alive and not close

@@ -11,12 +11,14 @@ import http
 import logging
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Literal, Protocol
 from urllib.parse import parse_qs, unquote
 
 from falcon.routing import CompiledRouter
 from msgspec import Struct
 
+from courier.core.broker import Caller
 from courier.core.errors import (
     BrokerError,
     InvalidRequest,
@@ -38,6 +40,8 @@ log = logging.getLogger("courier.web")
 JSON = b"application/json"
 # What `serving.py` offers beyond ASGI: a coroutine that sends head and body together.
 WHOLE_ANSWER = "courier.whole_answer"
+# And the connection as a `broker.Caller`: whether it is lost, and what to call when it is.
+CALLER = "courier.caller"
 
 PATHS_REMEMBERED_MAX = 10_000
 _USUAL_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n"
@@ -107,14 +111,25 @@ class Request:
         return match[1]
 
     @property
+    def caller(self) -> Caller:
+        """Who waits for the answer."""
+        caller: Caller = self._scope["extensions"][CALLER]
+        return caller
+
+    @property
     def query(self) -> dict[str, list[str]]:
         if self._query is None:
-            text = self._scope["query_string"].decode("latin-1")
-            try:
-                self._query = parse_qs(text, keep_blank_values=True, max_num_fields=1_000)
-            except ValueError as error:
-                raise InvalidRequest("query", str(error)) from error
+            self._query = _query(self._scope["query_string"])
         return self._query
+
+
+@lru_cache(maxsize=1_000)
+def _query(raw: bytes) -> dict[str, list[str]]:
+    """Remembered, because clients ask with the same few again and again."""
+    try:
+        return parse_qs(raw.decode("latin-1"), keep_blank_values=True, max_num_fields=1_000)
+    except ValueError as error:
+        raise InvalidRequest("query", str(error)) from error
 
 
 def _path(raw: bytes) -> str:
@@ -128,19 +143,16 @@ def _path(raw: bytes) -> str:
 class Call(Struct):
     """What a handler gets: who asks (`key` is None on public routes), where, and the body.
 
+    `tenant` is the one whose things are meant: the key's own, unless the site says otherwise.
     `queue` is the Queue that the path names, once the site has looked it up.
     """
 
     request: Request
     actor: Actor
     key: Key | None
+    tenant: str = ""
     body: Any = None
     queue: Any = None
-
-    @property
-    def tenant(self) -> str:
-        assert self.key is not None, "a public route has no tenant"
-        return self.key.tenant
 
     @property
     def params(self) -> dict[str, str]:
@@ -154,7 +166,10 @@ class Route(Struct, frozen=True):
     """One operation.
 
     `body` None: a request body is not read. `scope` None: no key needed; `any`: any key will
-    do. `settings`: not about messages, and so under the rate limit for such calls.
+    do. `settings`: not about messages, and so under the rate limit for such calls. `status` is
+    that of a usual answer, `others` are further good ones. `contract` is the operation's name in
+    the vendor's own description. `body_bytes_max` is less than the site's, or 0 for the site's.
+    One that is not `described` only catches what would miss its own route.
     """
 
     method: Method
@@ -168,6 +183,11 @@ class Route(Struct, frozen=True):
     query: tuple["Parameter", ...] = ()
     family: str = ""
     settings: bool = False
+    status: int = 200
+    others: tuple[int, ...] = ()
+    contract: str = ""
+    body_bytes_max: int = 0
+    described: bool = True
 
     @property
     def operation(self) -> str:
@@ -187,6 +207,7 @@ class Site(Protocol):
 
     name: str
     prefix: str
+    body_bytes_max: int
 
     def routes(self) -> Sequence[Route]: ...
 
@@ -198,13 +219,13 @@ class Site(Protocol):
         """Raises Forbidden or NotFound; may note on the call what it looked up."""
         ...
 
-    def decode(self, raw: bytes, route: Route) -> Any:
+    def decode(self, raw: bytes, route: Route, request: Request) -> Any:
         """Raises NotJson, InvalidRequest."""
         ...
 
-    def answer(self, result: Any) -> Response: ...
+    def answer(self, result: Any, route: Route) -> Response: ...
 
-    def refuse(self, error: BrokerError, route: Route | None) -> Response: ...
+    def refuse(self, error: BrokerError, route: Route | None, request: Request) -> Response: ...
 
     def broken(self) -> Response:
         """The answer to a bug of ours."""
@@ -233,34 +254,53 @@ class _Mounted:
             return _Found(self.site, path, {}, None, ())
         table, _, params, _ = found
         methods: dict[str, Route] = table  # type: ignore[assignment]
+        text = True
         if "%" in path:
-            params = {name: unquote(value, errors="replace") for name, value in params.items()}
-        return _Found(self.site, path, params, methods.get(method), tuple(sorted(methods)))
+            try:
+                params = {name: unquote(value, errors="strict") for name, value in params.items()}
+            except UnicodeDecodeError:
+                text = False
+        route = methods.get(method)
+        others = () if route else tuple(sorted(methods))
+        return _Found(self.site, path, params, route, others, text)
 
 
 class _Found(Struct, frozen=True):
-    """Where a request goes. Without a route: the methods that there are, if any."""
+    """Where a request goes. Without a route: the methods that there are, if any.
+
+    `text`: what its path names is UTF-8.
+    """
 
     site: Site
     path: str
     params: dict[str, str]
     route: Route | None
     methods: tuple[str, ...]
+    text: bool = True
 
 
 class App:
     """The ASGI application: picks the site, runs the route, renders whatever happens."""
 
-    def __init__(self, sites: Sequence[Site], *, telemetry: Telemetry, body_bytes_max: int) -> None:
+    def __init__(
+        self,
+        sites: Sequence[Site],
+        *,
+        telemetry: Telemetry,
+        body_bytes_max: int,
+        on_drain: Callable[[], None],
+    ) -> None:
         self._mounted = [_Mounted(site) for site in sites]
         self._found: dict[tuple[str, bytes], _Found] = {}
         self._telemetry = telemetry
         self._body_bytes_max = body_bytes_max
+        self._on_drain = on_drain
         self._draining = asyncio.Event()
 
     def drain(self) -> None:
-        """Take no new work, and end streams that would never end by themselves."""
+        """Take no new work, and end what waits or would never end by itself."""
         self._draining.set()
+        self._on_drain()
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -305,7 +345,10 @@ class App:
         await send({"type": "http.response.body", "body": b""})
 
     def _find(self, method: str, raw_path: bytes) -> _Found:
-        """Look the route up, and remember it: most requests go where others went before."""
+        """Look the route up, and remember it: most requests go where others went before.
+
+        Except where a path ends in a name, such as a message's, which seldom comes again.
+        """
         path = _path(raw_path)
         mounted = next(
             (
@@ -315,9 +358,11 @@ class App:
             ),
             self._mounted[-1],
         )
-        if len(self._found) >= PATHS_REMEMBERED_MAX:
-            self._found.clear()
-        found = self._found[method, raw_path] = mounted.find(method, path)
+        found = mounted.find(method, path)
+        if found.route is None or not found.route.path.endswith("}"):
+            if len(self._found) >= PATHS_REMEMBERED_MAX:
+                self._found.clear()
+            self._found[method, raw_path] = found
         return found
 
     async def _respond(self, found: _Found, request: Request, receive: Receive) -> Response | None:
@@ -333,13 +378,17 @@ class App:
                     raise WrongMethod(request.method, found.methods)
                 if route is None:
                     raise NoRoute(found.path)
-                call = Call(request, Actor(key.id, site.name), key)
+                if not found.text:
+                    raise InvalidRequest("path", "is not UTF-8")
+                call = Call(request, Actor(key.id, site.name), key, key.tenant)
                 await site.authorize(call, route)
             if route.body is not None:
-                call.body = site.decode(await self._read(request, receive), route)
-            return site.answer(await route.handler(call))
+                limit = min(route.body_bytes_max or site.body_bytes_max, self._body_bytes_max)
+                raw = await self._read(request, receive, limit)
+                call.body = site.decode(raw, route, request)
+            return site.answer(await route.handler(call), route)
         except BrokerError as error:
-            refused = site.refuse(error, route)
+            refused = site.refuse(error, route, request)
             refused.close = isinstance(error, BodyTooLong)
             return refused
         except ClientGone:
@@ -348,12 +397,11 @@ class App:
             log.exception("request_failed", extra={"path": request.path, "site": site.name})
             return site.broken()
 
-    async def _read(self, request: Request, receive: Receive) -> bytes:
+    async def _read(self, request: Request, receive: Receive, limit: int) -> bytes:
         """The whole body, refused before it is read when it says that it is too long.
 
         How long this may take is watched over by `serving.py`.
         """
-        limit = self._body_bytes_max
         declared = request.headers.get(b"content-length", b"")
         if declared.isdigit() and int(declared) > limit:
             raise BodyTooLong(limit=limit, actual=int(declared))
@@ -381,6 +429,8 @@ def _start(response: Response) -> Message:
 def _head(response: Response) -> bytes:
     if response.status == 200 and response.content_type is JSON and not response.headers:
         return _USUAL_HEAD % len(response.body)
+    if response.status == http.HTTPStatus.NO_CONTENT:
+        return b"HTTP/1.1 204 No Content\r\n"
     head = b"HTTP/1.1 %s\r\ncontent-type: %s\r\ncontent-length: %d\r\n" % (
         _STATUS[response.status],
         response.content_type,

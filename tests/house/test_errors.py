@@ -8,6 +8,7 @@ import courier.ops
 import courier.ops.journal
 import courier.web
 from courier.core import errors
+from courier.dialects.anypoint.errors import refusal as anypoint_refusal
 from courier.dialects.cloudflare.errors import refusal
 
 # One way to build each, and a class that is never raised itself needs none.
@@ -34,6 +35,26 @@ EXAMPLES: dict[type[errors.BrokerError], errors.BrokerError] = {
         courier.ops.journal.OffsetTrimmed(1, 2),
     )
 }
+# What Anypoint's clients are told, and after how many seconds they may come again.
+ANYPOINT: dict[type[errors.BrokerError], tuple[int, int | None]] = {
+    errors.InvalidRequest: (400, None),
+    errors.Unauthenticated: (401, None),
+    errors.Forbidden: (403, None),
+    errors.NotFound: (404, None),
+    errors.Conflict: (400, None),
+    errors.InUse: (400, None),
+    errors.OverLimit: (429, 60),
+    errors.Paused: (503, 60),
+    errors.Frozen: (503, 60),
+    errors.NotPullable: (503, 60),
+    errors.RateLimited: (429, 1),
+    errors.StoreUnavailable: (503, 1),
+    errors.ShuttingDown: (503, 1),
+    courier.web.NoRoute: (404, None),
+    courier.web.WrongMethod: (405, None),
+    courier.web.NotJson: (400, None),
+    courier.web.BodyTooLong: (413, None),
+}
 ABSTRACT = {errors.BrokerError, errors.Rejected, errors.Unavailable}
 OF_ONE_SITE = {courier.ops.journal.OffsetTrimmed}
 
@@ -53,6 +74,37 @@ def test_cloudflare_has_a_refusal_for_every_error(kind: type[errors.BrokerError]
     refused = refusal(EXAMPLES[kind], None)
     assert 400 <= refused.status <= 503 and refused.status != 500
     assert refused.message
+
+
+def test_anypoint_has_a_row_for_every_error() -> None:
+    assert set(ANYPOINT) == set(EXAMPLES) - OF_ONE_SITE
+
+
+@pytest.mark.parametrize("kind", ANYPOINT, ids=lambda kind: kind.__name__)
+def test_anypoint_refuses_every_error_as_the_table_says(kind: type[errors.BrokerError]) -> None:
+    refused = anypoint_refusal(EXAMPLES[kind])
+    assert (refused.status, refused.retry_after_s) == ANYPOINT[kind]
+    assert refused.message
+
+
+@pytest.mark.parametrize(
+    ("what", "status"),
+    [("message bytes", 413), ("message headers", 413), ("queue bytes", 429), ("queues", 400),
+     ("exchanges", 400), ("bindings of an exchange", 400)],
+)  # fmt: skip
+def test_anypoint_tells_what_is_too_large_from_what_is_too_many(what: str, status: int) -> None:
+    refused = anypoint_refusal(errors.OverLimit(what, limit=1, actual=2))
+    assert refused.status == status
+    assert "1" in refused.message and "2" in refused.message
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [("queue", "queue not found"), ("exchange", "exchange not found"),
+     ("destination", "Destination not found"), ("region", "region not found")],
+)  # fmt: skip
+def test_anypoint_says_what_was_not_found_in_the_contracts_words(kind: str, message: str) -> None:
+    assert anypoint_refusal(errors.NotFound(kind, "ref")).message == message
 
 
 @pytest.mark.parametrize("kind", EXAMPLES, ids=lambda kind: kind.__name__)

@@ -1,6 +1,7 @@
 """Who a command speaks as: credentials files, the flags that override them, `credentials`."""
 
 import argparse
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -85,12 +86,16 @@ def read(data: Path, tenant: str | None) -> dict[str, Any] | None:
 
 
 def show(credentials: dict[str, Any]) -> None:
-    """Print one line for each value, grouped as in the file."""
-    rows = []
-    for section, values in credentials.items():
-        for name, value in (values if isinstance(values, dict) else {"": values}).items():
-            rows.append([f"{section}.{name}".rstrip("."), value])
-    output.table(["name", "value"], rows)
+    """Print one line for each value, named by its place in the file."""
+    output.table(["name", "value"], list(_values(credentials)))
+
+
+def _values(section: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, object]]:
+    for name, value in section.items():
+        if isinstance(value, dict):
+            yield from _values(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
 
 
 def _credentials(args: argparse.Namespace) -> None:

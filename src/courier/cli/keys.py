@@ -7,7 +7,7 @@ from courier.cli.client import Client, segment
 from courier.cli.credentials import access, add_access
 from courier.cli.parser import DURATION, Commands, command, group, seconds
 
-_COLUMNS = ["id", "name", "hint", "scopes", "targets", "enabled", "created"]
+_COLUMNS = ["id", "name", "hint", "kind", "scopes", "targets", "enabled", "created"]
 
 
 def add(commands: Commands) -> None:
@@ -17,7 +17,7 @@ def add(commands: Commands) -> None:
     output.add_json(listing)
     add_access(listing)
 
-    create = command(keys, "create", "create a key and print its token, this once", _create)
+    create = command(keys, "create", "create a key and print its secret, this once", _create)
     create.add_argument("name", metavar="NAME")
     create.add_argument(
         "--scope",
@@ -31,6 +31,11 @@ def add(commands: Commands) -> None:
     )
     create.add_argument(
         "--expires", type=seconds, metavar="TIME", help=f"end after this time: {DURATION}"
+    )
+    create.add_argument(
+        "--connected-app",
+        action="store_true",
+        help="a connected app of Anypoint: an id and a secret in place of a token",
     )
     output.add_json(create)
     add_access(create)
@@ -62,11 +67,19 @@ def _create(args: argparse.Namespace) -> None:
         wanted["targets"] = args.queue
     if args.expires is not None:
         wanted["expires_in_seconds"] = args.expires
+    if args.connected_app:
+        wanted["kind"] = "connected_app"
     made = client.operate("POST", _keys(client), wanted)
+    secret = made.pop("token")
+    shown = {"token": secret}
+    if args.connected_app:
+        shown = {"client_id": made["key"]["id"], "client_secret": secret}
     if args.json:
-        output.print_json(made)
+        output.print_json({**made, **shown})
+    elif args.connected_app:
+        output.table(["name", "value"], list(shown.items()))
     else:
-        print(made["token"])
+        print(secret)
 
 
 def _delete(args: argparse.Namespace) -> None:

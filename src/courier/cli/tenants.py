@@ -17,6 +17,11 @@ def add(commands: Commands) -> None:
 
     create = command(tenants, "create", "create a tenant and print its credentials", _create)
     create.add_argument("name", metavar="NAME")
+    create.add_argument(
+        "--organization-of",
+        metavar="TENANT",
+        help="make it an environment of this tenant's Anypoint organization",
+    )
     output.add_json(create)
     add_access(create)
 
@@ -35,7 +40,10 @@ def _list(args: argparse.Namespace) -> None:
 
 
 def _create(args: argparse.Namespace) -> None:
-    made = Client(access(args)).operate("POST", "/tenants", {"name": args.name})
+    wanted = {"name": args.name}
+    if args.organization_of is not None:
+        wanted["beside"] = args.organization_of
+    made = Client(access(args)).operate("POST", "/tenants", wanted)
     if args.json:
         output.print_json(made)
     else:

@@ -78,8 +78,11 @@ def _may_repeat_a_key(raw: bytes, value: Any) -> bool:
     """
     if b"\\u" in raw:
         return True  # a key may be spelled with escapes
+    structs = value if isinstance(value, list) else [value]
+    if not structs or not isinstance(structs[0], msgspec.Struct):
+        return False  # read further by whoever asked for it like this
     counts: dict[str, int] = {}
-    _count_keys([value], counts)
+    _count_keys(structs, counts)
     if raw.count(b":") == sum(counts.values()):
         return False  # every colon follows a key that was understood
     return any([raw.count(b'"%s"' % name.encode()) > count for name, count in counts.items()])
@@ -100,6 +103,9 @@ def _count_keys(values: list[Any], counts: dict[str, int]) -> None:
                 given = [item for items in given for item in items]
             if given and isinstance(given[0], msgspec.Struct):
                 _count_keys(given, counts)
+        elif isinstance(given[0], dict):
+            for key in [key for item in given if item for key in item]:
+                counts[key] = counts.get(key, 0) + 1
 
 
 @lru_cache(maxsize=256)
@@ -130,11 +136,14 @@ def _check(value: Any, wanted: Any, path: str) -> None:
             for number, item in enumerate(value):
                 _check(item, get_args(each)[0], f"{path}[{number}]")
         elif isinstance(each, msgspec.StructMeta) and isinstance(value, _Pairs):
-            _check_pairs(value, cast(type[msgspec.Struct], each), path)
+            struct = cast(type[msgspec.Struct], each)
+            fields = msgspec.structs.fields(struct)
+            _check_pairs(value, {field.encode_name: field.type for field in fields}, path)
+        elif get_origin(each) is dict and isinstance(value, _Pairs):
+            _check_pairs(value, {}, path)
 
 
-def _check_pairs(pairs: _Pairs, struct: type[msgspec.Struct], path: str) -> None:
-    types = {field.encode_name: field.type for field in msgspec.structs.fields(struct)}
+def _check_pairs(pairs: _Pairs, types: dict[str, Any], path: str) -> None:
     seen: set[str] = set()
     for name, item in pairs:
         where = f"{path}.{name}".removeprefix(".")

@@ -10,6 +10,7 @@ import msgspec
 from courier import __version__
 from courier.web import Parameter, Response, Route
 
+NO_CONTENT = 204
 _PATH_PARAMETER = re.compile(r"{(\w+)}")
 
 
@@ -55,8 +56,11 @@ def _operation(
     failures: Sequence[int],
 ) -> dict[str, Any]:
     result = schema_of[id(route.result)] if route.result is not None else {}
+    done: dict[str, Any] = {"description": "Done."}
+    if route.status != NO_CONTENT:
+        done["content"] = _json(envelope(result))
     operation: dict[str, Any] = {
-        "operationId": route.operation,
+        "operationId": route.contract or route.operation,
         "summary": route.summary,
         "tags": [route.family],
         "parameters": [
@@ -65,7 +69,8 @@ def _operation(
             *(_query(parameter, schema_of) for parameter in route.query),
         ],
         "responses": {
-            "200": {"description": "Done.", "content": _json(envelope(result))},
+            str(route.status): done,
+            **{str(status): {"description": "Nothing."} for status in route.others},
             **{
                 str(status): {
                     "description": "Refused.",
@@ -99,7 +104,7 @@ def _query(parameter: Parameter, schema_of: dict[int, dict[str, Any]]) -> dict[s
     }
 
 
-def page(title: str, prefix: str, routes: Sequence[Route]) -> Response:
+def page(title: str, prefix: str, routes: Sequence[Route], *, home: str = "") -> Response:
     """The same table for a person, with no script and nothing loaded from elsewhere."""
     families: dict[str, list[str]] = {}
     for route in routes:
@@ -109,7 +114,7 @@ def page(title: str, prefix: str, routes: Sequence[Route]) -> Response:
         for family, sections in families.items()
     )
     links = " · ".join(f'<a href="#{family}">{family}</a>' for family in families)
-    body = _PAGE.format(title=html.escape(title), rows=rows, links=links, prefix=prefix)
+    body = _PAGE.format(title=html.escape(title), rows=rows, links=links, home=prefix + home)
     return Response(body.encode(), content_type=b"text/html; charset=utf-8")
 
 
@@ -145,7 +150,7 @@ code, pre {{ font: 14px/1.4 ui-monospace, monospace }}
 pre {{ background: #f6f8fa; padding: .75rem; overflow: auto }}
 </style></head><body>
 <h1>{title}</h1>
-<p>{links} · the same table as <a href="{prefix}/openapi.json">OpenAPI</a></p>
+<p>{links} · the same table as <a href="{home}/openapi.json">OpenAPI</a></p>
 {rows}
 </body></html>
 """

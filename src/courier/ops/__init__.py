@@ -40,6 +40,7 @@ class Ops:
 
     name = "courier"
     prefix = ""
+    body_bytes_max = 4 << 20
 
     def __init__(
         self,
@@ -89,13 +90,13 @@ class Ops:
         else:
             keys.require(call.key, scope)
 
-    def decode(self, raw: bytes, route: Route) -> Any:
+    def decode(self, raw: bytes, route: Route, request: Request) -> Any:
         return json.decode(raw if raw or not route.body_optional else b"{}", route.body)
 
-    def answer(self, result: Any) -> Response:
+    def answer(self, result: Any, route: Route) -> Response:
         return result if isinstance(result, Response) else Response(_encode(result))
 
-    def refuse(self, error: BrokerError, route: Route | None) -> Response:
+    def refuse(self, error: BrokerError, route: Route | None, request: Request) -> Response:
         status, code = refusal(error)
         body = _encode({"error": {"code": code, "message": str(error)}})
         headers = ((b"retry-after", b"1"),) if status in (429, 503) else ()

@@ -120,7 +120,7 @@ def _lines(parts: list[tuple[Run, int, int]]) -> bytes:
         after, limit = run.offset + start - 1, stop - start
         for event in journal.events([run], after=after, limit=limit):
             body = event.pop("body", None)
-            if body is not None and event["content_type"] == "bytes":
+            if body is not None and (event["content_type"] == "bytes" or "sealed" in event):
                 event["body_base64"] = base64.b64encode(body).decode()
             elif body is not None:
                 event["body"] = body.decode()

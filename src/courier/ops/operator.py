@@ -1,6 +1,6 @@
 """What the operator does: tenants, keys, and a firm hand on queues."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
@@ -20,14 +20,20 @@ _QUEUE = _TENANT + "/queues/{queue}"
 
 
 class TenantBody(Struct):
+    """`beside` names a tenant of the organization that the new one is to belong to."""
+
     name: _NAME
+    beside: _NAME | UnsetType = UNSET
 
 
 class KeyBody(Struct):
+    """A `token` is shown with every request; a `connected_app` trades id and secret for one."""
+
     name: _NAME
     scopes: Annotated[list[str], Meta(min_length=1, max_length=20)]
     targets: Annotated[list[str], Meta(max_length=1_000)] | UnsetType = UNSET
     expires_in_seconds: Annotated[int, Meta(ge=1, le=3_155_760_000)] | UnsetType = UNSET
+    kind: Literal["token", "connected_app"] | UnsetType = UNSET
 
 
 class RedriveBody(Struct):
@@ -68,10 +74,13 @@ class OperatorRoutes:
         return {"tenants": [_tenant(each) for each in await self._store.scan(Tenant)]}
 
     async def create_tenant(self, call: Call) -> dict[str, Any]:
-        name = call.body.name
-        if name == "operator":
-            raise Conflict("tenant", name)
-        tenant, made = await self._credentials.create_tenant(name, actor=call.actor)
+        body: TenantBody = call.body
+        if body.name == "operator":
+            raise Conflict("tenant", body.name)
+        beside = "" if body.beside is UNSET else body.beside
+        tenant, made = await self._credentials.create_tenant(
+            body.name, beside=beside, actor=call.actor
+        )
         return {"tenant": _tenant(tenant), "credentials": made}
 
     async def delete_tenant(self, call: Call) -> dict[str, Any]:
@@ -93,6 +102,9 @@ class OperatorRoutes:
     async def create_key(self, call: Call) -> dict[str, Any]:
         body: KeyBody = call.body
         tenant = await self._tenant_id(call)
+        kind = "token" if body.kind is UNSET else body.kind
+        if tenant == OPERATOR and kind != "token":
+            raise InvalidRequest("kind", "the operator has tokens only")
         targets = [] if body.targets is UNSET else body.targets
         queues = [(await self._admin.queue_named(tenant, name)).id for name in targets]
         expires_s = None if body.expires_in_seconds is UNSET else body.expires_in_seconds
@@ -101,6 +113,7 @@ class OperatorRoutes:
             name=body.name,
             grants=keys.grants(body.scopes, tuple(queues)),
             expires_in_ms=None if expires_s is None else expires_s * SECOND_MS,
+            kind=kind,
             actor=call.actor,
         )
         return {"key": await self._key(key), "token": secret}
@@ -116,6 +129,7 @@ class OperatorRoutes:
         return {
             "id": key.id,
             "name": key.name,
+            "kind": key.kind,
             "hint": key.hint,
             "scopes": [grant.scope for grant in key.grants],
             "targets": [queue.name for queue in queues if queue],

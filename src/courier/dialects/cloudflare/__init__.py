@@ -42,6 +42,7 @@ class Cloudflare:
 
     name = "cloudflare"
     prefix = "/client/v4"
+    body_bytes_max = 4 << 20
 
     def __init__(
         self,
@@ -116,12 +117,12 @@ class Cloudflare:
         if "subscription_id" in call.params:
             await self._admin.subscription(account, call.params["subscription_id"])
 
-    def decode(self, raw: bytes, route: Route) -> Any:
+    def decode(self, raw: bytes, route: Route, request: Request) -> Any:
         if route.body_optional and not raw.strip():
             raw = b"{}"
         return json.decode(raw, route.body)
 
-    def answer(self, result: Any) -> Response:
+    def answer(self, result: Any, route: Route) -> Response:
         if isinstance(result, Response):
             return result
         if isinstance(result, Paged):
@@ -129,7 +130,7 @@ class Cloudflare:
             return Response(_HEAD + _encode(result.rows) + b',"result_info":' + info + b"}")
         return Response(_HEAD + _encode(result) + b"}")
 
-    def refuse(self, error: BrokerError, route: Route | None) -> Response:
+    def refuse(self, error: BrokerError, route: Route | None, request: Request) -> Response:
         refused = refusal(error, route)
         chain = [{"code": 6111, "message": "Invalid format for Authorization header"}]
         headers: tuple[tuple[bytes, bytes], ...] = ()

@@ -55,7 +55,7 @@ def refusal(error: BrokerError, route: Route | None) -> Refusal:
             return Refusal(403, 10000, "Authentication error")
         case NotFound():
             return Refusal(404, _not_found(error, family), str(error))
-        case Conflict(kind="queue"):
+        case Conflict(kind="queue" | "exchange"):
             return Refusal(
                 409,
                 11009,

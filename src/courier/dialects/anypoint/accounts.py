@@ -1,0 +1,135 @@
+"""The few account calls that clients need: tokens, and which ids they stand for."""
+
+from typing import Any
+
+from msgspec import Struct
+
+from courier.core.errors import Unauthenticated
+from courier.core.types import Key, Tenant
+from courier.dialects.anypoint import tokens
+from courier.dialects.anypoint.errors import Refusal
+from courier.dialects.anypoint.names import environment_id, organization_id
+from courier.dialects.anypoint.site import AnypointSite, Services
+from courier.web import Call, Request, Response, Route
+
+_ORGANIZATION = "/api/organizations/{organizationId}"
+TEXT = b"text/plain; charset=UTF-8"
+
+
+class OrganizationResult(Struct):
+    id: str
+    name: str
+    isRoot: bool = True
+
+
+class UserResult(Struct):
+    id: str
+    username: str
+    organization: OrganizationResult
+    memberOfOrganizations: list[OrganizationResult]
+
+
+class MeResult(Struct):
+    user: UserResult
+
+
+class EnvironmentResult(Struct):
+    id: str
+    organizationId: str
+    name: str
+    isProduction: bool
+    type: str
+    clientId: str
+
+
+class EnvironmentsResult(Struct):
+    data: list[EnvironmentResult]
+    total: int
+
+
+class AccountsSite(AnypointSite):
+    """The site under /accounts."""
+
+    prefix = "/accounts"
+    title = "Courier: Anypoint accounts"
+    counted = False
+
+    def __init__(self, services: Services) -> None:
+        super().__init__(services, AccountRoutes(services).routes())
+
+    def refused(self, refused: Refusal, request: Request) -> Response:
+        return Response(refused.message.encode(), refused.status, TEXT)
+
+    def failure_schema(self) -> dict[str, Any]:
+        return {"type": "string"}
+
+    def broken(self) -> Response:
+        return Response(b"internal error", 500, TEXT)
+
+
+class AccountRoutes:
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._store = services.store
+
+    def routes(self) -> list[Route]:
+        services = self._services
+        return [
+            tokens.app_token(services, "/oauth2/token", with_client=True),
+            tokens.connected_app_token(services, "/api/v2/oauth2/token"),
+            tokens.user_token(services, "/login"),
+            tokens.user_token(services, "/api/login", contract="log_in_by_api"),
+            Route("GET", "/api/me", self.me, "any", "Who the token is of", result=MeResult,
+                  family="accounts"),
+            Route("GET", _ORGANIZATION, self.organization, "any", "Get an organization",
+                  result=OrganizationResult, family="accounts"),
+            Route("GET", _ORGANIZATION + "/environments", self.environments, "any",
+                  "List the environments that the token reaches", result=EnvironmentsResult,
+                  family="accounts"),
+        ]  # fmt: skip
+
+    async def _own(self, call: Call) -> Tenant:
+        assert call.key is not None
+        own = await self._store.get(Tenant, call.key.tenant)
+        if own is None:
+            raise Unauthenticated("unknown")
+        return own
+
+    async def _siblings(self, own: Tenant) -> list[Tenant]:
+        """All environments of an organization, oldest first."""
+        tenants = await self._store.scan(Tenant)
+        return [tenant for tenant in tenants if tenant.organization == own.organization]
+
+    async def _organization(self, call: Call) -> OrganizationResult:
+        own = await self._own(call)
+        oldest = (await self._siblings(own))[0]
+        return OrganizationResult(organization_id(own), oldest.name)
+
+    async def me(self, call: Call) -> MeResult:
+        assert call.key is not None
+        organization = await self._organization(call)
+        name = call.key.name if call.key.kind == "user" else call.key.id
+        return MeResult(UserResult(call.key.id, name, organization, [organization]))
+
+    async def organization(self, call: Call) -> OrganizationResult:
+        return await self._organization(call)
+
+    async def environments(self, call: Call) -> EnvironmentsResult:
+        assert call.key is not None
+        own = await self._own(call)
+        tenants = await self._siblings(own) if call.key.kind == "user" else [own]
+        rows = []
+        for tenant in tenants:
+            keys = await self._store.scan(Key, tenant=tenant.id)
+            app = next((key.id for key in keys if key.kind == "app"), "")
+            rows.append(
+                EnvironmentResult(
+                    environment_id(tenant),
+                    organization_id(tenant),
+                    tenant.name,
+                    True,
+                    "production",
+                    app,
+                )
+            )
+        return EnvironmentsResult(rows, len(rows))

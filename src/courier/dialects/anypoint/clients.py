@@ -1,0 +1,125 @@
+"""Admin: client apps and regions."""
+
+import base64
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from msgspec import Meta, Struct
+from msgspec.structs import replace
+
+from courier.core import keys
+from courier.core.broker import Sealer
+from courier.core.types import Key
+from courier.dialects.anypoint.destinations import ENVIRONMENT
+from courier.dialects.anypoint.names import REGIONS
+from courier.dialects.anypoint.site import Services
+from courier.web import Call, Route
+
+# An app may publish to and consume from everything in its environment.
+APP_SCOPES = ["messages:publish", "messages:consume"]
+_CLIENT = "/v1" + ENVIRONMENT + "/clients/{clientId}"
+
+
+class ClientBody(Struct):
+    name: Annotated[str, Meta(min_length=1, max_length=255)]
+
+
+class ClientResult(Struct):
+    name: str
+    clientId: str
+    clientSecret: str
+
+
+class RegionResult(Struct):
+    id: str
+    regionId: str
+    name: str
+    type: str
+    serviceUrl: str
+    fallbackRegion: str | None
+
+
+def sealed(key: Key, secret: str, sealer: Sealer) -> Key:
+    """The app with its secret in a form that its owner can be shown again."""
+    body, name = sealer.seal(secret.encode())
+    return replace(key, sealed=f"{name}:{base64.b64encode(body).decode()}")
+
+
+def _secret(key: Key, sealer: Sealer) -> str:
+    name, _, body = key.sealed.partition(":")
+    return sealer.open(base64.b64decode(body), name).decode()
+
+
+class ClientRoutes:
+    def __init__(self, services: Services) -> None:
+        self._store = services.store
+        self._admin = services.admin
+        self._clock = services.clock
+        self._sealer = services.sealer
+        self._regions = services.regions
+        self._url = services.url
+
+    def routes(self) -> list[Route]:
+        clients = "/v1" + ENVIRONMENT + "/clients"
+        regions = "/v1" + ENVIRONMENT + "/regions"
+        return [
+            Route("GET", clients, self.list_clients, "keys:read", "List client apps",
+                  result=list[ClientResult], family="clients"),
+            Route("PUT", clients, self.create_client, "keys:write", "Create a client app",
+                  body=ClientBody, result=ClientResult, family="clients"),
+            Route("POST", _CLIENT, self.renew_client, "keys:write",
+                  "Give a client app another secret", result=ClientResult, family="clients"),
+            Route("DELETE", _CLIENT, self.delete_client, "keys:write", "Delete a client app",
+                  result=dict[str, str], family="clients"),
+            Route("GET", regions, self.list_regions, "any", "List regions",
+                  result=list[RegionResult], family="regions"),
+            Route("GET", regions + "/{regionId}", self.get_region, "any", "Get a region",
+                  result=RegionResult, family="regions"),
+        ]  # fmt: skip
+
+    async def list_clients(self, call: Call) -> list[ClientResult]:
+        found = await self._store.scan(Key, tenant=call.tenant)
+        return [
+            ClientResult(key.name, key.id, _secret(key, self._sealer))
+            for key in found
+            if key.kind == "app"
+        ]
+
+    async def create_client(self, call: Call) -> ClientResult:
+        key, secret = keys.new_key(
+            tenant=call.tenant,
+            name=call.body.name,
+            grants=keys.grants(APP_SCOPES),
+            now_ms=self._clock.now_ms(),
+            kind="app",
+        )
+        return await self._put(call, key, secret)
+
+    async def renew_client(self, call: Call) -> ClientResult:
+        app = await self._admin.app(call.tenant, call.params["clientId"])
+        return await self._put(call, *keys.with_new_secret(app))
+
+    async def _put(self, call: Call, key: Key, secret: str) -> ClientResult:
+        await self._admin.put_app(sealed(key, secret, self._sealer), actor=call.actor)
+        return ClientResult(key.name, key.id, secret)
+
+    async def delete_client(self, call: Call) -> dict[str, str]:
+        app = await self._admin.app(call.tenant, call.params["clientId"])
+        await self._admin.delete_key(call.tenant, app.id, actor=call.actor)
+        return {}
+
+    def _region(self, region: str) -> RegionResult:
+        url = f"{self._url}/api/v1"
+        if region != self._regions.own:
+            # The broker's paths name no region, so the host name does.
+            parts = urlsplit(self._url)
+            host = parts.netloc.replace("127.0.0.1", "localhost").replace("[::1]", "localhost")
+            url = f"{parts.scheme}://mq-{region}.{host}{parts.path}/api/v1"
+        return RegionResult(region, region, region, "region", url, REGIONS[region])
+
+    async def list_regions(self, call: Call) -> list[RegionResult]:
+        others = [region for region in REGIONS if region != self._regions.own]
+        return [self._region(region) for region in (self._regions.own, *others)]
+
+    async def get_region(self, call: Call) -> RegionResult:
+        return self._region(call.params["regionId"])

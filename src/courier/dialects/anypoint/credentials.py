@@ -1,0 +1,70 @@
+"""Ids and secrets in the many forms in which clients send them."""
+
+import base64
+import re
+from urllib.parse import parse_qs
+
+import msgspec
+
+from courier.dialects import json
+from courier.web import NotJson, Request
+
+PARTS_MAX = 20
+_BOUNDARY = re.compile(r'boundary=(?:"([^"]{1,70})"|([^\s;"]{1,70}))', re.IGNORECASE)
+_NAME = re.compile(r'content-disposition:[^\r\n]*;\s*name="?(\w+)"?', re.IGNORECASE | re.ASCII)
+
+
+class Credentials(msgspec.Struct):
+    """What a token is asked for with; as JSON, as a form, or in the Authorization header."""
+
+    client_id: str | msgspec.UnsetType | None = msgspec.UNSET
+    client_secret: str | msgspec.UnsetType | None = msgspec.UNSET
+    grant_type: str | msgspec.UnsetType | None = msgspec.UNSET
+    username: str | msgspec.UnsetType | None = msgspec.UNSET
+    password: str | msgspec.UnsetType | None = msgspec.UNSET
+
+
+def decode(raw: bytes, request: Request) -> Credentials:
+    """Whatever the content type says: clients are careless about it."""
+    kind = request.header(b"content-type")
+    if kind.lower().startswith("multipart/form-data"):
+        return _credentials(_multipart(raw, kind))
+    if raw.lstrip()[:1] == b"{":
+        decoded: Credentials = json.decode(raw, Credentials)
+        return decoded
+    try:
+        form = parse_qs(raw.decode(), keep_blank_values=True, max_num_fields=100)
+    except ValueError as error:
+        raise NotJson(f"the body is neither JSON nor a form: {error}") from error
+    return _credentials({name: values[-1] for name, values in form.items()})
+
+
+def _multipart(raw: bytes, kind: str) -> dict[str, str]:
+    """The fields of a form. Parts within parts are none of ours, and are not looked into."""
+    boundary = _BOUNDARY.search(kind)
+    if boundary is None:
+        raise NotJson("the form does not say what separates its parts")
+    separator = b"--" + (boundary[1] or boundary[2]).encode("latin-1")
+    fields: dict[str, str] = {}
+    for part in raw.split(separator, PARTS_MAX)[1:PARTS_MAX]:
+        head, _, value = part.partition(b"\r\n\r\n")
+        name = _NAME.search(head.decode("latin-1"))
+        if name is not None:
+            fields[name[1]] = value.removesuffix(b"\r\n").decode(errors="replace")
+    return fields
+
+
+def _credentials(fields: dict[str, str]) -> Credentials:
+    known = Credentials.__struct_fields__
+    return Credentials(**{name: value for name, value in fields.items() if name in known})
+
+
+def basic(request: Request) -> tuple[str, str]:
+    scheme, _, text = request.header(b"authorization").partition(" ")
+    if scheme.lower() != "basic":
+        return "", ""
+    try:
+        id, _, secret = base64.b64decode(text.strip(), validate=True).decode().partition(":")
+    except ValueError:
+        return "", ""
+    return id, secret

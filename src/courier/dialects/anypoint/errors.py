@@ -1,0 +1,63 @@
+"""What each error is in Anypoint's words: status and message."""
+
+from typing import NamedTuple
+
+from courier.core.errors import (
+    BrokerError,
+    Conflict,
+    Forbidden,
+    Frozen,
+    InUse,
+    InvalidRequest,
+    NotFound,
+    NotPullable,
+    OverLimit,
+    Paused,
+    RateLimited,
+    ShuttingDown,
+    StoreUnavailable,
+    Unauthenticated,
+)
+from courier.web import BodyTooLong, NoRoute, NotJson, WrongMethod
+
+# Limits on what is sent; the others are on what may be kept.
+TOO_LARGE = ("message bytes", "message headers")
+
+
+class Refusal(NamedTuple):
+    status: int
+    message: str
+    retry_after_s: int | None = None
+
+
+def refusal(error: BrokerError) -> Refusal:
+    match error:
+        case InvalidRequest() | NotJson():
+            return Refusal(400, str(error))
+        case BodyTooLong():
+            return Refusal(413, str(error))
+        case OverLimit(what="queue bytes"):
+            return Refusal(429, str(error), 60)
+        case OverLimit():
+            return Refusal(413 if error.what in TOO_LARGE else 400, str(error))
+        case Unauthenticated():
+            return Refusal(401, "Unauthorized")
+        case Forbidden():
+            return Refusal(403, "Forbidden")
+        case NotFound(kind="destination"):
+            return Refusal(404, "Destination not found")
+        case NotFound():
+            return Refusal(404, f"{error.kind} not found")
+        case Conflict() | InUse():
+            return Refusal(400, str(error))
+        case RateLimited():
+            return Refusal(429, str(error), -(-error.retry_after_ms // 1000))
+        case NoRoute():
+            return Refusal(404, str(error))
+        case WrongMethod():
+            return Refusal(405, str(error))
+        case Frozen() | Paused() | NotPullable():
+            return Refusal(503, str(error), 60)
+        case StoreUnavailable() | ShuttingDown():
+            return Refusal(503, str(error), 1)
+    raise TypeError(f"no refusal for {type(error).__name__}")

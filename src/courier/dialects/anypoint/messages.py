@@ -1,0 +1,299 @@
+"""The broker API: publish, get, ack, nack, lock TTL, one or up to ten at a time."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+
+from courier import ids
+from courier.core.broker import Broker, Routable
+from courier.core.errors import BrokerError, InvalidRequest, NotFound, OverLimit, Rejected
+from courier.core.types import (
+    SECOND_MS,
+    Ack,
+    Draft,
+    Exchange,
+    Extend,
+    Outcome,
+    Queue,
+    Retry,
+    Settlement,
+)
+from courier.dialects.anypoint import tokens, wire
+from courier.dialects.anypoint.errors import Refusal
+from courier.dialects.anypoint.site import JSON, AnypointSite, Services
+from courier.web import Call, Parameter, Request, Response, Route
+
+LEASED_MAX = 120_000
+_PLACE = (
+    "/organizations/{organizationId}/environments/{environmentId}"
+    "/destinations/{destinationId}/messages"
+)
+_CONTRACT = (
+    "OrganizationsByOrganizationidEnvironmentsByEnvironmentidDestinationsByDestinationidMessages"
+)
+_ONE = "ByMessageidLocksByLockid"
+
+_encode = msgspec.json.Encoder().encode
+_NOTHING = Response(b"", 204)
+
+# What settles a lease: from its sequence and attempt.
+Settle = Callable[[int, int], Settlement]
+
+
+class BrokerSite(AnypointSite):
+    """The site under /api/v1."""
+
+    prefix = "/api/v1"
+    title = "Courier: Anypoint MQ, broker"
+    for_apps = True
+
+    def __init__(self, services: Services) -> None:
+        token = tokens.app_token(
+            services, "/authorize", with_client=True, contract="createAuthorize"
+        )
+        super().__init__(services, [*MessageRoutes(services.broker).routes(), token])
+
+    def refuse(self, error: BrokerError, route: Route | None, request: Request) -> Response:
+        if isinstance(error, NotFound):  # also a queue that goes while somebody waits for it
+            error = NotFound("destination", error.ref)
+        return super().refuse(error, route, request)
+
+    def decode(self, raw: bytes, route: Route, request: Request) -> Any:
+        if route.body is wire.MessageBatch:
+            return wire.batch(raw)
+        return super().decode(raw, route, request)
+
+    def refused(self, refused: Refusal, request: Request) -> Response:
+        body = {"status": "failure", "statusMessage": refused.message}
+        if "messageId" in request.params:
+            body["messageId"] = request.params["messageId"]
+        return Response(_encode(body), refused.status, JSON)
+
+    def failure_schema(self) -> dict[str, Any]:
+        text = {"type": "string"}
+        result = {
+            "type": "object",
+            "required": ["status", "statusMessage"],
+            "properties": {
+                "status": {"const": "failure"},
+                "statusMessage": text,
+                "messageId": text,
+            },
+        }
+        return {"anyOf": [result, {"type": "array", "items": result}]}
+
+    def broken(self) -> Response:
+        return Response(b'{"status":"failure","statusMessage":"internal error"}', 500, JSON)
+
+
+class MessageRoutes:
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def routes(self) -> list[Route]:
+        publish: dict[str, Any] = {"scope": "messages:publish", "family": "messages"}
+        consume: dict[str, Any] = {"scope": "messages:consume", "family": "messages"}
+        locks: dict[str, Any] = {"scope": "messages:consume", "family": "locks"}
+        one = _PLACE + "/{messageId}"
+        return [
+            Route("GET", _PLACE, self.get, summary="Get messages, and lock them", **consume,
+                  query=_POLLING, result=list[wire.Delivered], others=(204,),
+                  contract="get" + _CONTRACT),
+            Route("PUT", _PLACE, self.publish_batch, summary="Publish up to 10 messages", **publish,
+                  body=wire.MessageBatch, result=list[wire.Result], contract="update" + _CONTRACT),
+            Route("DELETE", _PLACE, self.ack_batch, summary="Acknowledge up to 10 messages",
+                  **consume, body=wire.LockBatch, result=list[wire.Result],
+                  contract="delete" + _CONTRACT),
+            Route("PATCH", _PLACE + "/locks", self.extend_batch,
+                  summary="Change how long up to 10 locks last", **locks, body=wire.LockTtlBatch,
+                  result=list[wire.Result], contract=f"patch{_CONTRACT}Locks"),
+            Route("DELETE", _PLACE + "/locks", self.nack_batch, summary="Give up to 10 locks back",
+                  **consume, body=wire.LockBatch, result=list[wire.Result],
+                  contract=f"delete{_CONTRACT}Locks"),
+            Route("PUT", one, self.publish, summary="Publish a message", **publish,
+                  body=wire.MessageBody, result=wire.Result, status=201,
+                  contract=f"update{_CONTRACT}ByMessageid"),
+            Route("PUT", _PLACE + "/locks", self.publish, summary="Publish a message called locks",
+                  **publish, body=wire.MessageBody, result=wire.Result, status=201,
+                  described=False),
+            Route("DELETE", one, self.ack, summary="Acknowledge a message", **consume,
+                  body=wire.LockBody, result=wire.Result,
+                  contract=f"delete{_CONTRACT}ByMessageid"),
+            Route("PATCH", one + "/locks/{lockId}", self.extend,
+                  summary="Change how long a lock lasts", **locks, body=wire.LockTtlBody,
+                  result=wire.Result, contract=f"patch{_CONTRACT}{_ONE}"),
+            Route("DELETE", one + "/locks/{lockId}", self.nack, summary="Give a lock back",
+                  **consume, result=wire.Result, contract=f"delete{_CONTRACT}{_ONE}"),
+        ]  # fmt: skip
+
+    # --- publishing ---
+
+    async def publish(self, call: Call) -> wire.Result:
+        id = wire.checked_id(call.params.get("messageId", "locks"))
+        wire.check_size(call.body)
+        queue = call.queue
+        if isinstance(queue, Queue):
+            draft = wire.draft(id, call.body, queue)
+            await self._broker.publish(queue, [draft], actor=call.actor)
+        else:
+            await self._publish(call, [_made(id, call.body, queue)])
+        return wire.Result(id, "successful", "Message sent")
+
+    async def publish_batch(self, call: Call) -> list[wire.Result] | Response:
+        results: list[wire.Result] = []
+        made: list[Draft | Routable] = []
+        too_large = False
+        for number, raw in enumerate(call.body):
+            try:
+                body = wire.item(raw)
+                id = wire.item_id(body) or ids.new_uuid()
+                wire.check_size(body)
+                made.append(_made(id, body, call.queue))
+                results.append(wire.Result(id, "successful", "Message sent"))
+            except Rejected as error:
+                too_large = too_large or isinstance(error, OverLimit)
+                id = wire.bad_item_id(raw)
+                results.append(wire.Result(id, "failure", f"[{number}]: {error}"))
+        if too_large:
+            for result in results:
+                if result.status == "successful":
+                    result.status, result.statusMessage = "failure", "another message is too large"
+            return Response(_encode(results), 413, JSON)
+        if made:
+            await self._publish(call, made)
+        return results
+
+    async def _publish(self, call: Call, made: Sequence[Draft | Routable]) -> None:
+        if isinstance(call.queue, Exchange):
+            routables = [each for each in made if isinstance(each, Routable)]
+            await self._broker.route(call.queue, routables, actor=call.actor)
+        else:
+            drafts = [each for each in made if isinstance(each, Draft)]
+            await self._broker.publish(call.queue, drafts, actor=call.actor)
+
+    # --- consuming ---
+
+    async def get(self, call: Call) -> list[wire.Delivered] | Response:
+        queue = _queue(call)
+        wait_ms, count, lease_ms, visibility = wire.polling(call.request.query, queue)
+        pulled = await self._broker.await_pull(
+            queue,
+            count=count,
+            lease_ms=lease_ms,
+            wait_ms=wait_ms,
+            caller=call.request.caller,
+            actor=call.actor,
+            leased_max=None if queue.fifo else LEASED_MAX,
+            bound=True,
+        )
+        if pulled is None:
+            return _NOTHING
+        return [
+            wire.delivered(message, lock, queue, visibility=visibility)
+            for message, lock in pulled.messages
+        ]
+
+    async def ack(self, call: Call) -> wire.Result | Response:
+        return await self._settle_one(call, call.body.lockId, Ack, "Acknowledgement operation")
+
+    async def nack(self, call: Call) -> wire.Result | Response:
+        lock = call.params["lockId"]
+        return await self._settle_one(call, lock, _back, "Negative acknowledgement operation")
+
+    async def extend(self, call: Call) -> wire.Result | Response:
+        settle = _extend(call.body.ttl)
+        return await self._settle_one(call, call.params["lockId"], settle, "Lock TTL operation")
+
+    async def _settle_one(
+        self, call: Call, lock: str, settle: Settle, what: str
+    ) -> wire.Result | Response:
+        [result] = await self._settle(call, [(call.params["messageId"], lock, settle)], what)
+        if result.status == "failure":
+            return Response(_encode(result), 400, JSON)
+        result.lockId = UNSET
+        return result
+
+    async def ack_batch(self, call: Call) -> list[wire.Result]:
+        return await self._settle_batch(call, lambda _: Ack, "Acknowledgement operation")
+
+    async def nack_batch(self, call: Call) -> list[wire.Result]:
+        return await self._settle_batch(call, lambda _: _back, "Negative acknowledgement operation")
+
+    async def extend_batch(self, call: Call) -> list[wire.Result]:
+        return await self._settle_batch(call, lambda item: _extend(item.ttl), "Lock TTL operation")
+
+    async def _settle_batch(
+        self, call: Call, settle: Callable[[Any], Settle], what: str
+    ) -> list[wire.Result]:
+        items: list[tuple[str, str, Settle | Rejected]] = []
+        for item in call.body:
+            try:
+                how: Settle | Rejected = settle(item)
+            except Rejected as error:
+                how = error
+            items.append((wire.given(item.messageId, ""), wire.given(item.lockId, ""), how))
+        return await self._settle(call, items, what)
+
+    async def _settle(
+        self, call: Call, items: Sequence[tuple[str, str, Settle | Rejected]], what: str
+    ) -> list[wire.Result]:
+        """Settle what can be settled in one transaction; each item has a result of its own."""
+        queue = _queue(call)
+        settlements: list[Settlement] = []
+        results: list[wire.Result] = []
+        places: list[int] = []
+        for number, (message, lock, how) in enumerate(items):
+            result = wire.Result(message, "failure", "", lock)
+            results.append(result)
+            if isinstance(how, Rejected):
+                result.statusMessage = str(how)
+            elif not message or not lock:
+                result.statusMessage = "messageId and lockId are required"
+            elif (lease := self._broker.lease(queue, lock, message)) is not None:
+                settlements.append(how(*lease))
+                places.append(number)
+        outcomes = await self._broker.settle(queue, settlements, actor=call.actor)
+        done = f"{what} successful"
+        for place, outcome in zip(places, outcomes, strict=True):
+            if outcome is Outcome.DONE:
+                results[place].status = "successful"
+                results[place].statusMessage = done
+        for result in results:
+            if not result.statusMessage:
+                result.statusMessage = f"LockId: {result.lockId} provided is expired"
+        return results
+
+
+def _made(id: str, body: wire.MessageBody, destination: Queue | Exchange) -> Draft | Routable:
+    if isinstance(destination, Exchange):
+        return wire.routable(id, body)
+    return wire.draft(id, body, destination)
+
+
+def _queue(call: Call) -> Queue:
+    if not isinstance(call.queue, Queue):
+        raise InvalidRequest("", "The destination should be a queue.")
+    return call.queue
+
+
+def _back(seq: int, attempt: int) -> Settlement:
+    return Retry(seq, attempt, delay_ms=0)
+
+
+def _extend(ttl: Any) -> Settle:
+    if ttl is UNSET or ttl is None:
+        raise InvalidRequest("ttl", "required")
+    seconds = wire.whole(ttl, "ttl", low=0, high=wire.LOCK_S_MAX)
+    if not seconds:
+        return _back
+    return lambda seq, attempt: Extend(seq, attempt, seconds * SECOND_MS)
+
+
+_POLLING = (
+    Parameter("pollingTime", int, "Longest wait for a first message, 0 to 20000 ms."),
+    Parameter("batchSize", int, "Most messages returned, 1 to 10."),
+    Parameter("lockTtl", int, "Life of the locks, 0 to 86400000 ms; default: the queue's."),
+    Parameter("payloadVisibility", str, "full, none, or conditional: no bodies over 1 MiB."),
+)

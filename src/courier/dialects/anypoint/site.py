@@ -1,0 +1,193 @@
+"""What the four Anypoint APIs have in common: sessions, who may reach what, and refusals."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from courier.clock import Clock
+from courier.core import keys
+from courier.core.admin import Admin
+from courier.core.broker import Broker, Sealer
+from courier.core.errors import BrokerError, Forbidden, NotFound, Unauthenticated
+from courier.core.store import Store
+from courier.core.types import Exchange, Key, Queue, Tenant
+from courier.core.usage import Usage
+from courier.dialects import json, openapi
+from courier.dialects.anypoint import credentials, names
+from courier.dialects.anypoint.errors import Refusal, refusal
+from courier.web import Call, Request, Response, Route, WrongMethod
+
+JSON = b"application/json; charset=UTF-8"
+REQUEST_BYTES_MAX = 64 << 20
+# Families of routes that are no use of queues or exchanges.
+UNCOUNTED = ("clients", "regions")
+_TOKEN = {"token": {"type": "http", "scheme": "bearer"}}
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Services(msgspec.Struct, frozen=True):
+    """What every route may need."""
+
+    store: Store
+    broker: Broker
+    admin: Admin
+    clock: Clock
+    sealer: Sealer
+    usage: Usage
+    regions: names.Regions
+    url: str
+
+
+class AnypointSite:
+    """One of the APIs. `counted`: its requests count as usage. `for_apps`: client apps may call."""
+
+    name = "anypoint"
+    prefix = ""
+    title = ""
+    body_bytes_max = REQUEST_BYTES_MAX
+    counted = True
+    for_apps = False
+    docs_path = ""
+
+    def __init__(self, services: Services, routes: Sequence[Route]) -> None:
+        self._store = services.store
+        self._sessions = services.admin.sessions
+        self._usage = services.usage
+        self._regions = services.regions
+        self._routes = routes
+        self._described = [route for route in routes if route.described]
+
+    def routes(self) -> Sequence[Route]:
+        return [
+            *self._routes,
+            Route(
+                "GET", f"{self.docs_path}/openapi.json", self.openapi, None, "This API as OpenAPI"
+            ),
+            Route("GET", f"{self.docs_path}/docs", self.docs, None, "This API as a page"),
+        ]
+
+    async def openapi(self, _: Call) -> Response:
+        document = openapi.document(
+            self.title,
+            self.prefix,
+            self._described,
+            envelope=lambda result: result,
+            failure=self.failure_schema(),
+            failures=(400, 401, 403, 404, 405, 413, 429, 503),
+            security=_TOKEN,
+        )
+        return Response(document)
+
+    async def docs(self, _: Call) -> Response:
+        return openapi.page(self.title, self.prefix, self._described, home=self.docs_path)
+
+    async def authenticate(self, request: Request) -> Key:
+        return await self._sessions.find(_token(request))
+
+    async def authorize(self, call: Call, route: Route) -> None:
+        """Environment, scope, then that what the path names exists; leaves that on the call."""
+        assert call.key is not None
+        params = call.params
+        if call.key.kind == "app" and not self.for_apps:
+            raise Forbidden("app")
+        if "organizationId" in params:
+            await self._reach(call)
+        if self.counted and route.family not in UNCOUNTED:
+            self._usage.request(call.tenant)
+        if "destinationId" in params:
+            await self._find(call, route)
+        elif route.scope != "any" and route.scope is not None:
+            require(call.key, route)
+        if "regionId" in params:
+            self._regions.known(params["regionId"])
+
+    async def _reach(self, call: Call) -> None:
+        """An app reaches its own environment, a user all of the organization."""
+        key, params = call.key, call.params
+        assert key is not None
+        organization = names.id_of(params["organizationId"])
+        id = names.id_of(params["environmentId"]) if "environmentId" in params else key.tenant
+        tenant = await self._store.get(Tenant, id)
+        if tenant is None or tenant.organization != organization:
+            raise Forbidden("environment")
+        if id != key.tenant:
+            own = await self._store.get(Tenant, key.tenant)
+            if key.kind != "user" or own is None or own.organization != organization:
+                raise Forbidden("environment")
+        call.tenant = id
+
+    async def _find(self, call: Call, route: Route) -> None:
+        region = self._regions.of_host(call.request.header(b"host"))
+        name = self._regions.name(call.params["destinationId"], region)
+        queue = await self._store.named(Queue, tenant=call.tenant, name=name)
+        assert call.key is not None
+        require(call.key, route, queue.id if queue else None)
+        if queue is not None:
+            call.queue = queue
+            return
+        call.queue = await self._store.named(Exchange, tenant=call.tenant, name=name)
+        if call.queue is None:
+            raise NotFound("destination", name)
+
+    def decode(self, raw: bytes, route: Route, request: Request) -> Any:
+        if route.body is credentials.Credentials:
+            return credentials.decode(raw, request)
+        if route.body_optional and not raw.strip():
+            raw = b"{}"
+        return json.decode(raw, route.body)
+
+    def answer(self, result: Any, route: Route) -> Response:
+        if isinstance(result, Response):
+            return result
+        if route.status == openapi.NO_CONTENT:
+            return Response(b"", route.status)
+        return Response(_encode(result), route.status, JSON)
+
+    def refuse(self, error: BrokerError, route: Route | None, request: Request) -> Response:
+        refused = refusal(error)
+        response = self.refused(refused, request)
+        if refused.retry_after_s is not None:
+            response.headers = ((b"retry-after", b"%d" % refused.retry_after_s),)
+        if isinstance(error, WrongMethod):
+            response.headers = ((b"allow", ", ".join(error.allowed).encode()),)
+        return response
+
+    def refused(self, refused: Refusal, request: Request) -> Response:
+        body = {"status": refused.status, "message": refused.message}
+        return Response(_encode(body), refused.status, JSON)
+
+    def failure_schema(self) -> dict[str, Any]:
+        return {
+            "type": "object",
+            "required": ["status", "message"],
+            "properties": {"status": {"type": "integer"}, "message": {"type": "string"}},
+        }
+
+    def broken(self) -> Response:
+        return Response(_encode({"status": 500, "message": "internal error"}), 500, JSON)
+
+
+def require(key: Key, route: Route, target: str | None = None) -> None:
+    assert route.scope is not None and route.scope != "any"
+    try:
+        keys.require(key, route.scope, target)
+    except Forbidden:
+        # The vendor lists changing a lease among the rights of publishers, though consumers do it.
+        if route.family != "locks":
+            raise
+        keys.require(key, "messages:publish", target)
+
+
+def _token(request: Request) -> str:
+    """The bearer token; old samples of the vendor leave out the blank before it."""
+    header = request.header(b"authorization")
+    if header.startswith("Bearer ") and header.count(" ") == 1 and len(header) > 7:
+        return header[7:]
+    if header[:6].lower() == "bearer" and header[6:7] not in ("", " ") and " " not in header:
+        return header[6:]
+    token = request.bearer()
+    if not token:
+        raise Unauthenticated("missing")
+    return token

@@ -1,0 +1,293 @@
+"""The stats API: what queues hold, what has happened to them, and what an organization uses."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from courier.core.errors import InvalidRequest
+from courier.core.types import MINUTE_MS, SECOND_MS, Level, Queue, QueueStats, Tally, Tenant
+from courier.dialects.anypoint.dates import parse
+from courier.dialects.anypoint.destinations import named_ids
+from courier.dialects.anypoint.names import id_of
+from courier.dialects.anypoint.paging import choice
+from courier.dialects.anypoint.site import AnypointSite, Services
+from courier.dialects.anypoint.wire import whole
+from courier.web import Call, Parameter, Route
+
+_ORGANIZATION = "/organizations/{organizationId}"
+_ENVIRONMENT = _ORGANIZATION + "/environments/{environmentId}"
+_REGION = _ENVIRONMENT + "/regions/{regionId}"
+POINTS_MAX = 1_440
+PERIOD_S_MAX = 86_400
+
+_DATES = (
+    Parameter("startDate", str, "First moment, in RFC 1123 or ISO 8601."),
+    Parameter("endDate", str, "The moment after the last."),
+)
+_SERIES = (*_DATES, Parameter("period", int, "Seconds from point to point, 1 to 86400."))
+_USAGE = (*_DATES, Parameter("period", str, "`1hour`, `1day` or `1month`."))
+_PERIODS = ("1hour", "1day", "1month")
+
+
+class Current(Struct):
+    destination: str
+    messages: int
+    inflightMessages: int
+
+
+class Point(Struct):
+    date: str
+    value: int
+
+
+class QueueSeries(Struct):
+    destination: str
+    messages: list[Point]
+    inflightMessages: list[Point]
+    messagesVisible: list[Point]
+    messagesSent: list[Point]
+    messagesReceived: list[Point]
+    messagesAcked: list[Point]
+
+
+class ExchangeSeries(Struct):
+    destination: str
+    messagesPublished: list[Point]
+    messagesDelivered: list[Point]
+
+
+class Use(Struct):
+    timestamp: str
+    apiRequestCount: int
+    messageReceiptCount: int
+    billableUnitCount: int
+    messageByteCount: int
+
+
+class Span(Struct, frozen=True):
+    """From `start_ms` to `end_ms`, in steps."""
+
+    start_ms: int
+    end_ms: int
+    step_ms: int
+
+    @property
+    def starts(self) -> range:
+        return range(self.start_ms, self.end_ms, self.step_ms)
+
+    def place(self, minute: int) -> int:
+        """Which step a minute counts in. The one that has begun before the first counts there."""
+        return (max(minute * MINUTE_MS, self.start_ms) - self.start_ms) // self.step_ms
+
+    def points(self, values: Sequence[int]) -> list[Point]:
+        return [Point(_date(ms), value) for ms, value in zip(self.starts, values, strict=True)]
+
+
+class StatsSite(AnypointSite):
+    """The site under /mq/stats/api/v1."""
+
+    prefix = "/mq/stats/api/v1"
+    title = "Courier: Anypoint MQ, stats"
+    counted = False
+
+    def __init__(self, services: Services) -> None:
+        super().__init__(services, StatsRoutes(services).routes())
+
+
+class StatsRoutes:
+    def __init__(self, services: Services) -> None:
+        self._store = services.store
+        self._broker = services.broker
+        self._admin = services.admin
+        self._clock = services.clock
+        self._usage = services.usage
+        self._regions = services.regions
+
+    def routes(self) -> list[Route]:
+        family: dict[str, Any] = {"family": "stats"}
+        return [
+            Route("GET", _REGION + "/queues", self.current, "queues:read",
+                  "What queues hold now", result=list[Current],
+                  query=(Parameter("destinationIds", str, "Queues, separated by commas."),),
+                  **family),
+            Route("GET", _REGION + "/queues/{queueId}", self.queue_series, "queues:read",
+                  "What happened on a queue", result=QueueSeries, query=_SERIES, **family),
+            Route("GET", _REGION + "/exchanges/{exchangeId}", self.exchange_series, "queues:read",
+                  "What happened on an exchange", result=ExchangeSeries, query=_SERIES, **family),
+            Route("GET", _ORGANIZATION, self.organization_use, "usage:read",
+                  "What an organization used", result=list[Use], query=_USAGE, **family),
+            Route("GET", _ENVIRONMENT, self.environment_use, "usage:read",
+                  "What an environment used", result=list[Use], query=_USAGE, **family),
+        ]  # fmt: skip
+
+    def _name(self, call: Call, param: str) -> str:
+        return self._regions.name(call.params[param], call.params["regionId"])
+
+    async def current(self, call: Call) -> list[Current]:
+        ids = named_ids(call.request.query)
+        if ids is None:
+            raise InvalidRequest("destinationIds", "required")
+        rows = []
+        for id in ids:
+            name = self._regions.name(id, call.params["regionId"])
+            queue = await self._store.named(Queue, tenant=call.tenant, name=name)
+            if queue is not None:
+                stats = await self._broker.stats(queue)
+                rows.append(Current(id, stats.count - stats.leased, stats.leased))
+        return rows
+
+    # --- series ---
+
+    async def queue_series(self, call: Call) -> QueueSeries:
+        queue = await self._admin.queue_named(call.tenant, self._name(call, "queueId"))
+        span = self._span(call.request.query)
+        tallies = await self._tallies(call, queue.id, span)
+        levels = await self._store.levels(queue.id, since_ms=span.start_ms)
+        now = await self._broker.stats(queue)
+        held = _held(span, levels, now, queue.created_ms, self._clock.now_ms())
+        return QueueSeries(
+            call.params["queueId"],
+            span.points([each.count - each.leased for each in held]),
+            span.points([each.leased for each in held]),
+            span.points([each.count - each.leased - each.delayed for each in held]),
+            span.points(_sums(span, tallies, "published")),
+            span.points(_sums(span, tallies, "leased")),
+            span.points(_sums(span, tallies, "acked", "deleted")),
+        )
+
+    async def exchange_series(self, call: Call) -> ExchangeSeries:
+        name = self._name(call, "exchangeId")
+        exchange = await self._admin.exchange_named(call.tenant, name)
+        span = self._span(call.request.query)
+        tallies = await self._tallies(call, exchange.id, span)
+        return ExchangeSeries(
+            call.params["exchangeId"],
+            span.points(_sums(span, tallies, "routed")),
+            span.points(_sums(span, tallies, "copied")),
+        )
+
+    async def _tallies(self, call: Call, id: str, span: Span) -> list[Tally]:
+        return await self._store.tallies(
+            tenant=call.tenant, id=id, since_ms=span.start_ms, until_ms=span.end_ms
+        )
+
+    def _span(self, query: Mapping[str, list[str]]) -> Span:
+        if "period" not in query:
+            raise InvalidRequest("period", "required")
+        period_s = whole(query["period"][0], "period", low=1, high=PERIOD_S_MAX)
+        start_ms, end_ms = self._dates(query, period_s * SECOND_MS)
+        span = Span(start_ms, end_ms, period_s * SECOND_MS)
+        if len(span.starts) > POINTS_MAX:
+            raise InvalidRequest(
+                "period", f"gives {len(span.starts)} points; at most {POINTS_MAX} are given"
+            )
+        return span
+
+    def _dates(self, query: Mapping[str, list[str]], default_ms: int) -> tuple[int, int]:
+        """Start and end; one that is missing is now, or `default_ms` away from the other."""
+        end_ms = self._clock.now_ms()
+        if "endDate" in query:
+            end_ms = parse(query["endDate"][0], "endDate")
+        start_ms = end_ms - default_ms
+        if "startDate" in query:
+            start_ms = parse(query["startDate"][0], "startDate")
+        if start_ms >= end_ms:
+            raise InvalidRequest("startDate", "must be before endDate")
+        return start_ms, end_ms
+
+    # --- use ---
+
+    async def organization_use(self, call: Call) -> list[Use]:
+        organization = id_of(call.params["organizationId"])
+        assert call.key is not None
+        tenants = [
+            tenant.id
+            for tenant in await self._store.scan(Tenant)
+            if tenant.organization == organization
+            and (call.key.kind == "user" or tenant.id == call.key.tenant)
+        ]
+        return await self._use(call, tenants)
+
+    async def environment_use(self, call: Call) -> list[Use]:
+        return await self._use(call, [call.tenant])
+
+    async def _use(self, call: Call, tenants: Sequence[str]) -> list[Use]:
+        query = call.request.query
+        if "period" not in query:
+            raise InvalidRequest("period", "required")
+        period: Any = choice(query, "period", _PERIODS)
+        start_ms, end_ms = self._dates(query, _PERIOD_MS[period])
+        now_ms = self._clock.now_ms()
+        await self._usage.flush(self._store, now_ms=now_ms)
+        use: dict[int, Use] = {}
+        for tenant in tenants:
+            for tally in await self._store.tallies(
+                tenant=tenant, since_ms=start_ms, until_ms=end_ms
+            ):
+                ms = _begin(max(tally.minute * MINUTE_MS, start_ms), period)
+                if ms not in use:
+                    use[ms] = Use(_stamp(ms), 0, 0, 0, 0)
+                _add(use[ms], tally)
+            if len(use) > POINTS_MAX:
+                raise InvalidRequest("period", f"gives more than {POINTS_MAX} points")
+        return [use[ms] for ms in sorted(use)]
+
+
+_PERIOD_MS = {"1hour": 3_600_000, "1day": 86_400_000, "1month": 31 * 86_400_000}
+
+
+def _add(use: Use, tally: Tally) -> None:
+    if tally.kind == "requested":
+        use.apiRequestCount += tally.count
+    elif tally.kind in ("leased", "leased_units"):
+        use.messageReceiptCount += tally.count
+        use.billableUnitCount += tally.count
+    if tally.kind in ("published", "leased"):
+        use.messageByteCount += tally.bytes
+
+
+def _sums(span: Span, tallies: Sequence[Tally], *kinds: str) -> list[int]:
+    sums = [0] * len(span.starts)
+    for tally in tallies:
+        if tally.kind in kinds:
+            sums[span.place(tally.minute)] += tally.count
+    return sums
+
+
+def _held(
+    span: Span, levels: Sequence[Level], now: QueueStats, created_ms: int, now_ms: int
+) -> list[Level | QueueStats]:
+    """What the queue held at the end of each step; nothing is known of steps to come."""
+    held: list[Level | QueueStats] = []
+    left = list(levels)
+    for start_ms in span.starts:
+        end_ms = min(start_ms + span.step_ms, span.end_ms)
+        last = min(end_ms - 1, now_ms) // MINUTE_MS
+        while left and left[0].minute < last:
+            left.pop(0)
+        if last < created_ms // MINUTE_MS:
+            held.append(QueueStats())
+        else:
+            held.append(left[0] if left else now)
+    return held
+
+
+def _begin(ms: int, period: Literal["1hour", "1day", "1month"]) -> int:
+    at = datetime.fromtimestamp(ms / SECOND_MS, UTC)
+    at = at.replace(minute=0, second=0, microsecond=0)
+    if period != "1hour":
+        at = at.replace(hour=0)
+    if period == "1month":
+        at = at.replace(day=1)
+    return int(at.timestamp()) * SECOND_MS
+
+
+def _date(ms: int) -> str:
+    at = datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=ms)
+    return f"{at:%Y-%m-%dT%H:%M:%S}.{ms % 1000:03d}+0000"
+
+
+def _stamp(ms: int) -> str:
+    return f"{datetime.fromtimestamp(ms / SECOND_MS, UTC):%Y-%m-%dT%H:%MZ}"

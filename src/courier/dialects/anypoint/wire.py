@@ -1,0 +1,341 @@
+"""Messages as the broker API writes them, and the translation to and from the core's values.
+
+A publisher's `properties` are the core's headers. Its own `headers` (those the broker does not
+own) are among them too, together under the name OWN_HEADERS.
+"""
+
+import base64
+from collections.abc import Mapping
+from email.utils import formatdate
+from functools import lru_cache
+from typing import Annotated, Any, Literal, TypeVar
+
+import msgspec
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
+
+from courier.core import lifecycle
+from courier.core.broker import Routable
+from courier.core.errors import InvalidRequest, OverLimit, Rejected
+from courier.core.types import DAY_MS, MINUTE_MS, SECOND_MS, Draft, Message, Queue
+from courier.dialects import json
+
+BATCH_MAX = 10
+BODY_BYTES_MAX = 10_485_760
+HIDDEN_BYTES = 1_048_576
+HEADERS_BYTES_MAX = 1 << 20
+MESSAGE_ID_CHARACTERS_MAX = 256
+GROUP_CHARACTERS_MAX = 128
+DELAY_MS_MAX = 15 * MINUTE_MS
+TTL_MS_MAX = 14 * DAY_MS
+ONCE_MS = 5 * MINUTE_MS
+LOCK_S_MAX = 43_200
+# Rules judge nothing by the headers of a message that has as many or as long ones as this.
+RULED_HEADERS_MAX = 500
+RULED_BYTES_MAX = 215 << 10
+
+OWN_HEADERS = "anypoint.headers"
+_BROKER_HEADERS = frozenset(
+    (
+        "messageId",
+        "lockId",
+        "created",
+        "deliveryCount",
+        "ttl",
+        "messageGroupId",
+        "deliveryDelay",
+        "payloadHidden",
+        "bodyEncoding",
+    )
+)
+_NO_HEADERS: dict[str, Any] = {}
+
+T = TypeVar("T")
+_encode = msgspec.json.Encoder().encode
+_pack = msgspec.msgpack.Encoder().encode
+
+
+def given(value: T | UnsetType | None, default: T) -> T:
+    """Clients write null for what they do not mean to say."""
+    return default if value is UNSET or value is None else value
+
+
+def whole(value: Any, field: str, *, low: int, high: int) -> int:
+    """An integer in its range; clients also send it as text."""
+    number = value
+    text = isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 15
+    if text or (isinstance(value, float) and value.is_integer()):
+        number = int(value)
+    if not isinstance(number, int) or isinstance(number, bool) or not low <= number <= high:
+        shown = str(value)[:80]
+        raise InvalidRequest(field, f"must be an integer from {low} to {high}, not {shown}")
+    return number
+
+
+# --- requests --------------------------------------------------------------------------------
+
+
+class MessageBody(Struct):
+    """A message to publish."""
+
+    headers: dict[str, Any] | UnsetType | None = UNSET
+    properties: dict[str, Any] | UnsetType | None = UNSET
+    body: str | UnsetType | None = UNSET
+
+
+# Each item of a batch is read on its own, so that a bad one does not refuse the others.
+_BATCH = Meta(min_length=1, max_length=BATCH_MAX)
+MessageBatch = Annotated[
+    list[Raw],
+    _BATCH,
+    Meta(
+        extra_json_schema={"items": msgspec.json.schema_components([MessageBody])[1]["MessageBody"]}
+    ),
+]
+
+_MessageBodies = Annotated[list[MessageBody], _BATCH]
+
+
+class LockBody(Struct):
+    lockId: str
+
+
+class LockItem(Struct):
+    messageId: str | UnsetType | None = UNSET
+    lockId: str | UnsetType | None = UNSET
+
+
+_LockSeconds = Annotated[Any, Meta(extra_json_schema={"type": "integer", "maximum": LOCK_S_MAX})]
+
+
+class LockTtlBody(Struct):
+    ttl: _LockSeconds
+
+
+class LockTtlItem(Struct):
+    messageId: str | UnsetType | None = UNSET
+    lockId: str | UnsetType | None = UNSET
+    ttl: _LockSeconds | UnsetType = UNSET
+
+
+LockBatch = Annotated[list[LockItem], _BATCH]
+LockTtlBatch = Annotated[list[LockTtlItem], _BATCH]
+
+
+# --- answers ---------------------------------------------------------------------------------
+
+
+class Result(Struct, omit_defaults=True):
+    messageId: str
+    status: Literal["successful", "failure"]
+    statusMessage: str
+    lockId: str | UnsetType = UNSET
+
+
+class Delivered(Struct, omit_defaults=True):
+    headers: dict[str, Any]
+    properties: dict[str, Any]
+    body: str | UnsetType = UNSET
+
+
+# --- publishing ------------------------------------------------------------------------------
+
+
+def checked_id(id: str) -> str:
+    if not 1 <= len(id) <= MESSAGE_ID_CHARACTERS_MAX:
+        raise InvalidRequest(
+            "messageId", f"must have 1 to {MESSAGE_ID_CHARACTERS_MAX} characters, not {len(id)}"
+        )
+    if not id.isascii():
+        _utf8(id, "messageId")
+    return id
+
+
+def item_id(body: MessageBody) -> str | None:
+    """The id that an item of a batch gives itself."""
+    id = body.headers.get("messageId") if body.headers else None
+    if id is None:
+        return None
+    if not isinstance(id, str):
+        raise InvalidRequest("headers.messageId", "must be a string")
+    return checked_id(id)
+
+
+def routable(id: str, body: MessageBody) -> Routable:
+    """The message for an exchange, with what its rules may see of it."""
+    draft = _draft(id, body)
+    headers = {**given(body.headers, _NO_HEADERS), "messageId": id}
+    properties = given(body.properties, _NO_HEADERS)
+    many = len(headers) + len(properties) >= RULED_HEADERS_MAX
+    if many or len(_encode(headers)) + len(_encode(properties)) > RULED_BYTES_MAX:
+        return Routable(draft, ())
+    return Routable(draft, (headers, properties))
+
+
+def draft(id: str, body: MessageBody, queue: Queue) -> Draft:
+    """The message for a queue."""
+    made = _draft(id, body)
+    if not queue.fifo:
+        return made
+    if made.delay_ms:
+        raise InvalidRequest("headers.deliveryDelay", "a FIFO queue takes no delay of a message")
+    return msgspec.structs.replace(made, delay_ms=None, once_key=f"id\n{id}", once_ms=ONCE_MS)
+
+
+def _draft(id: str, body: MessageBody) -> Draft:
+    text = _utf8(body.body or "", "body")
+    headers = body.headers
+    properties = body.properties or _NO_HEADERS
+    if OWN_HEADERS in properties:
+        raise InvalidRequest(f"properties.{OWN_HEADERS}", "this name is reserved")
+    kept: dict[str, Any] | None = properties or None
+    delay = ttl = group = None
+    if headers:
+        if (delay := headers.get("deliveryDelay")) is not None:
+            delay = whole(delay, "headers.deliveryDelay", low=0, high=DELAY_MS_MAX)
+        if (ttl := headers.get("ttl")) is not None:
+            ttl = whole(ttl, "headers.ttl", low=1, high=TTL_MS_MAX)
+        if (group := headers.get("messageGroupId")) is not None:
+            group = _group(group)
+        if not headers.keys() <= _BROKER_HEADERS:
+            own = {name: value for name, value in headers.items() if name not in _BROKER_HEADERS}
+            kept = {**properties, OWN_HEADERS: own}
+    if kept:
+        size = len(_encode_kept(kept))
+        if size > HEADERS_BYTES_MAX:
+            raise OverLimit("message headers", limit=HEADERS_BYTES_MAX, actual=size)
+    return Draft(text, headers=kept, id=id, delay_ms=delay, ttl_ms=ttl, group=group)
+
+
+def _encode_kept(kept: dict[str, Any]) -> bytes:
+    try:
+        _pack(kept)
+        return _encode(kept)
+    except (UnicodeEncodeError, RecursionError) as error:
+        raise InvalidRequest("properties", "cannot be written as JSON") from error
+    except OverflowError as error:
+        raise InvalidRequest("properties", "an integer has more than 64 bits") from error
+
+
+def _utf8(text: str, field: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidRequest(field, "holds half of a surrogate pair") from error
+
+
+def _group(group: Any) -> str:
+    fits = isinstance(group, str) and 1 <= len(group) <= GROUP_CHARACTERS_MAX
+    if not fits or not all("!" <= character <= "~" for character in group):
+        raise InvalidRequest(
+            "headers.messageGroupId",
+            f"must have 1 to {GROUP_CHARACTERS_MAX} printable characters without blanks",
+        )
+    checked: str = group
+    return checked
+
+
+def batch(raw: bytes) -> list[MessageBody] | list[bytes]:
+    """The items of a batch; still to be read one by one when there is anything wrong with one."""
+    try:
+        bodies: list[MessageBody] = json.decode(raw, _MessageBodies)
+        return bodies
+    except Rejected:
+        return items(json.decode(raw, MessageBatch))
+
+
+def items(batch: list[Raw]) -> list[bytes]:
+    """The items of a batch, still to be read, but objects all of them."""
+    raws = [bytes(raw).strip() for raw in batch]
+    for number, raw in enumerate(raws):
+        if not raw.startswith(b"{"):
+            raise InvalidRequest(f"[{number}]", "must be an object")
+    return raws
+
+
+def item(raw: bytes | MessageBody) -> MessageBody:
+    if isinstance(raw, MessageBody):
+        return raw
+    body: MessageBody = json.decode(raw, MessageBody)
+    return body
+
+
+def bad_item_id(raw: bytes | MessageBody) -> str:
+    """What an item that cannot be taken calls itself, if it says so."""
+    if isinstance(raw, MessageBody):
+        headers = raw.headers
+    else:
+        headers = msgspec.json.decode(raw).get("headers")
+    id = headers.get("messageId") if isinstance(headers, dict) else None
+    return id if isinstance(id, str) else ""
+
+
+def check_size(body: MessageBody) -> None:
+    text = body.body or ""
+    size = len(text)
+    if size > BODY_BYTES_MAX // 4:  # below that not even four bytes each could be too many
+        size = len(_utf8(text, "body"))
+        if size > BODY_BYTES_MAX:
+            raise OverLimit("message bytes", limit=BODY_BYTES_MAX, actual=size)
+
+
+# --- consuming -------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=1_000)
+def _http_date(second: int) -> str:
+    return formatdate(second, usegmt=True)
+
+
+def delivered(message: Message, lock_id: str, queue: Queue, *, visibility: str) -> Delivered:
+    properties: dict[str, Any] = message.headers or {}
+    headers: dict[str, Any] = {}
+    if OWN_HEADERS in properties:
+        headers.update(properties[OWN_HEADERS])
+        properties = {name: value for name, value in properties.items() if name != OWN_HEADERS}
+    if message.content_type == "json" and "contentType" not in properties:
+        properties = {**properties, "contentType": "application/json"}
+    published_ms = message.published_ms
+    ends_ms = lifecycle.expires_ms(queue, published_ms=published_ms, own_ms=message.expires_ms)
+    headers["messageId"] = message.id
+    headers["lockId"] = lock_id
+    headers["created"] = _http_date(published_ms // SECOND_MS)
+    headers["deliveryCount"] = str(message.attempts)
+    headers["ttl"] = str(ends_ms - published_ms)
+    if message.group is not None:
+        headers["messageGroupId"] = message.group
+    delay_ms = message.delay_ms
+    if queue.fifo and delay_ms is None:
+        delay_ms = queue.delay_ms
+    if delay_ms:
+        headers["deliveryDelay"] = str(delay_ms)
+    if _hidden(message, visibility):
+        headers["payloadHidden"] = "true"
+        return Delivered(headers, properties)
+    if message.content_type == "bytes":
+        headers["bodyEncoding"] = "base64"
+        return Delivered(headers, properties, base64.b64encode(message.body).decode())
+    return Delivered(headers, properties, message.body.decode())
+
+
+def _hidden(message: Message, visibility: str) -> bool:
+    if visibility == "conditional":
+        return message.size > HIDDEN_BYTES
+    return visibility == "none"
+
+
+def polling(query: Mapping[str, list[str]], queue: Queue) -> tuple[int, int, int, str]:
+    """Wait in ms, count, lease in ms and visibility of a GET."""
+    wait = query.get("pollingTime") or query.get("poolingTime")
+    wait_ms = whole(wait[0], "pollingTime", low=0, high=20_000) if wait else 10_000
+    count, lease_ms, visibility = 1, queue.lease_ms, "full"
+    if "batchSize" in query:
+        count = whole(query["batchSize"][0], "batchSize", low=1, high=BATCH_MAX)
+    if "lockTtl" in query:
+        lease_ms = whole(query["lockTtl"][0], "lockTtl", low=0, high=DAY_MS)
+    if "payloadVisibility" in query:
+        visibility = query["payloadVisibility"][0]
+        if visibility not in ("full", "none", "conditional"):
+            raise InvalidRequest(
+                "payloadVisibility", f"must be full, none or conditional, not '{visibility[:80]}'"
+            )
+    return wait_ms, count, lease_ms, visibility

@@ -1,0 +1,72 @@
+"""One tenant on every store, through both dialects."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.clients.anypoint import environment_client
+from tests.conformance.cross.anypoint import Anypoint
+from tests.conformance.cross.cloudflare import Cloudflare
+from tests.server import Server
+
+
+@pytest.fixture(scope="module", params=["sqlite", "memory"])
+def both(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Server]:
+    """A server that is spoken to in both dialects."""
+    server = Server(tmp_path_factory.mktemp("cross"), args=["--store", request.param]).start()
+    yield server
+    server.stop()
+    assert "Traceback" not in server.log()
+
+
+@pytest.fixture(scope="module")
+def cloudflare(both: Server) -> Iterator[Cloudflare]:
+    with both.client() as http:
+        yield Cloudflare(http)
+
+
+@pytest.fixture(scope="module")
+def anypoint(both: Server) -> Iterator[Anypoint]:
+    account = both.credentials["anypoint"]
+    with environment_client(account) as http:
+        yield Anypoint(http, account)
+
+
+@pytest.fixture(scope="module")
+def operate(both: Server) -> Iterator[Callable[..., Any]]:
+    """The server's own routes, below the tenant."""
+    headers = {"Authorization": f"Bearer {both.credentials['admin']['token']}"}
+    with httpx.Client(base_url=both.url, headers=headers, trust_env=False, timeout=30.0) as http:
+
+        def call(method: str, path: str, body: Any = None) -> Any:
+            answer = http.request(method, f"/courier/v1/tenants/default{path}", json=body)
+            assert answer.status_code == 200, answer.text
+            return answer.json()
+
+        yield call
+
+
+@pytest.fixture(params=["cloudflare", "anypoint"])
+def queue(
+    request: pytest.FixtureRequest, cloudflare: Cloudflare, anypoint: Anypoint, queue_name: str
+) -> str:
+    """A queue made through either dialect, that clients of both may consume from."""
+    makers: dict[str, Callable[[str], None]] = {
+        "cloudflare": cloudflare.create,
+        "anypoint": anypoint.create,
+    }
+    makers[request.param](queue_name)
+    cloudflare.consume(queue_name)
+    return queue_name
+
+
+@pytest.fixture
+def fifo(cloudflare: Cloudflare, anypoint: Anypoint, queue_name: str) -> str:
+    """A FIFO queue, that clients of both dialects may consume from."""
+    anypoint.create(queue_name, fifo=True)
+    cloudflare.consume(queue_name)
+    return queue_name

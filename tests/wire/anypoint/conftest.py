@@ -1,0 +1,142 @@
+"""Environments and destinations for the tests of the Anypoint dialect."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.server import Server
+from tests.wire.anypoint.answers import ok
+from tests.wire.anypoint.destination import Exchange, Queue, new_name
+from tests.wire.anypoint.environment import (
+    App,
+    Environment,
+    Tokens,
+    connected_app_token,
+    root_client,
+)
+
+
+@pytest.fixture(scope="session")
+def http(server: Server) -> Iterator[httpx.Client]:
+    """The whole server, without a credential: `http.post("/api/v1/authorize")`."""
+    with root_client(server.url) as client:
+        yield client
+    # Whatever a request was, and whatever its answer, it may not have met a bug.
+    assert "Traceback" not in server.log()
+
+
+@pytest.fixture(scope="session")
+def anypoint(server: Server) -> dict[str, Any]:
+    """What `credentials.json` says about this dialect."""
+    credentials: dict[str, Any] = server.credentials["anypoint"]
+    return credentials
+
+
+@pytest.fixture(scope="session")
+def env(http: httpx.Client, server: Server) -> Environment:
+    """The first environment, in its own region, with a token of each kind."""
+    return Environment.of(http, server.credentials)
+
+
+@pytest.fixture(scope="session")
+def tokens(env: Environment) -> Tokens:
+    """Tokens of the first environment: `tokens.app`, `tokens.connected_app`, `tokens.user`."""
+    return env.tokens
+
+
+@pytest.fixture(scope="session")
+def operator(server: Server) -> Iterator[httpx.Client]:
+    """The server's own routes, with the key that may do everything there."""
+    headers = {"Authorization": f"Bearer {server.credentials['admin']['token']}"}
+    with httpx.Client(
+        base_url=f"{server.url}/courier/v1", headers=headers, trust_env=False, verify=False
+    ) as client:
+        yield client
+
+
+@pytest.fixture(scope="session")
+def new_environment(http: httpx.Client, operator: httpx.Client) -> Callable[..., Environment]:
+    """Makes an environment with nothing in it, of its own organization or of tenant `beside`'s."""
+
+    def make(**fields: Any) -> Environment:
+        response = operator.post("/tenants", json={"name": new_name("tenant"), **fields})
+        assert response.is_success, response.text
+        return Environment.of(http, response.json()["credentials"])
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def new_connected_app(http: httpx.Client, operator: httpx.Client) -> Callable[..., str]:
+    """Makes a connected app of the first environment; the answer is a token of it.
+
+    Scopes are the core's, like `messages:publish`.
+    """
+
+    def make(*scopes: str, **fields: Any) -> str:
+        body = {"name": new_name("app"), "scopes": list(scopes), "kind": "connected_app", **fields}
+        response = operator.post("/tenants/default/keys", json=body)
+        assert response.is_success, response.text
+        made = response.json()
+        app = {"client_id": made["key"]["id"], "client_secret": made["token"]}
+        return connected_app_token(http, app)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def new_app(env: Environment) -> Callable[[], App]:
+    """Makes a client app of the first environment."""
+
+    def make() -> App:
+        made = ok(
+            env.call(
+                "PUT", env.admin_path + "/clients", {"name": new_name("app")}, token=env.tokens.user
+            )
+        )
+        return App(made["name"], made["clientId"], made["clientSecret"])
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def neighbour(new_environment: Callable[..., Environment]) -> Environment:
+    """An environment of another organization on the same server."""
+    return new_environment()
+
+
+@pytest.fixture(scope="session")
+def sibling(new_environment: Callable[..., Environment]) -> Environment:
+    """Another environment of the first organization."""
+    return new_environment(beside="default")
+
+
+@pytest.fixture
+def queue(env: Environment) -> Queue:
+    """A standard queue with nothing in it, all settings at their defaults."""
+    return Queue.create(env)
+
+
+@pytest.fixture
+def fifo_queue(env: Environment) -> Queue:
+    return Queue.create(env, fifo=True)
+
+
+@pytest.fixture
+def exchange(env: Environment) -> Exchange:
+    """An exchange with no binding."""
+    return Exchange.create(env)
+
+
+@pytest.fixture(scope="session")
+def standing_queue(env: Environment) -> Queue:
+    """A queue for requests that must change nothing."""
+    return Queue.create(env)
+
+
+@pytest.fixture(scope="session")
+def standing_exchange(env: Environment) -> Exchange:
+    """An exchange without bindings for requests that must change nothing."""
+    return Exchange.create(env)

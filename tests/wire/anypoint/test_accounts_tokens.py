@@ -1,0 +1,145 @@
+"""Tokens from the account service: client apps, connected apps, users."""
+
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.wire.anypoint.answers import ok
+from tests.wire.anypoint.destination import Queue, new_id, new_name
+from tests.wire.anypoint.environment import GRANT, Environment
+
+APP = "/accounts/oauth2/token"
+CONNECTED_APP = "/accounts/api/v2/oauth2/token"
+LOGINS = ["/accounts/login", "/accounts/api/login"]
+TEXT = "text/plain; charset=UTF-8"
+
+
+def client(anypoint: dict[str, Any], path: str) -> dict[str, str]:
+    """What the caller of this path sends."""
+    if path in LOGINS:
+        return dict(anypoint["user"])
+    app = anypoint if path == APP else anypoint["connected_app"]
+    return {"client_id": app["client_id"], "client_secret": app["client_secret"], **GRANT}
+
+
+def unauthorized(response: httpx.Response) -> None:
+    assert response.status_code == 401, response.text
+    assert response.text == "Unauthorized"
+    assert response.headers["content-type"] == TEXT
+
+
+# --- getting one ---
+
+
+def test_a_client_app_gets_the_token_it_has_with_the_broker(
+    http: httpx.Client, env: Environment, anypoint: dict[str, Any]
+) -> None:
+    answer = ok(http.post(APP, json=client(anypoint, APP)))
+    assert answer == {
+        "access_token": env.tokens.app,
+        "token_type": "bearer",
+        "simple_client": {"envId": env.id, "orgId": env.organization},
+    }
+
+
+@pytest.mark.parametrize("form", ["json", "data"])
+def test_a_connected_app_gets_a_token_for_an_hour(
+    http: httpx.Client, env: Environment, anypoint: dict[str, Any], form: str
+) -> None:
+    asked: dict[str, Any] = {form: client(anypoint, CONNECTED_APP)}
+    answer = ok(http.post(CONNECTED_APP, **asked))
+    assert set(answer) == {"access_token", "expires_in", "token_type"}
+    assert (answer["expires_in"], answer["token_type"]) == (3_600, "bearer")
+    ok(env.call("GET", env.region_path + "/destinations", token=answer["access_token"]))
+
+
+@pytest.mark.parametrize("path", LOGINS)
+def test_a_user_gets_a_token(
+    http: httpx.Client, env: Environment, anypoint: dict[str, Any], path: str
+) -> None:
+    answer = ok(http.post(path, json=client(anypoint, path)))
+    assert set(answer) == {"access_token", "token_type", "redirectUrl"}
+    assert (answer["token_type"], answer["redirectUrl"]) == ("bearer", "/home/")
+    ok(env.call("GET", env.region_path + "/destinations", token=answer["access_token"]))
+
+
+def test_a_token_of_any_kind_publishes(queue: Queue, anypoint: dict[str, Any]) -> None:
+    for path in (APP, CONNECTED_APP, *LOGINS):
+        asked = queue.env.http.post(path, json=client(anypoint, path))
+        token = ok(asked)["access_token"]
+        assert queue.put(new_id(), {"body": "a"}, token=token).status_code == 201
+
+
+# --- not getting one ---
+
+
+@pytest.mark.parametrize("path", [APP, CONNECTED_APP])
+@pytest.mark.parametrize("member", ["client_id", "client_secret"])
+@pytest.mark.parametrize("value", ["wrong", "", None])
+def test_an_app_with_wrong_or_missing_credentials_gets_none(
+    http: httpx.Client, anypoint: dict[str, Any], path: str, member: str, value: str | None
+) -> None:
+    unauthorized(http.post(path, json={**client(anypoint, path), member: value}))
+    without = client(anypoint, path)
+    del without[member]
+    unauthorized(http.post(path, json=without))
+
+
+@pytest.mark.parametrize("path", LOGINS)
+@pytest.mark.parametrize("member", ["username", "password"])
+@pytest.mark.parametrize("value", ["wrong", "", None])
+def test_a_user_with_wrong_or_missing_credentials_gets_none(
+    http: httpx.Client, anypoint: dict[str, Any], path: str, member: str, value: str | None
+) -> None:
+    unauthorized(http.post(path, json={**client(anypoint, path), member: value}))
+    without = client(anypoint, path)
+    del without[member]
+    unauthorized(http.post(path, json=without))
+
+
+def test_apps_have_their_own_doors(http: httpx.Client, anypoint: dict[str, Any]) -> None:
+    unauthorized(http.post(APP, json=client(anypoint, CONNECTED_APP)))
+    unauthorized(http.post(CONNECTED_APP, json=client(anypoint, APP)))
+    for path in LOGINS:
+        for door in (APP, CONNECTED_APP):
+            asked = client(anypoint, door)
+            names = {"username": asked["client_id"], "password": asked["client_secret"]}
+            unauthorized(http.post(path, json=names))
+
+
+def test_the_password_of_one_user_does_not_open_another(
+    http: httpx.Client, operator: httpx.Client, anypoint: dict[str, Any]
+) -> None:
+    made = operator.post("/tenants", json={"name": new_name("tenant")}).json()["credentials"]
+    other = made["anypoint"]["user"]
+    for path in LOGINS:
+        ok(http.post(path, json=other))
+        unauthorized(http.post(path, json={**other, "password": anypoint["user"]["password"]}))
+
+
+@pytest.mark.parametrize("path", [APP, CONNECTED_APP])
+@pytest.mark.parametrize("grant", ["password", "authorization_code", "", None])
+def test_another_grant_type_is_refused(
+    http: httpx.Client, anypoint: dict[str, Any], path: str, grant: str | None
+) -> None:
+    response = http.post(path, json={**client(anypoint, path), "grant_type": grant})
+    assert response.status_code == 400, response.text
+    assert "grant_type" in response.text
+
+
+@pytest.mark.parametrize("path", [APP, CONNECTED_APP, *LOGINS])
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b"\xff", b'{"username":5}'])
+def test_a_body_that_says_nothing_gets_no_token(
+    http: httpx.Client, path: str, content: bytes
+) -> None:
+    response = http.post(path, content=content)
+    assert response.status_code in (400, 401), response.text
+    assert response.headers["content-type"] == TEXT
+    assert response.text
+
+
+@pytest.mark.parametrize("path", [APP, CONNECTED_APP, *LOGINS])
+def test_a_body_without_end_is_not_read(http: httpx.Client, path: str) -> None:
+    response = http.post(path, content=b'{"x":"' + b"x" * 100_000 + b'"}')
+    assert response.status_code == 413

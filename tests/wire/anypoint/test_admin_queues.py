@@ -1,0 +1,300 @@
+"""Queues through the admin API: their settings, their names, and their end."""
+
+from typing import Any
+
+import pytest
+
+from tests.wire.anypoint.answers import admin_fail, nothing, ok
+from tests.wire.anypoint.destination import Exchange, Queue, new_name, segment
+from tests.wire.anypoint.environment import Environment
+from tests.wire.anypoint.shapes import (
+    DELAY_MAX,
+    LOCK_TTL_MAX,
+    TTL_MAX,
+    queue_object,
+)
+
+CHANGED: dict[str, Any] = {
+    "defaultTtl": 60_000,
+    "defaultLockTtl": 5_000,
+    "defaultDeliveryDelay": 1_000,
+    "encrypted": True,
+}
+NUMBERS = {"defaultTtl": TTL_MAX, "defaultLockTtl": LOCK_TTL_MAX, "defaultDeliveryDelay": DELAY_MAX}
+NO_NUMBER: list[Any] = [-1, 1.5, True, "x", "", "1.5", "-1", " 5", [], {}, 10**30, "9" * 40]
+
+
+def at(name: str) -> str:
+    return f"/destinations/queues/{segment(name)}"
+
+
+def put(env: Environment, name: str, **settings: Any) -> dict[str, Any]:
+    answer: dict[str, Any] = ok(env.admin("PUT", at(name), settings))
+    return answer
+
+
+# --- creating ---
+
+
+def test_a_queue_without_settings_has_the_defaults(env: Environment) -> None:
+    name = new_name()
+    assert put(env, name) == queue_object(name)
+    assert ok(env.admin("GET", at(name))) == queue_object(name)
+
+
+@pytest.mark.parametrize("fifo", [False, True])
+def test_a_queue_has_the_settings_it_was_made_with(env: Environment, fifo: bool) -> None:
+    name = new_name()
+    expected = queue_object(name, fifo=fifo, **CHANGED)
+    assert put(env, name, fifo=fifo, **CHANGED) == expected
+    assert ok(env.admin("GET", at(name))) == expected
+
+
+@pytest.mark.parametrize("kind", ["queue", "exchange", "", 5, None])
+def test_a_type_in_the_body_means_nothing(env: Environment, kind: Any) -> None:
+    name = new_name()
+    assert put(env, name, type=kind) == queue_object(name)
+
+
+def test_members_that_cannot_be_set_are_ignored(env: Environment) -> None:
+    name = new_name()
+    sent = {
+        "queueId": "another",
+        "isFallback": True,
+        "deadLetterSources": ["another"],
+        "fallbackConfig": {"enabled": True},
+        "unheardOf": 1,
+    }
+    assert put(env, name, **sent) == queue_object(name)
+
+
+def test_a_queue_can_be_put_as_it_was_got(env: Environment) -> None:
+    name = new_name()
+    got = put(env, name, **CHANGED)
+    assert put(env, name, **got) == got
+
+
+@pytest.mark.parametrize("content", [None, b"", b"  "])
+def test_a_put_without_a_body_is_refused(env: Environment, content: bytes | None) -> None:
+    name = new_name()
+    admin_fail(env.admin("PUT", at(name), content=content), 400)
+    admin_fail(env.admin("GET", at(name)), 404)
+
+
+@pytest.mark.parametrize("content", [b"{", b"[]", b"null", b'"x"', b"5", b"\xff", b'{"a":NaN}'])
+def test_a_body_that_is_no_object_is_refused(env: Environment, content: bytes) -> None:
+    name = new_name()
+    admin_fail(env.admin("PUT", at(name), content=content), 400)
+    admin_fail(env.admin("GET", at(name)), 404)
+
+
+@pytest.mark.parametrize(
+    "kind", [None, "text/plain", "application/json", "application/x-www-form-urlencoded", "x"]
+)
+def test_the_content_type_does_not_matter(env: Environment, kind: str | None) -> None:
+    name = new_name()
+    headers = {} if kind is None else {"Content-Type": kind}
+    response = env.admin("PUT", at(name), content=b'{"defaultTtl":60000}', headers=headers)
+    assert ok(response) == queue_object(name, defaultTtl=60_000)
+
+
+# --- names ---
+
+
+@pytest.mark.parametrize("name", ["a", "A.b-9", ".a", "-", "a" * 127, "0", "locks", "queues"])
+def test_a_name_of_letters_digits_dots_and_dashes_is_good(env: Environment, name: str) -> None:
+    assert put(env, name) == queue_object(name)
+    nothing(env.admin("DELETE", at(name)))
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["a" * 128, "a_b", "a_fb", "a b", "a/b", "ä", "a@eu-west-1", "a%b", "a\x00", "a\n", "a,b"],
+)
+def test_another_name_is_refused(env: Environment, name: str) -> None:
+    assert "queueId" in admin_fail(env.admin("PUT", at(name), {}), 400)
+    assert admin_fail(env.admin("GET", at(name)), 404) == "queue not found"
+
+
+def test_names_are_told_apart_by_case(env: Environment) -> None:
+    name = new_name("CaSe")
+    put(env, name, defaultTtl=1_000)
+    assert admin_fail(env.admin("GET", at(name.lower())), 404) == "queue not found"
+
+
+def test_a_name_is_a_queues_or_an_exchanges(env: Environment, exchange: Exchange) -> None:
+    assert exchange.name in admin_fail(env.admin("PUT", at(exchange.name), {}), 400)
+    assert admin_fail(env.admin("GET", at(exchange.name)), 404) == "queue not found"
+    exchange.delete()
+    put(env, exchange.name)
+
+
+# --- numbers ---
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        *((setting, 1) for setting in NUMBERS),
+        *((setting, high) for setting, high in NUMBERS.items()),
+    ],
+)
+def test_a_number_at_its_limit_is_accepted(env: Environment, setting: str, value: int) -> None:
+    name = new_name()
+    assert put(env, name, **{setting: value}) == queue_object(name, **{setting: value})
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        *((setting, high + 1) for setting, high in NUMBERS.items()),
+        *((setting, value) for setting in NUMBERS for value in NO_NUMBER),
+    ],
+    ids=lambda value: str(value)[:20],
+)
+def test_a_number_out_of_its_range_is_refused(env: Environment, setting: str, value: Any) -> None:
+    name = new_name()
+    assert setting in admin_fail(env.admin("PUT", at(name), {setting: value}), 400)
+    admin_fail(env.admin("GET", at(name)), 404)
+
+
+@pytest.mark.parametrize("setting", NUMBERS)
+def test_a_number_may_come_as_text(env: Environment, setting: str) -> None:
+    name = new_name()
+    assert put(env, name, **{setting: "5000"}) == queue_object(name, **{setting: 5_000})
+
+
+@pytest.mark.parametrize("setting", [*NUMBERS, "encrypted", "fifo", "deadLetterQueueId"])
+def test_null_is_the_same_as_nothing(env: Environment, setting: str) -> None:
+    name = new_name()
+    assert put(env, name, **{setting: None}) == queue_object(name)
+
+
+@pytest.mark.parametrize("setting", NUMBERS)
+@pytest.mark.parametrize("zero", [0, "0"])
+def test_zero_is_the_default(env: Environment, setting: str, zero: Any) -> None:
+    name = new_name()
+    put(env, name, **{setting: 7_000})
+    assert put(env, name, **{setting: zero}) == queue_object(name)
+
+
+@pytest.mark.parametrize("setting", ["encrypted", "fifo"])
+@pytest.mark.parametrize("value", [0, 1, "true", "yes", [], {}])
+def test_what_is_neither_true_nor_false_is_refused(
+    env: Environment, setting: str, value: Any
+) -> None:
+    name = new_name()
+    assert setting in admin_fail(env.admin("PUT", at(name), {setting: value}), 400)
+    admin_fail(env.admin("GET", at(name)), 404)
+
+
+@pytest.mark.parametrize("value", [5, True, [], {}])
+def test_a_dead_letter_queue_is_named_by_text(env: Environment, value: Any) -> None:
+    sent = {"deadLetterQueueId": value}
+    assert "deadLetterQueueId" in admin_fail(env.admin("PUT", at(new_name()), sent), 400)
+
+
+# --- putting again ---
+
+
+def test_putting_a_queue_again_changes_nothing(env: Environment) -> None:
+    name = new_name()
+    first = put(env, name, **CHANGED)
+    assert put(env, name, **CHANGED) == first
+
+
+def test_putting_a_queue_again_replaces_its_settings(env: Environment) -> None:
+    name = new_name()
+    put(env, name, **CHANGED)
+    assert put(env, name, defaultTtl=9_000) == queue_object(name, defaultTtl=9_000)
+    assert ok(env.admin("GET", at(name))) == queue_object(name, defaultTtl=9_000)
+
+
+def test_putting_a_queue_again_keeps_its_messages(queue: Queue) -> None:
+    queue.publish("kept")
+    put(queue.env, queue.name, defaultLockTtl=9_000)
+    assert queue.get_one().body == "kept"
+
+
+@pytest.mark.parametrize("fifo", [False, True])
+def test_a_queue_stays_standard_or_fifo(env: Environment, fifo: bool) -> None:
+    queue = Queue.create(env, fifo=fifo)
+    path = env.region_path.replace("/v1/", "/v2/", 1) + at(queue.name)
+    other = {"fifo": not fifo, "defaultTtl": 9_000}
+    assert "fifo" in admin_fail(env.admin("PUT", at(queue.name), other), 400)
+    assert "fifo" in admin_fail(env.admin("PATCH", at(queue.name), other), 400)
+    assert "fifo" in admin_fail(env.call("PATCH", path, other, token=env.tokens.user), 400)
+    assert queue.settings() == queue_object(queue.name, fifo=fifo)
+    same = {"fifo": fifo, "defaultTtl": 9_000}
+    changed = queue_object(queue.name, fifo=fifo, defaultTtl=9_000)
+    assert ok(env.admin("PUT", at(queue.name), same)) == changed
+    assert ok(env.admin("PATCH", at(queue.name), same)) == changed
+    assert ok(env.call("PATCH", path, same, token=env.tokens.user)) == changed
+
+
+# --- looking, deleting, purging ---
+
+
+@pytest.mark.parametrize("method", ["GET", "PATCH", "DELETE"])
+def test_an_unknown_queue_is_not_found(env: Environment, method: str) -> None:
+    body: Any = {} if method == "PATCH" else None
+    response = env.admin(method, at(new_name()), body)
+    assert admin_fail(response, 404) == "queue not found"
+    assert response.json() == {"status": 404, "message": "queue not found"}
+
+
+def test_a_deleted_queue_is_gone(env: Environment, queue: Queue) -> None:
+    nothing(env.admin("DELETE", at(queue.name)))
+    assert admin_fail(env.admin("GET", at(queue.name)), 404) == "queue not found"
+    assert admin_fail(env.admin("DELETE", at(queue.name)), 404) == "queue not found"
+
+
+def test_a_queue_made_anew_has_nothing_of_the_old_one(env: Environment) -> None:
+    queue = Queue.create(env, **CHANGED)
+    queue.publish("old", headers={"deliveryDelay": 0})
+    queue.delete()
+    assert put(env, queue.name, fifo=True) == queue_object(queue.name, fifo=True)
+    assert queue.get() == []
+
+
+def test_a_purge_takes_waiting_delayed_and_locked_messages(queue: Queue) -> None:
+    queue.publish("locked")
+    (locked,) = queue.get()
+    queue.publish("waiting")
+    queue.publish("delayed", headers={"deliveryDelay": 900_000})
+    nothing(queue.env.admin("DELETE", at(queue.name) + "/messages"))
+    assert queue.get() == []
+    query = {"destinationIds": queue.name}
+    env = queue.env
+    stats = env.call("GET", env.stats_path + "/queues", token=env.tokens.user, params=query)
+    assert ok(stats) == [{"destination": queue.name, "messages": 0, "inflightMessages": 0}]
+    response = queue.delete_message(locked.id, {"lockId": locked.lock})
+    assert response.status_code == 400
+    queue.publish("after")
+    assert queue.get_one().body == "after"
+
+
+def test_a_purge_of_an_empty_queue_is_fine_and_of_an_unknown_one_not(queue: Queue) -> None:
+    nothing(queue.env.admin("DELETE", at(queue.name) + "/messages"))
+    response = queue.env.admin("DELETE", at(new_name()) + "/messages")
+    assert admin_fail(response, 404) == "queue not found"
+
+
+# --- failover ---
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_failover_is_not_offered(queue: Queue, enabled: bool) -> None:
+    path = at(queue.name) + "/fallback"
+    admin_fail(queue.env.admin("PUT", path, {"fallbackEnabled": enabled}), 501)
+    assert queue.settings() == queue_object(queue.name)
+
+
+def test_failover_of_a_fifo_queue_is_refused(fifo_queue: Queue) -> None:
+    path = at(fifo_queue.name) + "/fallback"
+    admin_fail(fifo_queue.env.admin("PUT", path, {"fallbackEnabled": True}), 400)
+
+
+def test_failover_of_an_unknown_queue_is_not_found(env: Environment) -> None:
+    response = env.admin("PUT", at(new_name()) + "/fallback", {"fallbackEnabled": True})
+    assert admin_fail(response, 404) == "queue not found"

@@ -1,0 +1,168 @@
+"""The four APIs in this process, over a store of their own, with a clock that the test moves."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+import httpx
+
+from courier.clock import ManualClock
+from courier.core.admin import Admin
+from courier.core.broker import Broker
+from courier.core.limits import Limits
+from courier.core.store import Store
+from courier.core.sweeper import Sweeper
+from courier.core.usage import Usage
+from courier.credentials import FIRST_TENANT, Credentials
+from courier.dialects import anypoint
+from courier.dialects.anypoint.names import Regions
+from courier.dialects.anypoint.site import Services
+from courier.sealing import Sealer
+from courier.store.memory import MemoryStore
+from courier.store.sqlite import SqliteStore
+from courier.telemetry import Telemetry
+from courier.web import CALLER, WHOLE_ANSWER, App
+from tests.wire.anypoint.environment import Environment, Tokens
+
+# Sunday, 15 March 2026, 10:00:00 UTC: the beginning of an hour.
+START_MS = 1_773_568_800_000
+URL = "http://127.0.0.1:8787"
+REGION = "us-east-1"
+BODY_BYTES_MAX = 64 << 20
+FOREVER_MS = 1 << 50
+
+
+@dataclass(frozen=True)
+class Timed:
+    """An environment, what was written down for its owner, and the time there."""
+
+    env: Environment
+    anypoint: dict[str, Any]
+    clock: ManualClock
+    sweep: Callable[[], object]
+    operator: Credentials
+    runner: asyncio.Runner
+
+    @property
+    def now_ms(self) -> int:
+        return self.clock.now_ms()
+
+    def advance(
+        self, *, seconds: float = 0, minutes: float = 0, hours: float = 0, days: float = 0
+    ) -> None:
+        """Let time pass, with a sweep at the end of it."""
+        total_s = seconds + 60 * (minutes + 60 * (hours + 24 * days))
+        self.clock.advance(round(total_s * 1_000))
+        self.sweep()
+
+    def pass_minutes(self, count: int) -> None:
+        """Let time pass with a sweep every minute; a server sweeps whenever something is due."""
+        for _ in range(count):
+            self.advance(minutes=1)
+
+    def log_in(self) -> Environment:
+        """The environment with new tokens; the others last an hour."""
+        return replace(self.env, tokens=Tokens.of(self.env.http, self.anypoint))
+
+    def new_environment(self, name: str, *, beside: str = "") -> Environment:
+        _, made = self.runner.run(self.operator.create_tenant(name, beside=beside))
+        return Environment.of(self.env.http, made)
+
+
+class _Patient:
+    """A caller who waits for the answer."""
+
+    gone = False
+    on_gone = None
+
+
+class _InProcess(httpx.BaseTransport):
+    """Hands requests to the application as the server would."""
+
+    def __init__(self, app: App, runner: asyncio.Runner) -> None:
+        self._app = app
+        self._runner = runner
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        return self._runner.run(self._answer(request))
+
+    async def _answer(self, request: httpx.Request) -> httpx.Response:
+        path, _, query = request.url.raw_path.partition(b"?")
+        answers: list[tuple[bytes, bytes]] = []
+
+        async def whole_answer(head: bytes, body: bytes, close: bool) -> None:
+            answers.append((head, body))
+
+        async def receive() -> dict[str, Any]:
+            return {"type": "http.request", "body": request.read(), "more_body": False}
+
+        async def send(_: Any) -> None:
+            raise AssertionError("these APIs answer at once")
+
+        scope = {
+            "type": "http",
+            "method": request.method,
+            "raw_path": path,
+            "query_string": query,
+            "headers": [(name.lower(), value) for name, value in request.headers.raw],
+            "extensions": {WHOLE_ANSWER: whole_answer, CALLER: _Patient()},
+        }
+        await self._app(scope, receive, send)
+        ((head, body),) = answers
+        first, *lines = head.split(b"\r\n")
+        fields = [cast(tuple[bytes, bytes], tuple(line.split(b": ", 1))) for line in lines if line]
+        return httpx.Response(int(first.split()[1]), headers=fields, content=body)
+
+
+@contextmanager
+def timed(kind: str, data: Path) -> Iterator[Timed]:
+    """Over a store of that kind; time begins on START_MS."""
+    with asyncio.Runner() as runner:
+        store = runner.run(_open(kind, data))
+        with _client(store, runner, data) as made:
+            yield made
+        runner.run(store.close())
+
+
+async def _open(kind: str, data: Path) -> Store:
+    return MemoryStore() if kind == "memory" else await SqliteStore.open(data / "courier.db")
+
+
+@contextmanager
+def _client(store: Store, runner: asyncio.Runner, data: Path) -> Iterator[Timed]:
+    clock = ManualClock(START_MS)
+    sealer = Sealer([bytes(range(32))])
+    limits = Limits()
+    broker = Broker(store, clock, limits, sealer)
+    admin = Admin(store, clock, limits)
+    usage = Usage()
+    sweeper = Sweeper(
+        store,
+        clock,
+        usage,
+        every_ms=1_000,
+        batch_max=1_000,
+        journal_retention_ms=FOREVER_MS,
+        journal_bytes_max=1 << 40,
+    )
+    services = Services(store, broker, admin, clock, sealer, usage, Regions(REGION), URL)
+    app = App(
+        anypoint.sites(services),
+        telemetry=Telemetry(log_requests=False),
+        body_bytes_max=BODY_BYTES_MAX,
+        on_drain=broker.drain,
+    )
+    credentials = Credentials(admin, sealer, data=data, url=URL, region=REGION)
+    _, made = runner.run(credentials.create_tenant(FIRST_TENANT))
+    with httpx.Client(base_url=URL, transport=_InProcess(app, runner)) as http:
+        yield Timed(
+            env=Environment.of(http, made),
+            anypoint=made["anypoint"],
+            clock=clock,
+            sweep=lambda: runner.run(sweeper.turn()),
+            operator=credentials,
+            runner=runner,
+        )
