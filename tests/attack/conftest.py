@@ -1,10 +1,12 @@
 """What every attack needs: a queue to aim at, and a log that stays free of tracebacks."""
 
+import uuid
 from collections.abc import Iterator
 
 import httpx
 import pytest
 
+from tests.attack.environment import Environment, Spot, settle_down
 from tests.attack.peer import Account
 from tests.attack.target import Target, aim, no_traceback
 from tests.server import Server
@@ -34,6 +36,37 @@ def account(server: Server) -> Account:
 @pytest.fixture
 def target(account: Account, queue_name: str) -> Target:
     return aim(account, queue_name)
+
+
+@pytest.fixture(scope="session")
+def environment(server: Server) -> Environment:
+    return Environment(server)
+
+
+@pytest.fixture(scope="session")
+def neighbour(server: Server) -> Environment:
+    """Another tenant, which is another organization, on the same server."""
+    made = httpx.post(
+        f"{server.url}/courier/v1/tenants",
+        json={"name": f"t-{uuid.uuid4().hex[:16]}"},
+        headers={"Authorization": f"Bearer {server.credentials['admin']['token']}"},
+        trust_env=False,
+    )
+    assert made.is_success, made.text
+    return Environment(server, made.json()["credentials"]["anypoint"])
+
+
+@pytest.fixture
+def spot(environment: Environment, queue_name: str) -> Spot:
+    return settle_down(environment, queue_name)
+
+
+@pytest.fixture
+def attacked(fresh_server: Server) -> Iterator[Server]:
+    """A server of the test's own that survives whatever is sent."""
+    yield fresh_server
+    assert httpx.get(f"{fresh_server.url}/health", trust_env=False).status_code == 200
+    no_traceback(fresh_server)
 
 
 @pytest.fixture(scope="module")

@@ -130,19 +130,18 @@ class Peer:
         return bool(data)
 
 
-class Account:
-    """The server's Cloudflare account as raw requests see it."""
+class Client:
+    """One of the server's APIs as raw requests see it: below `root`, with `token`."""
 
-    def __init__(self, server: Server) -> None:
-        credentials = server.credentials["cloudflare"]
+    def __init__(self, server: Server, root: str, token: str) -> None:
         self.server = server
-        self.root = f"/client/v4/accounts/{credentials['account_id']}"
-        self.token = str(credentials["api_token"])
+        self.root = root
+        self.token = token
 
     def head(self, method: str, path: str, *headers: str) -> bytes:
         """Request line and headers, without the empty line that ends them.
 
-        The path is below the account unless it begins with a second slash.
+        The path is below the root unless it begins with a second slash.
         """
         target = path[1:] if path.startswith("//") else self.root + path
         lines = [
@@ -165,6 +164,15 @@ class Account:
             answer = peer.answer(head=method == "HEAD")
             assert answer is not None, f"no answer to {method} {path[:100]}"
             return answer
+
+
+class Account(Client):
+    """The server's Cloudflare account."""
+
+    def __init__(self, server: Server) -> None:
+        credentials = server.credentials["cloudflare"]
+        root = f"/client/v4/accounts/{credentials['account_id']}"
+        super().__init__(server, root, str(credentials["api_token"]))
 
 
 def refused(answer: Answer | None, *statuses: int, code: int | None = None) -> str:

@@ -1,33 +1,23 @@
 """The published description of the API, against the server that publishes it."""
 
 import json
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from tests.attack.description import Attack, table
 from tests.attack.peer import Account, accepted
-from tests.attack.target import Target, aim, no_traceback
+from tests.attack.target import Target, aim
 from tests.server import Server
 
-SEED = 20_261_116
-RUN_SECONDS_MAX = 150
 ROOT = "/client/v4/accounts/{account_id}"
 QUEUE = "/queues/{queue_id}"
 CONSUMER = f"{QUEUE}/consumers/{{consumer_id}}"
 SUBSCRIPTIONS = "/event_subscriptions/subscriptions"
 SUBSCRIPTION = f"{SUBSCRIPTIONS}/{{subscription_id}}"
-CHECKS = [
-    "not_a_server_error",
-    "status_code_conformance",
-    "content_type_conformance",
-    "response_headers_conformance",
-    "response_schema_conformance",
-]
+DOCUMENT = "/client/v4/openapi.json"
 
 
 class Ground:
@@ -102,75 +92,17 @@ class Ground:
         dictionaries = {name: {"values": entries} for name, entries in values.items()}
         return f"{table('dictionaries', dictionaries)}\n{table('parameters', bound)}"
 
-    def config(self, ids: str, *, examples: int) -> str:
-        general = {
-            "seed": SEED,
-            "workers": 2,
-            "request-timeout": 15,
-            "continue-on-failure": True,
-            "headers": {"Authorization": f"Bearer {self.account.token}"},
-        }
-        generation = {"max-examples": examples, "no-shrink": True, "database": "none"}
-        parts = [table("", general), table("cache", {"enabled": False})]
-        return "\n".join([*parts, table("generation", generation), ids])
-
-
-def table(name: str, entries: dict[str, Any]) -> str:
-    """A table of a TOML file."""
-    head = [f"[{name}]"] if name else []
-    return "\n".join([*head, *(f'"{key}" = {value_text(value)}' for key, value in entries.items())])
-
-
-def value_text(value: Any) -> str:
-    if isinstance(value, dict):
-        inner = ", ".join(f'"{key}" = {value_text(item)}' for key, item in value.items())
-        return f"{{ {inner} }}"
-    return json.dumps(value)
-
-
-@pytest.fixture
-def attacked(fresh_server: Server) -> Iterator[Server]:
-    yield fresh_server
-    assert httpx.get(f"{fresh_server.url}/health", trust_env=False).status_code == 200
-    no_traceback(fresh_server)
-
-
-def run(server: Server, directory: Path, config: str, *, phases: str) -> dict[str, set[int]]:
-    """Let schemathesis loose, and fail with its report; the statuses seen, by operation."""
-    (directory / "schemathesis.toml").write_text(config)
-    seen = directory / "seen.har"
-    ran = subprocess.run(
-        [
-            *(sys.executable, "-m", "schemathesis.cli", "--no-color", "run"),
-            f"{server.url}/client/v4/openapi.json",
-            *("--url", server.url, "--phases", phases, "--checks", ",".join(CHECKS)),
-            *("--warnings", "off", "--report", "har", "--report-har-path", str(seen)),
-        ],
-        cwd=directory,
-        capture_output=True,
-        text=True,
-        timeout=RUN_SECONDS_MAX,
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stdout[-20_000:] + ran.stderr[-2_000:]
-    statuses: dict[str, set[int]] = {}
-    for entry in json.loads(seen.read_bytes())["log"]["entries"]:
-        path = str(entry["request"]["url"]).partition("?")[0].rpartition("/")[2]
-        operation = f"{entry['request']['method']} {path}"
-        statuses.setdefault(operation, set()).add(entry["response"]["status"])
-    return statuses
-
 
 @pytest.mark.slow
 def test_every_value_the_description_allows_or_forbids_is_answered_as_it_says(
     attacked: Server, tmp_path: Path
 ) -> None:
     ground = Ground(attacked)
-    config = ground.config(ground.fixed(), examples=1)
-    statuses = run(attacked, tmp_path, config, phases="examples,coverage")
+    attack = Attack(attacked, DOCUMENT, token=ground.account.token, ids=ground.fixed())
+    seen = attack.run(tmp_path, phases="examples,coverage", examples=1)
     # The attack is worth nothing when it does not get past the door.
     for verb in ("messages", "batch", "pull", "ack", "peek", "purge", "queues", "consumers"):
-        assert {200, 400} <= statuses[f"POST {verb}"], statuses
+        assert {200, 400} <= seen.statuses("POST", f"/{verb}"), verb
 
 
 @pytest.mark.slow
@@ -178,15 +110,14 @@ def test_random_requests_are_answered_as_the_description_says(
     attacked: Server, tmp_path: Path
 ) -> None:
     ground = Ground(attacked)
-    statuses = run(
-        attacked, tmp_path, ground.config(ground.drawn(), examples=100), phases="fuzzing"
-    )
+    attack = Attack(attacked, DOCUMENT, token=ground.account.token, ids=ground.drawn())
+    seen = attack.run(tmp_path, phases="fuzzing", examples=100)
     for verb in ("messages", "batch", "pull", "ack", "peek", "purge", "queues"):
-        assert {200, 400} <= statuses[f"POST {verb}"], statuses
+        assert {200, 400} <= seen.statuses("POST", f"/{verb}"), verb
 
 
 def test_description_names_every_route(server: Server) -> None:
-    document = httpx.get(f"{server.url}/client/v4/openapi.json", trust_env=False).json()
+    document = httpx.get(f"{server.url}{DOCUMENT}", trust_env=False).json()
     assert document["openapi"].startswith("3.")
     operations = {
         (method.upper(), path.partition("/accounts/{account_id}")[2])

@@ -6,8 +6,10 @@ from typing import Any
 
 import httpx
 
+from tests.server import Server
+
 LONG_MS = 600_000
-CHANGE_SECONDS_MAX = 15.0
+CHANGE_SECONDS_MAX = 20.0
 POLL_S = 0.05
 SUBSCRIPTIONS = "/event_subscriptions/subscriptions"
 
@@ -52,6 +54,10 @@ def backlog(client: httpx.Client, path: str) -> int:
 
 def bodies(messages: list[dict[str, Any]]) -> list[str]:
     return [message["body"] for message in messages]
+
+
+def status_of(server: Server, path: str) -> int:
+    return httpx.get(f"{server.url}{path}", trust_env=False).status_code
 
 
 def wait_until(true: Callable[[], bool], otherwise: str) -> None:

@@ -9,6 +9,8 @@ from tests.server import Server
 
 ANSWER_SECONDS_MAX = 30.0
 
+Answer = tuple[int, http.client.HTTPMessage, bytes]
+
 
 class Refused(Exception):
     """Nobody listens; nothing was sent."""
@@ -18,19 +20,14 @@ class InDoubt(Exception):
     """The request went out and no whole answer came back; it may have taken effect."""
 
 
-class Connection:
-    """Speaks JSON to the Cloudflare account and to the routes of our own.
+class Channel:
+    """Sends JSON and reads whole answers.
 
     A request is sent once: nothing here tries again, so the caller knows what it asked for.
     """
 
     def __init__(self, server: Server) -> None:
-        credentials = server.credentials
-        account = credentials["cloudflare"]
         self._address = urlsplit(server.url)
-        self._root = f"/client/v4/accounts/{account['account_id']}"
-        self._token = account["api_token"]
-        self._admin_token = credentials["admin"]["token"]
         self._http: http.client.HTTPConnection | None = None
 
     def close(self) -> None:
@@ -38,31 +35,7 @@ class Connection:
             self._http.close()
             self._http = None
 
-    def ask(self, method: str, path: str, body: Any = None) -> Any:
-        """The result of a request that must succeed."""
-        status, _, answer = self.try_ask(method, path, body)
-        assert status == 200, f"{method} {path}: {status} {answer[:500]!r}"
-        return json.loads(answer)["result"]
-
-    def try_ask(
-        self, method: str, path: str, body: Any = None
-    ) -> tuple[int, http.client.HTTPMessage, bytes]:
-        return self._send(method, self._root + path, self._token, body)
-
-    def journal(self, *, after: int, limit: int) -> list[dict[str, Any]]:
-        path = f"/journal?after={after}&limit={limit}"
-        status, _, answer = self._send("GET", path, self._admin_token, None)
-        assert status == 200, f"GET {path}: {status} {answer[:500]!r}"
-        return [json.loads(line) for line in answer.splitlines()]
-
-    def journal_last(self) -> int:
-        status, _, answer = self._send("GET", "/journal/head", self._admin_token, None)
-        assert status == 200, f"GET /journal/head: {status} {answer[:500]!r}"
-        return int(json.loads(answer)["last"])
-
-    def _send(
-        self, method: str, target: str, token: str, body: Any
-    ) -> tuple[int, http.client.HTTPMessage, bytes]:
+    def send(self, method: str, target: str, token: str, body: Any = None) -> Answer:
         channel = self._connected()
         data = None if body is None else json.dumps(body).encode()
         try:
@@ -85,3 +58,35 @@ class Connection:
                 raise Refused from error
             self._http = channel
         return self._http
+
+
+class Connection(Channel):
+    """Speaks to the Cloudflare account and to the routes of our own."""
+
+    def __init__(self, server: Server) -> None:
+        super().__init__(server)
+        credentials = server.credentials
+        account = credentials["cloudflare"]
+        self._root = f"/client/v4/accounts/{account['account_id']}"
+        self._token = account["api_token"]
+        self._admin_token = credentials["admin"]["token"]
+
+    def ask(self, method: str, path: str, body: Any = None) -> Any:
+        """The result of a request that must succeed."""
+        status, _, answer = self.try_ask(method, path, body)
+        assert status == 200, f"{method} {path}: {status} {answer[:500]!r}"
+        return json.loads(answer)["result"]
+
+    def try_ask(self, method: str, path: str, body: Any = None) -> Answer:
+        return self.send(method, self._root + path, self._token, body)
+
+    def journal(self, *, after: int, limit: int) -> list[dict[str, Any]]:
+        path = f"/journal?after={after}&limit={limit}"
+        status, _, answer = self.send("GET", path, self._admin_token)
+        assert status == 200, f"GET {path}: {status} {answer[:500]!r}"
+        return [json.loads(line) for line in answer.splitlines()]
+
+    def journal_last(self) -> int:
+        status, _, answer = self.send("GET", "/journal/head", self._admin_token)
+        assert status == 200, f"GET /journal/head: {status} {answer[:500]!r}"
+        return int(json.loads(answer)["last"])

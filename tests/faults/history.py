@@ -89,7 +89,7 @@ class History:
         for message in self._touched:
             deliveries = self._deliveries.get(message, [])
             settles = self._settles.get(message, [])
-            life = ledger.lives.get(message)
+            life = ledger.by_id.get(message)
             assert life is not None, f"delivered, yet not in the journal: {deliveries}"
             check_leases(deliveries, settles)
             check_settles(settles)

@@ -30,7 +30,9 @@ class Ledger:
 
     def __init__(self) -> None:
         self.last = 0
-        self.lives: dict[str, Life] = {}
+        # By queue and sequence. Ids are unique only where the server makes them up.
+        self.lives: dict[tuple[str, int], Life] = {}
+        self.by_id: dict[str, Life] = {}
         self.by_body: dict[tuple[str, str], list[Life]] = {}
         self.backlog: dict[str, int] = {}
         self._closed: list[Life] = []
@@ -70,14 +72,14 @@ class Ledger:
         }
 
     def _apply(self, event: dict[str, Any]) -> None:
-        kind, message = event["kind"], event.get("message_id")
-        if message is None:
+        kind, key = event["kind"], (event["queue_name"], event.get("seq", 0))
+        if "message_id" not in event:
             return
         if kind == "published":
-            assert message not in self.lives, f"published twice: {event}"
+            assert key not in self.lives, f"published twice: {event}"
             self._publish(event)
             return
-        life = self.lives.get(message)
+        life = self.lives.get(key)
         assert life is not None, f"never published: {event}"
         assert life.closed is None, f"closed as {life.closed} before: {event}"
         attempt = event.get("attempt", 0)
@@ -90,6 +92,8 @@ class Ledger:
             life.leased = False
             if kind == "retried":
                 life.retried.add(attempt)
+        elif kind == "extended":
+            assert life.leased and attempt == life.attempts, f"no such lease: {event}"
         else:
             assert kind in CLOSING, f"unknown: {event}"
             life.leased, life.closed = False, kind
@@ -99,6 +103,7 @@ class Ledger:
     def _publish(self, event: dict[str, Any]) -> None:
         detail = event.get("detail") or {}
         life = Life(event["message_id"], event["queue_name"], event["body"], detail.get("message"))
-        self.lives[life.id] = life
+        self.lives[life.queue, event["seq"]] = life
+        self.by_id[life.id] = life
         self.by_body.setdefault((life.queue, life.body), []).append(life)
         self.backlog[life.queue] = self.backlog.get(life.queue, 0) + 1

@@ -1,21 +1,18 @@
 """The disk is full: nothing more is promised, nothing promised is lost, and it passes."""
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-import httpx
 import pytest
 
+from tests.faults.account import status_of, wait_until
 from tests.faults.connection import Connection
-from tests.faults.disk import Disk, FileLimit, SmallDisk, may_mount
+from tests.faults.disk import Disk, SmallDisk
 from tests.server import Server
 
 pytestmark = pytest.mark.slow
 BIG = "x" * 100_000
 PUBLISHES_MAX = 200
-CHANGE_SECONDS_MAX = 20.0
-POLL_S = 0.05
 
 
 class Full(NamedTuple):
@@ -29,22 +26,10 @@ class Full(NamedTuple):
     leases: list[str]
 
 
-@pytest.fixture(params=["limit", "small disk"] if may_mount() else ["limit"])
-def full(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Full]:
-    directory = tmp_path_factory.mktemp("full")
-    if request.param == "limit":
-        yield from filled(Server(directory), FileLimit())
-    else:
-        server = Server(directory)
-        with SmallDisk(server.data) as disk:
-            yield from filled(server, disk)
-
-
-def filled(server: Server, disk: Disk) -> Iterator[Full]:
+@pytest.fixture
+def full(fillable: tuple[Server, Disk]) -> Iterator[Full]:
     """Publish until the first refusal; what was accepted by then is in `stored`."""
-    server.start()
+    server, disk = fillable
     connection = Connection(server)
     queue = connection.ask("POST", "/queues", {"queue_name": "full"})["queue_id"]
     path = f"/queues/{queue}"
@@ -65,23 +50,10 @@ def filled(server: Server, disk: Disk) -> Iterator[Full]:
     leases = [message["lease_id"] for message in pulled]
     yield Full(server, disk, connection, path, stored, leases)
     connection.close()
-    if server.running:
-        server.stop()
 
 
 def draft(body: str) -> dict[str, Any]:
     return {"body": body, "content_type": "text"}
-
-
-def get(server: Server, path: str) -> int:
-    return httpx.get(f"{server.url}{path}", trust_env=False).status_code
-
-
-def wait_until(true: Callable[[], bool], otherwise: str) -> None:
-    deadline = time.monotonic() + CHANGE_SECONDS_MAX
-    while not true():
-        assert time.monotonic() < deadline, otherwise
-        time.sleep(POLL_S)
 
 
 def drained(connection: Connection, path: str) -> list[str]:
@@ -109,9 +81,9 @@ def test_publish_on_a_full_disk_is_refused_for_now(full: Full) -> None:
 
 
 def test_server_with_a_full_disk_stays_up_but_is_not_ready(full: Full) -> None:
-    wait_until(lambda: get(full.server, "/ready") == 503, "still ready")
-    assert get(full.server, "/health") == 200
-    assert get(full.server, "/metrics") == 200
+    wait_until(lambda: status_of(full.server, "/ready") == 503, "still ready")
+    assert status_of(full.server, "/health") == 200
+    assert status_of(full.server, "/metrics") == 200
 
 
 def test_reading_goes_on_with_a_full_disk(full: Full) -> None:
@@ -132,10 +104,10 @@ def test_reading_goes_on_with_a_full_disk(full: Full) -> None:
 
 def test_server_works_again_by_itself_once_there_is_room(full: Full) -> None:
     """No restart, and neither more nor less is there than was promised."""
-    wait_until(lambda: get(full.server, "/ready") == 503, "still ready")
+    wait_until(lambda: status_of(full.server, "/ready") == 503, "still ready")
     pid = full.server.pid
     full.disk.free(full.server)
-    wait_until(lambda: get(full.server, "/ready") == 200, "still not ready")
+    wait_until(lambda: status_of(full.server, "/ready") == 200, "still not ready")
     assert full.server.pid == pid
     full.connection.ask("POST", f"{full.path}/messages", draft("late"))
     acks = [{"lease_id": lease} for lease in full.leases]
@@ -171,7 +143,7 @@ def test_settling_on_a_full_disk_is_done_or_refused_but_never_half(full: Full) -
         else:
             assert headers["Retry-After"]
     full.disk.free(full.server)
-    wait_until(lambda: get(full.server, "/ready") == 200, "still not ready")
+    wait_until(lambda: status_of(full.server, "/ready") == 200, "still not ready")
     for lease in full.leases:
         settled = full.connection.ask("POST", path, {"acks": [{"lease_id": lease}]})
         assert settled["ackCount"] == (lease not in acked)

@@ -25,22 +25,6 @@ from tests.server import Server
 pytestmark = pytest.mark.slow
 
 
-def again_after_stop(server: Server) -> None:
-    server.restart()
-
-
-def again_after_kill(server: Server) -> None:
-    server.kill()
-    server.start()
-
-
-@pytest.fixture(params=[again_after_stop, again_after_kill])
-def again(request: pytest.FixtureRequest) -> Callable[[Server], None]:
-    """Ways for a server to go and come back."""
-    way: Callable[[Server], None] = request.param
-    return way
-
-
 def test_lease_is_kept(fresh_server: Server, again: Callable[[Server], None]) -> None:
     with fresh_server.client() as client:
         path = create_queue(client)

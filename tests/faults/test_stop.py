@@ -16,6 +16,8 @@ from tests.faults.account import (
     result,
     wait_until,
 )
+from tests.faults.connection import InDoubt, Refused
+from tests.faults.environment import Environment
 from tests.server import Server
 
 pytestmark = pytest.mark.slow
@@ -93,3 +95,47 @@ def test_second_sigterm_changes_nothing(fresh_server: Server) -> None:
         channel.sendall(body)
         assert channel.recv(10_000).startswith(b"HTTP/1.1 200 ")
         stopped.result()
+
+
+@pytest.mark.parametrize("fifo", [False, True])
+def test_long_poll_is_let_go_before_the_server_leaves(fresh_server: Server, fifo: bool) -> None:
+    """It ends as one that found nothing, and no message is locked for its sake."""
+    environment = Environment(fresh_server)
+    queue = environment.create_queue("waited-for", fifo=fifo)
+    waiter = Environment(fresh_server)
+    with ThreadPoolExecutor(1) as pool:
+        polled = pool.submit(waiter.try_broker, "GET", f"{queue}/messages?pollingTime=20000")
+        time.sleep(0.3)
+        assert not polled.done()
+        environment.close()
+        began = time.monotonic()
+        fresh_server.stop()
+        assert time.monotonic() - began < 8
+        assert polled.result()[0] in (204, 503)
+    waiter.close()
+    fresh_server.start()
+    environment.publish(queue, "m1")
+    [found] = environment.get(queue)
+    assert found["headers"]["deliveryCount"] == "1"
+    environment.close()
+
+
+def test_client_that_polls_on_does_not_hold_up_a_stop(fresh_server: Server) -> None:
+    """Consumers ask again as soon as they are answered, on the same connection."""
+    environment = Environment(fresh_server)
+    queue = environment.create_queue("waited-for")
+
+    def poll() -> None:
+        with pytest.raises((Refused, InDoubt)):
+            while True:
+                status, _, _ = environment.try_broker("GET", f"{queue}/messages?pollingTime=20000")
+                assert status in (204, 503)
+
+    with ThreadPoolExecutor(1) as pool:
+        polled = pool.submit(poll)
+        time.sleep(0.3)
+        began = time.monotonic()
+        fresh_server.stop()
+        assert time.monotonic() - began < 8
+        polled.result()
+    environment.close()

@@ -1,0 +1,110 @@
+"""Locks of other places, and locks that are none."""
+
+from urllib.parse import quote
+
+import pytest
+
+from tests.attack.environment import (
+    Environment,
+    Spot,
+    accepted,
+    body,
+    refused,
+    settle_down,
+)
+from tests.attack.peer import Answer
+
+SETTLES = (("DELETE", ""), ("DELETE", "/locks"), ("PATCH", "/locks"))
+
+
+def settle_all(spot: Spot, destination: str, message: str, lock: str) -> list[Answer]:
+    """Every way to settle a lock."""
+    path = f"/{destination}/messages"
+    one = f"{path}/{quote(message, safe='')}"
+    item = body([{"messageId": message, "lockId": lock, "ttl": 1}])
+    return [
+        *(spot.broker.ask(method, path + where, item) for method, where in SETTLES),
+        spot.broker.ask("DELETE", one, body({"lockId": lock})),
+        spot.broker.ask("DELETE", f"{one}/locks/{quote(lock, safe='') or '%20'}"),
+        spot.broker.ask("PATCH", f"{one}/locks/{quote(lock, safe='') or '%20'}", b'{"ttl":1}'),
+    ]
+
+
+def settled_nothing(answers: list[Answer]) -> None:
+    for answer in answers[: len(SETTLES)]:
+        [result] = accepted(answer)
+        assert result["status"] == "failure", result
+        assert result["statusMessage"], result
+    for answer in answers[len(SETTLES) :]:
+        refused(answer, 400)
+
+
+def test_lock_of_another_place_settles_nothing(neighbour: Environment, spot: Spot) -> None:
+    """The same message id, and the same place in line: only the queue differs."""
+    lock = spot.lock(spot.queue, "m1")
+    spot.lock(spot.line, "m1")
+    settled_nothing(settle_all(spot, spot.line, "m1", lock))
+    other = settle_down(neighbour, spot.queue)
+    other.lock(other.queue, "m1")
+    settled_nothing(settle_all(other, other.queue, "m1", lock))
+    assert (spot.backlog(), other.backlog()) == (2, 1)
+    assert spot.get(spot.queue) == spot.get(spot.line) == other.get(other.queue) == []
+    path = f"/{spot.queue}/messages/m1"
+    accepted(spot.broker.ask("DELETE", path, body({"lockId": lock})))
+
+
+def test_lock_of_another_message_settles_nothing(spot: Spot) -> None:
+    for message in ("m1", "m2"):
+        spot.publish(spot.line, message, {"body": "x", "headers": {"messageGroupId": message}})
+    locks = {
+        each["headers"]["messageId"]: each["headers"]["lockId"] for each in spot.get(spot.line)
+    }
+    settled_nothing(settle_all(spot, spot.line, "m1", locks["m2"]))
+    settled_nothing(settle_all(spot, spot.line, "m2", locks["m1"]))
+    settled_nothing(settle_all(spot, spot.line, "m3", locks["m1"]))
+    assert spot.backlog() == 2 and spot.get(spot.line) == []
+
+
+@pytest.mark.parametrize(
+    "lock", ["x", "A" * 24, "=" * 24, "\u20ac" * 24, "A" * 1_000, "\x00", "../..", "-_" * 12, "/"]
+)
+def test_lock_nobody_gave_settles_nothing(spot: Spot, lock: str) -> None:
+    spot.lock(spot.line, "m1")
+    settled_nothing(settle_all(spot, spot.line, "m1", lock))
+    assert spot.backlog() == 1 and spot.get(spot.line) == []
+
+
+def test_lock_changed_in_any_place_settles_nothing(spot: Spot) -> None:
+    lock = spot.lock(spot.line, "m1")
+    path = f"/{spot.line}/messages"
+    changed = [
+        lock[:place] + ("A" if lock[place] != "A" else "B") + lock[place + 1 :]
+        for place in range(len(lock))
+    ]
+    changed += [lock[:-1], lock + "A", lock.lower(), lock.upper(), f" {lock}", f"{lock}="]
+    for each in changed:
+        if each != lock:
+            item = body([{"messageId": "m1", "lockId": each, "ttl": 1}])
+            for method, where in SETTLES:
+                [result] = accepted(spot.broker.ask(method, path + where, item))
+                assert result["status"] == "failure", (each, result)
+    assert spot.backlog() == 1 and spot.get(spot.line) == []
+
+
+def test_lock_many_times_in_one_batch_counts_once(spot: Spot) -> None:
+    lock = spot.lock(spot.line, "m1")
+    items = body([{"messageId": "m1", "lockId": lock}] * 10)
+    results = accepted(spot.broker.ask("DELETE", f"/{spot.line}/messages", items))
+    assert [result["status"] for result in results] == ["successful", *["failure"] * 9]
+    assert spot.backlog() == 0
+
+
+def test_cloudflares_lease_is_no_lock_and_the_other_way_round(spot: Spot) -> None:
+    """A queue has both faces; a token is good only where it was given."""
+    lock = spot.lock(spot.queue, "m1")
+    with spot.environment.server.client() as http:
+        found = http.get("/queues", params={"name": spot.queue}).json()["result"]
+        path = f"/queues/{found[0]['queue_id']}/messages"
+        settled = http.post(f"{path}/ack", json={"acks": [{"lease_id": lock}]}).json()["result"]
+        assert settled["ackCount"] == 0 and list(settled["warnings"]) == [lock]
+    assert spot.backlog() == 1

@@ -1,0 +1,228 @@
+"""Values in the bodies of the Anypoint APIs that nobody could mean, or that mean something else."""
+
+from typing import Any
+
+import pytest
+
+from tests.attack.environment import Spot, accepted, body, complained, refused
+from tests.attack.peer import Answer
+from tests.attack.requests import settings
+
+HUGE = [
+    b"1e400",
+    b"-1e400",
+    b"1" + b"0" * 25,
+    b"-1" + b"0" * 25,
+    b"1" + b"0" * 400,
+    b"9" * 5_000,
+    b"9223372036854775808",
+    b"18446744073709551615",
+    b"18446744073709551616",
+    b"0." + b"3" * 5_000,
+    b"12345678901234567890.12345678901234567890",
+]
+ABSURD = [*HUGE[:7], b"0.1", b"-1", b"1e19", b'"1e3"', b'"-1"', b'"0x10"', b'" 1"', b'"1_0"', b"{}"]
+
+
+def stored_nothing(spot: Spot) -> None:
+    assert spot.backlog() == 0
+
+
+@pytest.mark.parametrize("number", HUGE, ids=lambda number: number[:12])
+@pytest.mark.parametrize("place", [b"properties", b"headers"])
+def test_number_of_any_size_is_kept_or_refused(spot: Spot, place: bytes, number: bytes) -> None:
+    """Never changed into another whole number, and what is accepted can be got again."""
+    message = b'{"%s":{"n":%s},"body":"x"}' % (place, number)
+    for destination in spot.destinations():
+        queue = spot.queue if destination == spot.exchange else destination
+        before = spot.backlog()
+        answer = spot.broker.ask("PUT", f"/{destination}/messages/m1", message)
+        if answer.status != 201:
+            refused(answer, 400)
+            assert spot.backlog() == before
+            continue
+        [found] = spot.get(queue)
+        kept = found[place.decode()]["n"]
+        if number.lstrip(b"-").isdigit() and len(number) < 4_000:
+            assert kept == int(number), f"{number!r} became {kept}"
+        else:
+            assert float(kept) == float(number)
+        lock = found["headers"]["lockId"]
+        path = f"/{queue}/messages/m1"
+        accepted(spot.broker.ask("DELETE", path, body({"lockId": lock})))
+
+
+@pytest.mark.parametrize("number", ABSURD, ids=lambda number: number[:12])
+def test_number_nobody_could_mean_is_refused_by_name(spot: Spot, number: bytes) -> None:
+    lock = spot.lock(spot.line, "m1")
+    for destination in spot.destinations():
+        path = f"/{destination}/messages"
+        for name in (b"ttl", b"deliveryDelay"):
+            message = b'{"headers":{"%s":%s},"body":"x"}' % (name, number)
+            said = refused(spot.broker.ask("PUT", f"{path}/m2", message), 400)
+            assert name.decode() in said or "headers" in said, said
+    path = f"/{spot.line}/messages"
+    answer = spot.broker.ask("PATCH", f"{path}/m1/locks/{lock}", b'{"ttl":%s}' % number)
+    refused(answer, 400)
+    batch = b'[{"messageId":"m1","lockId":"%s","ttl":%s}]' % (lock.encode(), number)
+    answer = spot.broker.ask("PATCH", f"{path}/locks", batch)
+    assert answer.status == 400 or answer.json()[0]["status"] == "failure", answer
+    admin = spot.environment.admin
+    dead = f"{spot.queue}-dead"
+    spot.environment.put(f"/destinations/queues/{dead}", {})
+    before = settings(spot)
+    for name in (b"defaultTtl", b"defaultLockTtl", b"defaultDeliveryDelay", b"maxDeliveries"):
+        asked = b'{"deadLetterQueueId":"%s","%s":%s}' % (dead.encode(), name, number)
+        for method in ("PUT", "PATCH"):
+            answer = admin.ask(method, f"/destinations/queues/{spot.queue}", asked)
+            assert name.decode() in complained(answer, 400)
+    assert settings(spot) == before
+    assert spot.backlog() == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "message", "key"),
+    [
+        ("PUT /m1", b'{"body":"a","body":"b"}', "body"),
+        ("PUT /m1", b'{"body":"a","bod\\u0079":"b"}', "body"),
+        ("PUT /m1", b'{"headers":{},"body":"a","headers":{"ttl":1}}', "headers"),
+        ("PUT /m1", b'{"properties":{},"body":"a","properties":{"a":1}}', "properties"),
+        ("DELETE /m1", b'{"lockId":"a","lockId":"b"}', "lockId"),
+        ("DELETE /m1", b'{"lockId":"a","lock\\u0049d":"b"}', "lockId"),
+        ("PATCH /m1/locks/l", b'{"ttl":1,"ttl":2}', "ttl"),
+        ("DELETE ", b'[{"messageId":"a","lockId":"b","messageId":"c"}]', "messageId"),
+        ("DELETE /locks", b'[{"messageId":"a","lockId":"b","lockId":"c"}]', "lockId"),
+        ("PATCH /locks", b'[{"messageId":"a","lockId":"b","ttl":1,"ttl":2}]', "ttl"),
+    ],
+)
+def test_field_given_twice_is_refused_by_name(
+    spot: Spot, path: str, message: bytes, key: str
+) -> None:
+    method, _, rest = path.partition(" ")
+    for destination in spot.destinations():
+        answer = spot.broker.ask(method, f"/{destination}/messages{rest}", message)
+        assert key in refused(answer, 400)
+    stored_nothing(spot)
+
+
+def test_field_given_twice_in_a_batch_spoils_its_own_message_only(spot: Spot) -> None:
+    batch = b'[{"body":"a","body":"b"},{"body":"good"}]'
+    answer = spot.broker.ask("PUT", f"/{spot.line}/messages", batch)
+    if answer.status != 400:
+        results = accepted(answer)
+        assert [result["status"] for result in results] == ["failure", "successful"], results
+        assert "body" in results[0]["statusMessage"]
+    assert [found["body"] for found in spot.get(spot.line)] == ["good"] * (answer.status == 200)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        b'"messageGroupId":"a","messageGroupId":"b"',
+        b'"messageGroupId":"a","messageGroup\\u0049d":"b"',
+        b'"ttl":1000000,"ttl":1',
+        b'"messageId":"a","messageId":"b"',
+    ],
+)
+def test_header_with_a_meaning_given_twice_is_refused(spot: Spot, headers: bytes) -> None:
+    """Which of the two was meant is anybody's guess, and order or life depend on it."""
+    message = b'{"headers":{%s},"body":"x"}' % headers
+    if b"messageId" not in headers:  # the path's wins, however many there are
+        refused(spot.broker.ask("PUT", f"/{spot.line}/messages/m1", message), 400)
+    answer = spot.broker.ask("PUT", f"/{spot.line}/messages", b"[%s]" % message)
+    assert answer.status == 400 or answer.json()[0]["status"] == "failure", answer
+    stored_nothing(spot)
+
+
+def test_setting_given_twice_is_refused_by_name(spot: Spot) -> None:
+    admin = spot.environment.admin
+    before = settings(spot)
+    queue = f"/destinations/queues/{spot.queue}"
+    rules = f"/bindings/exchanges/{spot.exchange}/queues/{spot.queue}/rules/routing"
+    clients = f"//mq/admin/api/v1{spot.environment.place}/clients"
+    rule = b'{"propertyName":"a","propertyType":"STRING","matcherType":"EQ","value":"a"%s}'
+    for method, path, value, key in (
+        ("PUT", queue, b'{"encrypted":true,"encrypted":false}', "encrypted"),
+        ("PATCH", queue, b'{"defaultTtl":1,"default\\u0054tl":2}', "defaultTtl"),
+        ("PUT", clients, b'{"name":"a","name":"b"}', "name"),
+        ("PUT", rules, b'{"routingRules":[%s]}' % (rule % b',"value":"b"'), "value"),
+        (
+            "PUT",
+            rules,
+            b'{"routingRules":[%s],"routingRules":[%s]}' % (rule % b"", rule % b""),
+            "routingRules",
+        ),
+    ):
+        assert key in complained(admin.ask(method, path, value), 400)
+    assert settings(spot) == before
+
+
+@pytest.mark.parametrize(
+    "group", ["", " ", "a b", "\x00", "a\n", "\u20ac", "x" * 129, 1, 1.5, True, [], {}]
+)
+def test_group_that_is_none_is_refused_by_name(spot: Spot, group: Any) -> None:
+    message = {"headers": {"messageGroupId": group}, "body": "x"}
+    for destination in spot.destinations():
+        path = f"/{destination}/messages"
+        said = refused(spot.broker.ask("PUT", f"{path}/m1", body(message)), 400)
+        assert "messageGroupId" in said
+        [result] = accepted(spot.broker.ask("PUT", path, body([message])))
+        assert result["status"] == "failure", result
+    stored_nothing(spot)
+
+
+def test_names_that_mean_something_to_python_are_names_like_others(spot: Spot) -> None:
+    odd = {"__class__": 1, "__proto__": {"a": 1}, "constructor": "x", "": 0, "a.b": [None, True]}
+    for destination in (spot.queue, spot.line):
+        spot.publish(destination, "m1", {"properties": odd, "headers": odd, "body": ""})
+        [found] = spot.get(destination)
+        assert found["properties"] == odd
+        assert {name: found["headers"][name] for name in odd} == odd
+
+
+def test_headers_that_the_broker_owns_cannot_be_forged(spot: Spot) -> None:
+    forged = {
+        "lockId": "mine",
+        "created": "yesterday",
+        "deliveryCount": "99",
+        "payloadHidden": "true",
+        "messageId": "other",
+        "bodyEncoding": "base64",
+    }
+    spot.publish(spot.line, "m1", {"headers": forged, "body": "x"})
+    [found] = spot.get(spot.line)
+    headers = found["headers"]
+    assert (headers["messageId"], headers["deliveryCount"], found["body"]) == ("m1", "1", "x")
+    assert headers["lockId"] != "mine" and headers["created"].endswith("GMT")
+    assert "payloadHidden" not in headers and "bodyEncoding" not in headers
+
+
+def test_answer_is_json_whatever_stands_in_a_message(spot: Spot) -> None:
+    """Every character there is, in every place where a publisher may put it."""
+    for start in (0, 0x80, 0x2000, 0xD7F0, 0xE000, 0xFFF0, 0x1F600, 0x10FFF0):
+        text = "".join(
+            chr(code) for code in range(start, start + 0x10) if not 0xD800 <= code < 0xE000
+        )
+        message = {"body": text, "properties": {text: text}, "headers": {text: text}}
+        spot.publish(spot.queue, text or "x", message)
+        [found] = spot.get(spot.queue)
+        assert found["headers"]["messageId"] == text
+        assert found["body"] == text and found["properties"] == {text: text}
+        assert found["headers"][text] == text
+
+
+def failure_of(answer: Answer) -> str:
+    [result] = accepted(answer)
+    assert result["status"] == "failure"
+    return str(result["statusMessage"])
+
+
+@pytest.mark.parametrize("item", [b"{}", b'{"messageId":"m"}', b'{"lockId":"l"}', b"null", b"1"])
+def test_lock_item_with_nothing_to_it_is_a_failure(spot: Spot, item: bytes) -> None:
+    path = f"/{spot.line}/messages"
+    for method, where in (("DELETE", ""), ("DELETE", "/locks"), ("PATCH", "/locks")):
+        answer = spot.broker.ask(method, path + where, b"[%s]" % item)
+        if item.startswith(b"{"):
+            assert failure_of(answer)
+        else:
+            refused(answer, 400)

@@ -1,0 +1,155 @@
+"""The disk is full while exchanges and FIFO queues are published to: all of it, or nothing."""
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.faults.account import status_of, wait_until
+from tests.faults.connection import Answer
+from tests.faults.disk import Disk, SmallDisk
+from tests.faults.environment import Environment, Lock, good, locks, message, message_ids
+from tests.server import Server
+
+pytestmark = pytest.mark.slow
+BIG = "x" * 100_000
+PUBLISHES_MAX = 200
+BOUND = ("left", "right")
+LINE = "line"
+EXCHANGE = "news"
+
+
+class Full(NamedTuple):
+    """A server whose disk is full. `held` is a lock on `a1`, behind which `a2` waits."""
+
+    server: Server
+    disk: Disk
+    environment: Environment
+    copied: list[str]
+    held: Lock
+
+    def freed(self) -> None:
+        self.disk.free(self.server)
+        wait_until(lambda: status_of(self.server, "/ready") == 200, "still not ready")
+
+
+@pytest.fixture
+def full(fillable: tuple[Server, Disk]) -> Iterator[Full]:
+    """Publish to the exchange until the first refusal; what was accepted is in `copied`."""
+    server, disk = fillable
+    environment = Environment(server)
+    for queue in BOUND:
+        environment.create_queue(queue)
+    environment.create_exchange(EXCHANGE, *BOUND)
+    environment.create_queue(LINE, fifo=True)
+    environment.publish(LINE, "a1", "a2", messageGroupId="a")
+    [held] = locks(environment.get(LINE, count=1))
+    disk.fill(server)
+    copied: list[str] = []
+    while publish(environment, EXCHANGE, f"m{len(copied)}")[0] == 201:
+        copied.append(f"m{len(copied)}")
+        assert len(copied) < PUBLISHES_MAX, "the disk never fills up"
+    yield Full(server, disk, environment, copied, held)
+    environment.close()
+
+
+def big(id: str, **headers: Any) -> dict[str, Any]:
+    return {**message(id, **headers), "body": BIG}
+
+
+def publish(environment: Environment, destination: str, *ids: str, **headers: Any) -> Answer:
+    return environment.try_publish(destination, [big(id, **headers) for id in ids])
+
+
+def check_refused(answer: Answer) -> None:
+    status, headers, body = answer
+    assert status == 503, body
+    assert 0 < int(headers["Retry-After"]) <= 60
+    failure = json.loads(body)
+    assert failure["status"] == "failure" and failure["statusMessage"], failure
+
+
+def check_copies(environment: Environment, expected: Sequence[str]) -> None:
+    for queue in BOUND:
+        assert environment.backlog(queue) == {queue: len(expected)}
+        assert environment.drained(queue) == list(expected)
+
+
+def test_publish_on_a_full_disk_is_refused_for_now(full: Full) -> None:
+    for destination in (EXCHANGE, LINE, *BOUND):
+        check_refused(publish(full.environment, destination, "one"))
+        check_refused(publish(full.environment, destination, "two", "three"))
+    assert "Traceback" not in full.server.log()
+
+
+def test_copies_that_found_no_room_are_on_no_queue(full: Full) -> None:
+    """Neither now nor once there is room, and then it works again."""
+    counts = dict.fromkeys(BOUND, len(full.copied))
+    assert full.environment.backlog(*BOUND) == counts
+    full.freed()
+    assert full.environment.backlog(*BOUND) == counts
+    assert publish(full.environment, EXCHANGE, "late", "later")[0] == 200
+    check_copies(full.environment, [*full.copied, "late", "later"])
+
+
+def test_id_that_found_no_room_is_not_taken_for_a_repeat(full: Full) -> None:
+    """The client says it again until it is stored, as it must; then it is stored once."""
+    for _ in range(3):
+        check_refused(publish(full.environment, LINE, "a3", "a4", messageGroupId="a"))
+    full.freed()
+    for _ in range(3):
+        good(publish(full.environment, LINE, "a3", "a4", messageGroupId="a"), 200)
+    assert full.environment.ack(LINE, [full.held]) == [True]
+    assert full.environment.drained(LINE) == ["a2", "a3", "a4"]
+
+
+def test_group_on_a_full_disk_stays_held_back(full: Full) -> None:
+    """A GET may find room for its lock or be refused; it never passes the lock that there is."""
+    for _ in range(3):
+        status, _, body = full.environment.try_broker("GET", f"{LINE}/messages?pollingTime=0")
+        assert status in (204, 503), body
+    full.freed()
+    assert full.environment.get(LINE) == []
+    assert full.environment.nack(LINE, [full.held]) == [True]
+    found = full.environment.get(LINE)
+    assert message_ids(found) == ["a1", "a2"]
+    assert [each["headers"]["deliveryCount"] for each in found] == ["2", "1"]
+
+
+def test_ack_on_a_full_disk_is_done_or_refused_but_never_half(full: Full) -> None:
+    """Done, the next of the group is free; refused, the lock is still good."""
+    id, lock = full.held
+    answer = full.environment.try_broker("DELETE", f"{LINE}/messages/{id}", {"lockId": lock})
+    if answer[0] != 200:
+        check_refused(answer)
+    full.freed()
+    assert full.environment.ack(LINE, [full.held]) == [answer[0] != 200]
+    assert full.environment.drained(LINE) == ["a2"]
+
+
+def test_long_poll_on_a_full_disk_ends(full: Full) -> None:
+    status, _, body = full.environment.try_broker("GET", f"{LINE}/messages?pollingTime=500")
+    assert status in (204, 503), body
+
+
+def test_token_is_good_and_can_be_asked_for_on_a_full_disk(full: Full) -> None:
+    """An app whose token is valid gets the same one, which needs no room."""
+    own = full.server.credentials["anypoint"]
+    asked = {name: own[name] for name in ("client_id", "client_secret")}
+    asked["grant_type"] = "client_credentials"
+    answer = full.environment.send("POST", "/api/v1/authorize", "", asked)
+    assert good(answer, 200)["access_token"] == full.environment.token
+    assert full.environment.backlog(LINE) == {LINE: 2}
+
+
+def test_nothing_promised_on_a_filling_disk_is_lost_with_the_process(full: Full) -> None:
+    full.server.kill()
+    if isinstance(full.disk, SmallDisk):
+        full.disk.free(full.server)
+    full.environment.close()
+    full.server.start()
+    check_copies(full.environment, full.copied)
+    assert full.environment.get(LINE) == []
+    assert full.environment.ack(LINE, [full.held]) == [True]
+    assert full.environment.drained(LINE) == ["a2"]
