@@ -2,9 +2,11 @@
 
 from pathlib import Path
 
+import httpx
 import pytest
 
 from tests.cli.command import Command
+from tests.clients.anypoint import environment_client
 from tests.server import Server
 
 pytestmark = pytest.mark.slow
@@ -28,6 +30,39 @@ def test_credentials_of_a_tenant_are_printed_and_kept(courier: Command, queue_na
     assert made["tenant"]["name"] == queue_name
     kept = courier("credentials", "--tenant", queue_name, "--json").json
     assert kept == made["credentials"]
+
+
+def test_credentials_for_every_dialect_are_shown_value_by_value(
+    server: Server, courier: Command
+) -> None:
+    shown = dict(courier("credentials").rows)
+    anypoint = server.credentials["anypoint"]
+    assert shown["cloudflare.api_token"] == server.credentials["cloudflare"]["api_token"]
+    assert shown["anypoint.environment_id"] == anypoint["environment_id"]
+    assert shown["anypoint.connected_app.client_id"] == anypoint["connected_app"]["client_id"]
+    assert shown["anypoint.user.password"] == anypoint["user"]["password"]
+
+
+def test_a_tenant_has_an_organization_of_its_own_or_shares_one(
+    server: Server, courier: Command, queue_name: str
+) -> None:
+    first = server.credentials["anypoint"]
+    alone = courier("tenant", "create", f"{queue_name}-alone", "--json").json["credentials"]
+    beside = courier(
+        *("tenant", "create", f"{queue_name}-beside", "--organization-of", "default", "--json")
+    ).json["credentials"]
+    assert alone["anypoint"]["organization_id"] != first["organization_id"]
+    assert beside["anypoint"]["organization_id"] == first["organization_id"]
+    environments = {made["anypoint"]["environment_id"] for made in (alone, beside)}
+    assert len(environments | {first["environment_id"]}) == 3
+
+
+def test_the_organization_of_an_unknown_tenant_is_refused(
+    courier: Command, queue_name: str
+) -> None:
+    line = courier.fails(1, "tenant", "create", queue_name, "--organization-of", f"{queue_name}-no")
+    assert "does not exist" in line
+    assert queue_name not in [row[0] for row in courier("tenant", "list").rows]
 
 
 def test_a_tenant_has_queues_of_its_own(courier: Command, tenant: str, queue_name: str) -> None:
@@ -100,6 +135,60 @@ def test_keys_are_listed_until_they_are_deleted(
     left = courier("key", "list", "--tenant", tenant, "--json").json
     assert made["key"]["id"] not in {key["id"] for key in left}
     Command("--url", server.url, "--token", made["token"]).fails(1, "queue", "list")
+
+
+def test_a_created_connected_app_may_do_what_its_scope_says(
+    server: Server, courier: Command, tenant: str, queue_name: str
+) -> None:
+    courier("queue", "create", queue_name, "--tenant", tenant)
+    app = dict(
+        courier(
+            *("key", "create", "sender", "--connected-app", "--scope", "messages:publish"),
+            *("--tenant", tenant),
+        ).rows
+    )
+    place = courier("credentials", "--tenant", tenant, "--json").json["anypoint"]
+    login = {"base_url": server.url, "connected_app": app}
+    messages = (
+        f"/api/v1/organizations/{place['organization_id']}"
+        f"/environments/{place['environment_id']}/destinations/{queue_name}/messages"
+    )
+    with environment_client(login) as sender:
+        assert sender.put(f"{messages}/1", json={"body": "x"}).status_code == 201
+        assert sender.get(messages).status_code == 403
+    assert courier("pull", queue_name, "--json", "--tenant", tenant).json[0]["body"] == "x"
+
+
+def test_a_connected_app_is_listed_as_one_and_gone_when_it_is_deleted(
+    server: Server, courier: Command, tenant: str
+) -> None:
+    made = courier(
+        *("key", "create", "app", "--connected-app", "--scope", "write", "--json"),
+        *("--tenant", tenant),
+    ).json
+    assert set(made) == {"key", "client_id", "client_secret"}
+    app = {name: made[name] for name in ("client_id", "client_secret")}
+    rows = {row[0]: row for row in courier("key", "list", "--tenant", tenant).rows}
+    assert rows[app["client_id"]][1:4] == ["app", made["key"]["hint"], "connected_app"]
+    login = {"base_url": server.url, "connected_app": app}
+    with environment_client(login) as client:
+        assert client.get("/accounts/api/me").status_code == 200
+        courier("key", "delete", app["client_id"], "--tenant", tenant)
+        assert client.get("/accounts/api/me").status_code == 401
+
+
+def test_a_token_is_no_connected_app(server: Server, courier: Command, tenant: str) -> None:
+    made = courier("key", "create", "k", "--scope", "write", "--json", "--tenant", tenant).json
+    app = {"client_id": made["key"]["id"], "client_secret": made["token"]}
+    asked = {**app, "grant_type": "client_credentials"}
+    answer = httpx.post(f"{server.url}/accounts/api/v2/oauth2/token", json=asked, trust_env=False)
+    assert answer.status_code == 401
+
+
+def test_the_operator_has_no_connected_apps(courier: Command) -> None:
+    courier.fails(
+        *(1, "key", "create", "k", "--connected-app", "--scope", "write", "--tenant", "operator")
+    )
 
 
 def test_keys_of_the_operator_can_be_listed(courier: Command) -> None:
