@@ -9,6 +9,8 @@ import pytest
 from tests.server import Server
 
 LOG_LINES_SHOWN = 100
+# Thousands of requests each, or seconds of waiting: whole folders that are not for every minute.
+SLOW_FOLDERS = ("tests/attack", "tests/conformance/cross")
 
 
 @pytest.fixture(scope="session")
@@ -40,6 +42,12 @@ def http(server: Server) -> Iterator[httpx.Client]:
 def queue_name() -> str:
     """A name no other test uses."""
     return f"q-{uuid.uuid4().hex[:16]}"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.nodeid.startswith(SLOW_FOLDERS):
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.hookimpl(wrapper=True)

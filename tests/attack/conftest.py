@@ -19,16 +19,25 @@ HASTY = {
 }
 
 
+@pytest.fixture(scope="package")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One server for all attacks. They list everything again and again, so it holds only theirs."""
+    server = Server(tmp_path_factory.mktemp("attacked")).start()
+    yield server
+    if server.running:
+        server.stop()
+
+
 @pytest.fixture(autouse=True)
 def watched(server: Server) -> Iterator[None]:
     """Whatever is sent, the shared server survives it and logs no traceback."""
     said = len(server.log())
     yield
-    assert httpx.get(f"{server.url}/health", trust_env=False).status_code == 200
+    assert httpx.get(f"{server.url}/health", trust_env=False, verify=False).status_code == 200
     no_traceback(server, since=said)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def account(server: Server) -> Account:
     return Account(server)
 
@@ -38,12 +47,12 @@ def target(account: Account, queue_name: str) -> Target:
     return aim(account, queue_name)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def environment(server: Server) -> Environment:
     return Environment(server)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def neighbour(server: Server) -> Environment:
     """Another tenant, which is another organization, on the same server."""
     made = httpx.post(
@@ -51,6 +60,7 @@ def neighbour(server: Server) -> Environment:
         json={"name": f"t-{uuid.uuid4().hex[:16]}"},
         headers={"Authorization": f"Bearer {server.credentials['admin']['token']}"},
         trust_env=False,
+        verify=False,
     )
     assert made.is_success, made.text
     return Environment(server, made.json()["credentials"]["anypoint"])
@@ -65,7 +75,7 @@ def spot(environment: Environment, queue_name: str) -> Spot:
 def attacked(fresh_server: Server) -> Iterator[Server]:
     """A server of the test's own that survives whatever is sent."""
     yield fresh_server
-    assert httpx.get(f"{fresh_server.url}/health", trust_env=False).status_code == 200
+    assert httpx.get(f"{fresh_server.url}/health", trust_env=False, verify=False).status_code == 200
     no_traceback(fresh_server)
 
 

@@ -210,7 +210,7 @@ def test_name_with_something_behind_it_is_another_name(spot: Spot, tail: str) ->
 
 @pytest.mark.parametrize("host", ["mq-us-east-2.localhost", "mq-eu-west-1.example.org:8787"])
 def test_queue_of_another_region_is_another_queue(spot: Spot, host: str) -> None:
-    with httpx.Client(base_url=spot.environment.server.url, trust_env=False) as http:
+    with httpx.Client(base_url=spot.environment.server.url, trust_env=False, verify=False) as http:
         headers = {"Host": host, "Authorization": f"Bearer {spot.broker.token}"}
         for destination in spot.destinations():
             path = f"{spot.broker.root}/{destination}/messages"

@@ -60,6 +60,7 @@ def stranger(server: Server) -> Account:
         json={"name": f"t-{uuid.uuid4().hex[:16]}"},
         headers={"Authorization": f"Bearer {server.credentials['admin']['token']}"},
         trust_env=False,
+        verify=False,
     )
     assert made.is_success, made.text
     credentials = made.json()["credentials"]["cloudflare"]

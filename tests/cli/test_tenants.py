@@ -181,7 +181,9 @@ def test_a_token_is_no_connected_app(server: Server, courier: Command, tenant: s
     made = courier("key", "create", "k", "--scope", "write", "--json", "--tenant", tenant).json
     app = {"client_id": made["key"]["id"], "client_secret": made["token"]}
     asked = {**app, "grant_type": "client_credentials"}
-    answer = httpx.post(f"{server.url}/accounts/api/v2/oauth2/token", json=asked, trust_env=False)
+    answer = httpx.post(
+        f"{server.url}/accounts/api/v2/oauth2/token", json=asked, trust_env=False, verify=False
+    )
     assert answer.status_code == 401
 
 

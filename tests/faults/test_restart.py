@@ -221,7 +221,9 @@ def test_deleted_queue_stays_deleted(fresh_server: Server, again: Callable[[Serv
 
 def test_tenants_and_keys_are_kept(fresh_server: Server, again: Callable[[Server], None]) -> None:
     admin = {"Authorization": f"Bearer {fresh_server.credentials['admin']['token']}"}
-    with httpx.Client(base_url=fresh_server.url, headers=admin, trust_env=False) as client:
+    with httpx.Client(
+        base_url=fresh_server.url, headers=admin, trust_env=False, verify=False
+    ) as client:
         keys = "/courier/v1/tenants/default/keys"
         made = [
             client.post(keys, json={"name": name, "scopes": ["read"]}).json()
@@ -249,6 +251,7 @@ def test_tenants_and_keys_are_kept(fresh_server: Server, again: Callable[[Server
                 f"{account['base_url']}/accounts/{account['account_id']}/queues",
                 headers={"Authorization": f"Bearer {account['api_token']}"},
                 trust_env=False,
+                verify=False,
             )
         )
         == []

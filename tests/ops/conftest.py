@@ -18,7 +18,7 @@ class Journal:
     def __init__(self, server: Server) -> None:
         self.server = server
         self.token: str = server.credentials["admin"]["token"]
-        self._http = httpx.Client(base_url=server.url, timeout=30.0, trust_env=False)
+        self._http = httpx.Client(base_url=server.url, timeout=30.0, trust_env=False, verify=False)
 
     def call(
         self, method: str, path: str, body: Any = None, *, token: str | None = None, **headers: str

@@ -6,7 +6,7 @@ from tests.server import Server
 
 
 def get(server: Server, path: str) -> httpx.Response:
-    return httpx.get(server.url + path, trust_env=False)
+    return httpx.get(server.url + path, trust_env=False, verify=False)
 
 
 def test_health_and_readiness_need_no_key(server: Server) -> None:
@@ -47,7 +47,7 @@ def test_an_unknown_path_is_not_found(server: Server) -> None:
     assert answer.status_code == 401  # who asks comes before what for
     token = server.credentials["admin"]["token"]
     headers = {"Authorization": f"Bearer {token}"}
-    answer = httpx.get(f"{server.url}/nothing", headers=headers, trust_env=False)
+    answer = httpx.get(f"{server.url}/nothing", headers=headers, trust_env=False, verify=False)
     assert answer.status_code == 404
     assert answer.json()["error"]["code"] == "not_found"
 

@@ -51,7 +51,10 @@ def operator(server: Server) -> Iterator[httpx.Client]:
     """The server's own routes, with the key that may do everything there."""
     headers = {"Authorization": f"Bearer {server.credentials['admin']['token']}"}
     with httpx.Client(
-        base_url=f"{server.url}/courier/v1", headers=headers, trust_env=False, verify=False
+        base_url=f"{server.url}/courier/v1",
+        headers=headers,
+        trust_env=False,
+        verify=False,
     ) as client:
         yield client
 

@@ -173,6 +173,7 @@ def test_too_many_requests_for_settings_are_refused_but_messages_flow(
         json={"name": "another", "scopes": ["write"]},
         headers={"Authorization": f"Bearer {admin}"},
         trust_env=False,
+        verify=False,
     )
     assert created.is_success, created.text
     with account_client(metered_server.credentials, token=created.json()["token"]) as http:
