@@ -1,12 +1,14 @@
-"""`python -m bench`: one table, then the bars. `python -m bench store`: the store alone."""
+"""`python -m bench`: one table, then the bars. With a word: one part, or the store alone."""
 
 import argparse
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
-from bench import backlog, space, store
-from bench.bars import all_bars
+from bench import backlog, polls, space, store
+from bench.anypoint import Anypoint
+from bench.bars import Bar, backlog_bars, dialect_bars, peer_bars, poll_bars
 from bench.beanstalkd import Beanstalkd
 from bench.comparison import compare, say
 from bench.courier import Courier
@@ -14,7 +16,11 @@ from bench.floor import Floor
 from bench.plan import FULL, QUICK, Plan
 from bench.redis import Redis
 from bench.redis_py import RedisPy
-from bench.table import render
+from bench.table import Row, render
+from bench.workload import WORKLOADS
+
+# What one part of the bench found.
+Found = tuple[list[Row], list[Bar]]
 
 
 def main() -> int:
@@ -28,13 +34,22 @@ def main() -> int:
         if options.what == "store":
             print(render(store.compare(plan, root)))
             return 0
-        return _everything(plan, root, strict=options.strict)
+        parts = {"dialects": [_dialects], "polls": [_polls]}
+        every = [_peers, _backlog, _space, _polls]
+        found = [part(plan, root) for part in parts.get(options.what, every)]
+    print(render([row for rows, _ in found for row in rows]))
+    missed = _judge([bar for _, bars in found for bar in bars])
+    return 1 if missed and options.strict else 0
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser("bench", description="Measure Courier beside its peers.")
     parser.add_argument(
-        "what", nargs="?", choices=("all", "store"), default="all", help="store: without HTTP"
+        "what",
+        nargs="?",
+        choices=("all", "dialects", "polls", "store"),
+        default="all",
+        help="one part alone; store: without HTTP, and no part of all",
     )
     parser.add_argument("--quick", action="store_true", help="short times and small queues")
     parser.add_argument("--strict", action="store_true", help="exit 1 when a bar is missed")
@@ -47,25 +62,48 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _everything(plan: Plan, root: Path, *, strict: bool) -> int:
-    contestants = (Courier(), Floor(), Redis(), RedisPy(), Beanstalkd())
+def _peers(plan: Plan, root: Path) -> Found:
+    contestants = (Courier(), Anypoint(), Floor(), Redis(), RedisPy(), Beanstalkd())
     comparison = compare(contestants, plan, root)
+    return comparison.rows, [*peer_bars(comparison), *dialect_bars(comparison)]
+
+
+def _dialects(plan: Plan, root: Path) -> Found:
+    workloads = [workload for workload in WORKLOADS if Anypoint().takes(workload)]
+    comparison = compare((Courier(), Anypoint()), plan, root, workloads)
+    return comparison.rows, dialect_bars(comparison)
+
+
+def _backlog(plan: Plan, root: Path) -> Found:
+    say(f"backlog of {plan.many:,}")
     with tempfile.TemporaryDirectory(dir=root) as directory:
-        say(f"backlog of {plan.many:,}")
         queues = backlog.measure(
             Path(directory), many=plan.many, crowd=plan.crowd, pulls=plan.pulls
         )
+    return queues.rows(), backlog_bars(queues)
+
+
+def _space(plan: Plan, root: Path) -> Found:
+    say(f"space of {plan.space:,} messages, twice")
     with tempfile.TemporaryDirectory(dir=root) as directory:
-        say(f"space of {plan.space:,} messages, twice")
-        used = space.measure(Path(directory), messages=plan.space)
-    print(render([*comparison.rows, *queues.rows(), *used.rows()]))
-    bars = all_bars(comparison, queues)
+        return space.measure(Path(directory), messages=plan.space).rows(), []
+
+
+def _polls(plan: Plan, root: Path) -> Found:
+    say(f"{plan.polls:,} long polls")
+    with tempfile.TemporaryDirectory(dir=root) as directory:
+        held = polls.measure(Path(directory), plan)
+    return held.rows(), poll_bars(held)
+
+
+def _judge(bars: Sequence[Bar]) -> list[Bar]:
+    """Print the bars; those that were missed."""
     print()
     for bar in bars:
         print(bar)
     missed = [bar for bar in bars if not bar.met]
     print(f"\n{len(missed)} of {len(bars)} bars missed" if missed else "\nall bars met")
-    return 1 if missed and strict else 0
+    return missed
 
 
 if __name__ == "__main__":

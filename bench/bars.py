@@ -2,13 +2,16 @@
 
 from typing import NamedTuple
 
+from bench.anypoint import Anypoint
 from bench.backlog import FEW, Backlog
 from bench.comparison import Comparison
 from bench.courier import Courier
 from bench.floor import Floor
+from bench.polls import Polls
 from bench.redis import Redis
 from bench.redis_py import RedisPy
 from bench.table import MB
+from bench.workload import WORKLOADS
 
 
 class Bar(NamedTuple):
@@ -37,7 +40,48 @@ def ratio(ours: float | None, theirs: float | None) -> float | None:
     return ours / theirs if ours and theirs else None
 
 
-def all_bars(comparison: Comparison, queues: Backlog) -> list[Bar]:
+def dialect_bars(comparison: Comparison) -> list[Bar]:
+    rate = comparison.rate
+    return [
+        Bar(
+            f"{workload.name} over Anypoint beside Cloudflare",
+            ratio(rate(workload.name, Anypoint.name), rate(workload.name, Courier.name)),
+            0.8,
+            "x",
+        )
+        for workload in WORKLOADS
+        if Anypoint().takes(workload)
+    ]
+
+
+def poll_bars(polls: Polls) -> list[Bar]:
+    held = f"{polls.held:,} long polls"
+    return [
+        Bar(
+            f"resident memory of {held}",
+            (polls.resident_bytes - polls.idle_bytes) / MB,
+            100,
+            " MB",
+            at_most=True,
+        ),
+        Bar(
+            f"p99 of a publish beside {held} and without",
+            ratio(polls.beside.p99_ms, polls.alone.p99_ms),
+            1.5,
+            "x",
+            at_most=True,
+        ),
+        Bar(
+            f"p99 of a first message to one of {held}",
+            polls.first_p99_ms,
+            50,
+            " ms",
+            at_most=True,
+        ),
+    ]
+
+
+def peer_bars(comparison: Comparison) -> list[Bar]:
     ours, rate = Courier.name, comparison.rate
     return [
         Bar(
@@ -56,6 +100,11 @@ def all_bars(comparison: Comparison, queues: Backlog) -> list[Bar]:
             for peer in (RedisPy.name, Redis.name)
             for workload, limit in (("cycle 64x1", 1.0), ("cycle 16x100", 1.5))
         ),
+    ]
+
+
+def backlog_bars(queues: Backlog) -> list[Bar]:
+    return [
         Bar(
             f"pull of 100 with {queues.many:,} waiting beside {FEW:,} waiting",
             ratio(queues.long.p50_ms, queues.few.p50_ms),

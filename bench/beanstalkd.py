@@ -57,7 +57,7 @@ class Beanstalkd:
     name = "beanstalkd"
 
     def takes(self, workload: Workload) -> bool:
-        return True
+        return not workload.ours
 
     def installed(self) -> bool:
         return shutil.which("beanstalkd") is not None

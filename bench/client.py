@@ -9,13 +9,16 @@ import asyncio
 import gc
 import time
 from array import array
-from collections.abc import Callable, Generator
-from typing import cast
+from collections.abc import Callable, Coroutine, Generator
+from functools import partial
+from typing import Any, TypeVar, cast
 
 import uvloop
 
 from bench.figure import Figure
 from bench.process import Process
+
+T = TypeVar("T")
 
 Whole = Callable[[bytes], bool]
 Script = Generator[tuple[bytes, Whole], bytes, int]
@@ -109,10 +112,17 @@ class Client(asyncio.Protocol):
         self._end(exc or ConnectionError("the server closed the connection"))
 
     def _begin(self) -> None:
+        self._start(time.perf_counter())
+
+    def _start(self, started_s: float) -> None:
         self._script = self._new_script()
-        self._started_s = time.perf_counter()
+        self._started_s = started_s
         request, self._whole = next(self._script)
         self._transport.write(request)
+
+    def leave(self) -> None:
+        """Close the connection, whatever it is waiting for."""
+        self._end(None)
 
     def _end(self, error: Exception | None) -> None:
         if self._open:
@@ -121,15 +131,51 @@ class Client(asyncio.Protocol):
             self._tally.end(error)
 
 
-async def _connect(port: int, scripts: list[NewScript], tally: Tally) -> None:
+class PacedClient(Client):
+    """A client that begins a pass every so often, however fast the answers come.
+
+    A pass that is due while the one before it is still unanswered counts from when it was due.
+    """
+
+    def __init__(
+        self, new_script: NewScript, tally: Tally, *, first_s: float, every_s: float
+    ) -> None:
+        super().__init__(new_script, tally)
+        self._due_s = first_s
+        self._every_s = every_s
+
+    def _begin(self) -> None:
+        due_s = self._due_s
+        self._due_s += self._every_s
+        early_s = due_s - time.perf_counter()
+        if early_s > 0:
+            asyncio.get_running_loop().call_later(early_s, self._start_on_time)
+        else:
+            self._start(due_s)
+
+    def _start_on_time(self) -> None:
+        if self._tally.stopping:
+            self._end(None)
+        elif self._open:
+            self._start(time.perf_counter())
+
+
+async def connect(
+    port: int, scripts: list[NewScript], tally: Tally, *, every_s: float = 0.0
+) -> list[Client]:
+    """A connection for each script; with `every_s` each is paced, and they take turns."""
     tally.running = len(scripts)
     loop = asyncio.get_running_loop()
-    for new_script in scripts:
-        await loop.create_connection(
-            lambda new_script=new_script: Client(new_script, tally),  # type: ignore[misc]
-            "127.0.0.1",
-            port,
-        )
+    now_s = time.perf_counter()
+    clients: list[Client] = []
+    for number, new_script in enumerate(scripts):
+        make: Callable[[], Client] = partial(Client, new_script, tally)
+        if every_s:
+            first_s = now_s + (1 + number / len(scripts)) * every_s
+            make = partial(PacedClient, new_script, tally, first_s=first_s, every_s=every_s)
+        _, client = await loop.create_connection(make, "127.0.0.1", port)
+        clients.append(client)
+    return clients
 
 
 async def _pass_time(tally: Tally, seconds: float) -> None:
@@ -139,11 +185,17 @@ async def _pass_time(tally: Tally, seconds: float) -> None:
         tally.ended.result()
 
 
-async def _measure(
-    process: Process, scripts: list[NewScript], *, warmup_s: float, seconds: float
+async def measured(
+    process: Process,
+    scripts: list[NewScript],
+    *,
+    warmup_s: float,
+    seconds: float,
+    every_s: float = 0.0,
 ) -> Figure:
+    """Run every script on a connection of its own for a while; figures without the warm-up."""
     tally = Tally()
-    await _connect(process.port, scripts, tally)
+    await connect(process.port, scripts, tally, every_s=every_s)
     await _pass_time(tally, warmup_s)
 
     tally.reset()
@@ -169,20 +221,25 @@ async def _measure(
 
 async def _move(process: Process, scripts: list[NewScript], *, messages: int) -> None:
     tally = Tally(messages_max=messages)
-    await _connect(process.port, scripts, tally)
+    await connect(process.port, scripts, tally)
     await asyncio.wait_for(tally.ended, MOVE_S_MAX)
+
+
+def undisturbed(load: Coroutine[Any, Any, T]) -> T:
+    """Run a load on an event loop of its own, without garbage collection in between."""
+    gc.collect()
+    gc.disable()
+    try:
+        return uvloop.run(load)
+    finally:
+        gc.enable()
 
 
 def measure(
     process: Process, scripts: list[NewScript], *, warmup_s: float, seconds: float
 ) -> Figure:
-    """Run every script on a connection of its own for a while; figures without the warm-up."""
-    gc.collect()
-    gc.disable()
-    try:
-        return uvloop.run(_measure(process, scripts, warmup_s=warmup_s, seconds=seconds))
-    finally:
-        gc.enable()
+    """`measured`, for those who have no event loop."""
+    return undisturbed(measured(process, scripts, warmup_s=warmup_s, seconds=seconds))
 
 
 def move(process: Process, scripts: list[NewScript], *, messages: int) -> None:

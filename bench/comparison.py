@@ -2,7 +2,7 @@
 
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,9 +33,14 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def compare(contestants: Sequence[Contestant], plan: Plan, root: Path) -> Comparison:
+def compare(
+    contestants: Sequence[Contestant],
+    plan: Plan,
+    root: Path,
+    workloads: Sequence[Workload] = WORKLOADS,
+) -> Comparison:
     comparison = Comparison({}, [])
-    for workload in WORKLOADS:
+    for workload in workloads:
         _compare(workload, contestants, plan, root, comparison)
     return comparison
 
@@ -50,7 +55,7 @@ def _compare(
     takers = [contestant for contestant in contestants if contestant.takes(workload)]
     figures: dict[str, list[Figure]] = {contestant.name: [] for contestant in takers}
     figures[SQLITE] = []
-    groups: list[float] = []
+    groups: dict[str, list[float]] = {contestant.name: [] for contestant in takers}
     for turn in range(plan.rounds):
         for contestant in takers:
             if not contestant.installed():
@@ -59,9 +64,10 @@ def _compare(
             figure, group = _run(contestant, workload, plan, root)
             figures[contestant.name].append(figure)
             if group is not None:
-                groups.append(group)
-        if not workload.cycle:
-            figures[SQLITE].append(_ceiling(_messages(groups[-1], workload), plan, root))
+                groups[contestant.name].append(group)
+        if not workload.cycle and not workload.ours:
+            group = groups[Courier.name][-1]
+            figures[SQLITE].append(_ceiling(_messages(group, workload), plan, root))
 
     for name, rounds in figures.items():
         if rounds:
@@ -103,10 +109,8 @@ def _messages(calls_per_commit: float, workload: Workload) -> int:
     return max(1, round(calls_per_commit * workload.batch))
 
 
-def _note(name: str, groups: Sequence[float], workload: Workload) -> str:
-    group = f"{sum(groups) / len(groups):.1f}" if groups else ""
-    if name == Courier.name:
-        return f"{group} calls per commit"
+def _note(name: str, groups: Mapping[str, Sequence[float]], workload: Workload) -> str:
     if name == SQLITE:
-        return f"{_messages(groups[-1], workload)} messages per commit"
-    return ""
+        return f"{_messages(groups[Courier.name][-1], workload)} messages per commit"
+    own = groups[name]
+    return f"{sum(own) / len(own):.1f} calls per commit" if own else ""

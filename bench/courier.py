@@ -98,7 +98,8 @@ class CourierServer:
         self._module = module
         self._port = free_port()
         self.start()
-        credentials = json.loads((directory / "credentials.json").read_text())["cloudflare"]
+        self.credentials = json.loads((directory / "credentials.json").read_text())
+        credentials = self.credentials["cloudflare"]
         self._token: str = credentials["api_token"]
         self._queues = f"/client/v4/accounts/{credentials['account_id']}/queues"
         self.queue = self.new_queue("bench")

@@ -12,7 +12,7 @@ from bench.courier import CourierServer
 from bench.workload import Workload
 from courier import app, config
 from courier.config import Config
-from courier.core.types import Actor, Draft, QueueStats, Receipt
+from courier.core.types import Actor, Draft, QueueStats, Receipt, Via
 from courier.store.sqlite import SqliteStore
 
 _RECEIPTS = [Receipt([], [], QueueStats(count=1, bytes=200, oldest_ms=1_700_000_000_000))]
@@ -28,6 +28,7 @@ class EmptyStore(SqliteStore):
         actor: Actor,
         now_ms: int,
         bytes_max: int | None = None,
+        via: Via | None = None,
     ) -> list[Receipt]:
         return _RECEIPTS
 
@@ -36,7 +37,7 @@ class Floor:
     name = "floor: no store"
 
     def takes(self, workload: Workload) -> bool:
-        return not workload.cycle
+        return not workload.cycle and not workload.ours
 
     def installed(self) -> bool:
         return True

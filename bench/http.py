@@ -9,17 +9,15 @@ from bench.client import Refused
 
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 _HEAD_END = b"\r\n\r\n"
+# An answer without content, and so without its length.
+NOTHING = b"HTTP/1.1 204 "
 
 
-def request(path: str, *, token: str, body: bytes, method: str = "POST") -> bytes:
-    head = (
-        f"{method} {path} HTTP/1.1\r\n"
-        "Host: 127.0.0.1\r\n"
-        f"Authorization: Bearer {token}\r\n"
-        "Content-Type: application/json\r\n"
-        f"Content-Length: {len(body)}\r\n\r\n"
-    )
-    return head.encode() + body
+def request(path: str, *, token: str, body: bytes = b"", method: str = "POST") -> bytes:
+    head = f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {token}\r\n"
+    if body:
+        head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+    return f"{head}\r\n".encode() + body
 
 
 def whole(answer: bytes) -> bool:
@@ -28,12 +26,14 @@ def whole(answer: bytes) -> bool:
         return False
     length = _LENGTH.search(answer, 0, head_end)
     if length is None:
+        if answer.startswith(NOTHING):
+            return True
         raise Refused(f"no content length in {answer[:200]!r}")
     return len(answer) == head_end + len(_HEAD_END) + int(length[1])
 
 
-def check(answer: bytes) -> None:
-    if not answer.startswith(b"HTTP/1.1 200 "):
+def check(answer: bytes, status: bytes = b"HTTP/1.1 200 ") -> None:
+    if not answer.startswith(status):
         raise Refused(answer[:500].decode(errors="replace"))
 
 

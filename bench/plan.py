@@ -11,6 +11,11 @@ class Plan(NamedTuple):
     crowd: int  # delayed and leased messages, each, in front of the crowded one
     pulls: int
     space: int  # messages in each half of the space measurement
+    polls: int
+    hold_s: float  # how long they are held before the memory is read
+    poll_rounds: int
+    poll_seconds: float
+    firsts: int  # messages to those who wait
 
 
 FULL = Plan(
@@ -21,6 +26,11 @@ FULL = Plan(
     crowd=100_000,
     pulls=300,
     space=300_000,
+    polls=2_000,
+    hold_s=25.0,
+    poll_rounds=8,
+    poll_seconds=5.0,
+    firsts=2_000,
 )
 QUICK = Plan(
     warmup_s=0.3,
@@ -30,4 +40,9 @@ QUICK = Plan(
     crowd=5_000,
     pulls=50,
     space=20_000,
+    polls=2_000,
+    hold_s=1.0,
+    poll_rounds=3,
+    poll_seconds=2.0,
+    firsts=200,
 )

@@ -97,7 +97,7 @@ class Redis:
     name = "redis streams"
 
     def takes(self, workload: Workload) -> bool:
-        return True
+        return not workload.ours
 
     def installed(self) -> bool:
         return shutil.which("redis-server") is not None

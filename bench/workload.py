@@ -14,12 +14,15 @@ class Workload(NamedTuple):
     clients: int
     batch: int
     cycle: bool  # publish, pull and ack; otherwise publish only
+    ours: bool = False  # asked of Courier's dialects and of nobody else
 
 
 WORKLOADS = (
     Workload("publish 64x1", clients=64, batch=1, cycle=False),
+    Workload("publish 16x10", clients=16, batch=10, cycle=False, ours=True),
     Workload("publish 16x100", clients=16, batch=100, cycle=False),
     Workload("cycle 64x1", clients=64, batch=1, cycle=True),
+    Workload("cycle 16x10", clients=16, batch=10, cycle=True, ours=True),
     Workload("cycle 16x100", clients=16, batch=100, cycle=True),
 )
 

@@ -20,6 +20,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from courier.web import CALLER, WHOLE_ANSWER, App
 
 WATCH_EVERY_S = 0.25
+# How many connections are looked at before others get their turn.
+WATCHED_AT_ONCE = 50
 
 
 def _refusal(status: bytes, sentence: bytes) -> bytes:
@@ -265,6 +267,9 @@ async def _watch(server: _Server) -> None:
     loop = asyncio.get_running_loop()
     while True:
         await asyncio.sleep(WATCH_EVERY_S)
-        now_s = loop.time()
-        for connection in list(server.server_state.connections):
-            connection.cut_if_slow(now_s)  # type: ignore[union-attr]
+        connections = list(server.server_state.connections)
+        for start in range(0, len(connections), WATCHED_AT_ONCE):
+            now_s = loop.time()
+            for connection in connections[start : start + WATCHED_AT_ONCE]:
+                connection.cut_if_slow(now_s)  # type: ignore[union-attr]
+            await asyncio.sleep(0)
