@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from courier import sealing, serving
-from courier.clock import SystemClock
+from courier.clock import Clock, SystemClock
 from courier.config import Config
 from courier.core.admin import Admin
 from courier.core.broker import Broker
@@ -47,6 +47,14 @@ class Courier(Struct):
     admin: Admin
     sweeper: Sweeper
     usage: Usage
+    clock: Clock
+
+    async def note_usage(self) -> None:
+        """Write down what was counted since the last sweep."""
+        try:
+            await self.usage.flush(self.store, now_ms=self.clock.now_ms())
+        except Unavailable as error:  # no reason to stop otherwise than planned
+            log.warning("usage_not_noted", extra={"reason": str(error)})
 
     async def resume_purges(self) -> None:
         """Finish the purges that the end of the last process broke off."""
@@ -148,7 +156,7 @@ def build(store: Store, config: Config, *, port: int) -> Courier:
         body_bytes_max=config.request_bytes_max,
         on_drain=broker.drain,
     )
-    return Courier(app, credentials, store, broker, admin, sweeper, usage)
+    return Courier(app, credentials, store, broker, admin, sweeper, usage, clock)
 
 
 def _tune_collector() -> None:
@@ -180,7 +188,7 @@ async def _serve(config: Config, opened: Callable[[Config], Coroutine[Any, Any, 
                     ),
                     drain_wait_ms_max=config.drain_wait_ms_max,
                 )
-            await courier.sweeper.turn()
+            await courier.note_usage()
     finally:
         await store.close()
     log.info("stopped")

@@ -15,6 +15,7 @@ from tests.server import Server
 pytestmark = pytest.mark.slow
 BIG = "x" * 100_000
 PUBLISHES_MAX = 200
+SMALL_PUBLISHES_MAX = 5_000
 BOUND = ("left", "right")
 LINE = "line"
 EXCHANGE = "news"
@@ -153,3 +154,13 @@ def test_nothing_promised_on_a_filling_disk_is_lost_with_the_process(full: Full)
     assert full.environment.get(LINE) == []
     assert full.environment.ack(LINE, [full.held]) == [True]
     assert full.environment.drained(LINE) == ["a2"]
+
+
+def test_a_server_with_a_full_disk_still_stops_as_planned(full: Full) -> None:
+    """What it has counted cannot be written down any more, and that is no failure."""
+    for number in range(SMALL_PUBLISHES_MAX):
+        if full.environment.try_publish(BOUND[0], [message(f"small-{number}")])[0] == 503:
+            break
+    else:
+        pytest.fail("there was room for everything")
+    full.server.stop()
