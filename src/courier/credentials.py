@@ -1,6 +1,5 @@
 """The first credentials of a tenant, and the file that carries them to their owner."""
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from courier.core.broker import Sealer
 from courier.core.types import BROKER, Actor, Key, Tenant
 from courier.dialects.anypoint.clients import APP_SCOPES, sealed
 from courier.dialects.anypoint.names import environment_id, organization_id
+from courier.files import write_private
 
 FIRST_TENANT = "default"
 CLOUDFLARE_PREFIX = "/client/v4"
@@ -115,14 +115,7 @@ class Credentials:
             self._write(made["tenant"], made)
 
     def _write(self, tenant: str, made: dict[str, Any]) -> None:
-        """For the owner's eyes only, and either whole or not there."""
-        path = self.path(tenant)
-        fresh = path.with_suffix(".new")
-        with open(os.open(fresh, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "wb") as file:
-            file.write(msgspec.json.format(msgspec.json.encode(made)) + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(path)
+        write_private(self.path(tenant), msgspec.json.format(msgspec.json.encode(made)) + b"\n")
 
     def forget(self, tenant: str) -> None:
         self.path(tenant).unlink(missing_ok=True)

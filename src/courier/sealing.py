@@ -1,7 +1,6 @@
 """Encryption of what must not lie in clear on disk: AES-256-GCM under the operator's keys."""
 
 import base64
-import os
 from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
@@ -11,6 +10,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from courier import ids
 from courier.core.errors import StoreUnavailable
+from courier.files import write_private
 
 KEY_BYTES = 32
 _NONCE_BYTES = 12
@@ -53,7 +53,7 @@ def keys(text: str, *, file: Path) -> list[bytes]:
     """Keys from the setting (base64, separated by commas), else from a file made when missing."""
     if not text:
         if not file.exists():
-            _create(file)
+            write_private(file, base64.b64encode(ids.new_bytes(KEY_BYTES)) + b"\n")
         text = file.read_text().strip()
     found = []
     for part in text.split(","):
@@ -65,13 +65,3 @@ def keys(text: str, *, file: Path) -> list[bytes]:
             raise BadKey(f"an encryption key must be {KEY_BYTES} bytes in base64")
         found.append(key)
     return found
-
-
-def _create(file: Path) -> None:
-    """For the owner's eyes only, and either whole or not there."""
-    fresh = file.with_suffix(".new")
-    with open(os.open(fresh, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "wb") as out:
-        out.write(base64.b64encode(ids.new_bytes(KEY_BYTES)) + b"\n")
-        out.flush()
-        os.fsync(out.fileno())
-    fresh.replace(file)
