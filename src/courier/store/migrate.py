@@ -7,8 +7,8 @@ import apsw
 from courier.core.errors import StoreUnavailable
 
 
-def migrate(db: apsw.Connection, package: str) -> bool:
-    """Apply the package's `migrations/*.sql`; True when the database was empty before."""
+def migrate(db: apsw.Connection, package: str) -> None:
+    """Apply those of the package's `migrations/*.sql` that the database has not had yet."""
     scripts = sorted(
         (
             entry
@@ -26,4 +26,3 @@ def migrate(db: apsw.Connection, package: str) -> bool:
         with db:
             db.execute(script.read_text())
             db.execute(f"PRAGMA user_version = {number:d}")
-    return version == 0

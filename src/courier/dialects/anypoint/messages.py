@@ -133,12 +133,7 @@ class MessageRoutes:
     async def publish(self, call: Call) -> wire.Result:
         id = wire.checked_id(call.params.get("messageId", "locks"))
         wire.check_size(call.body)
-        queue = call.queue
-        if isinstance(queue, Queue):
-            draft = wire.draft(id, call.body, queue)
-            await self._broker.publish(queue, [draft], actor=call.actor)
-        else:
-            await self._publish(call, [_made(id, call.body, queue)])
+        await self._publish(call, [_made(id, call.body, call.queue)])
         return wire.Result(id, "successful", "Message sent")
 
     async def publish_batch(self, call: Call) -> list[wire.Result] | Response:

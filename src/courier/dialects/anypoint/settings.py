@@ -17,21 +17,28 @@ DELIVERIES_MAX = 1_000
 DELIVERIES_DEFAULT = 10
 
 
-def _number(high: int, low: int = 0) -> Any:
-    """An integer, which clients also send as text or null."""
-    schema = {"type": ["integer", "string", "null"], "minimum": low, "maximum": high}
-    return Annotated[Any, Meta(extra_json_schema=schema)]
+def _integer(high: int, low: int = 0) -> Meta:
+    """Clients also send integers as text, or null; `whole` reads them."""
+    return Meta(
+        extra_json_schema={"type": ["integer", "string", "null"], "minimum": low, "maximum": high}
+    )
+
+
+TtlMs = Annotated[Any, _integer(TTL_MS_MAX)]
+LockMs = Annotated[Any, _integer(LOCK_MS_MAX)]
+DelayMs = Annotated[Any, _integer(DELAY_MS_MAX)]
+Deliveries = Annotated[Any, _integer(DELIVERIES_MAX, 1)]
 
 
 class QueueBody(Struct):
     type: Any = UNSET
-    defaultTtl: _number(TTL_MS_MAX) | UnsetType = UNSET  # type: ignore[valid-type]
-    defaultLockTtl: _number(LOCK_MS_MAX) | UnsetType = UNSET  # type: ignore[valid-type]
-    defaultDeliveryDelay: _number(DELAY_MS_MAX) | UnsetType = UNSET  # type: ignore[valid-type]
+    defaultTtl: TtlMs | UnsetType = UNSET
+    defaultLockTtl: LockMs | UnsetType = UNSET
+    defaultDeliveryDelay: DelayMs | UnsetType = UNSET
     encrypted: bool | UnsetType | None = UNSET
     fifo: bool | UnsetType | None = UNSET
     deadLetterQueueId: str | UnsetType | None = UNSET
-    maxDeliveries: _number(DELIVERIES_MAX, 1) | UnsetType = UNSET  # type: ignore[valid-type]
+    maxDeliveries: Deliveries | UnsetType = UNSET
 
 
 class FallbackBody(Struct):
