@@ -187,6 +187,54 @@ class Config:
             secret=True,
         ),
     ] = ""
+    push_networks: Annotated[
+        str,
+        Rule(
+            "Private networks that pushes may reach, with commas between, such as "
+            "127.0.0.0/8,10.1.0.0/16. Empty: public addresses only.",
+            empty=True,
+        ),
+    ] = ""
+    pushes_max: Annotated[
+        int,
+        Rule(
+            "Most requests to listeners on their way at a time, and as many to workers.",
+            low=1,
+            high=100_000,
+        ),
+    ] = 1_000
+    push_delay_percent: Annotated[
+        int,
+        Rule(
+            "Part of the usual wait before a failed push is made again; less than 100 is for "
+            "testing receivers.",
+            low=1,
+            high=100,
+        ),
+    ] = 100
+    liveness_every_ms: Annotated[
+        int,
+        Rule(
+            "Time between two looks at a listener that has messages waiting; ten times as long "
+            "for one that has none.",
+            low=100,
+            high=_DAY_MS,
+        ),
+    ] = 30 * _SECOND_MS
+    domains_required: Annotated[
+        bool, Rule("Push only to hosts that their tenant has shown to be its own.")
+    ] = False
+    worker_urls: Annotated[
+        str,
+        Rule(
+            "Where the scripts of worker consumers run, as name=URL with commas between; "
+            "`courier worker add` is the other way to say so.",
+            empty=True,
+        ),
+    ] = ""
+    worker_wait_ms_max: Annotated[
+        int, Rule("Longest wait for a worker's answer to a batch.", low=100, high=_HOUR_MS)
+    ] = 30 * _SECOND_MS
     sources: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
 
     def url(self, port: int) -> str:

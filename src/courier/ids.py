@@ -41,6 +41,11 @@ def new_bytes(count: int) -> bytes:
     return secrets.token_bytes(count)
 
 
+def luck() -> float:
+    """From 0 to 1, to spread out what should not happen all at once."""
+    return secrets.randbits(32) / (1 << 32)
+
+
 def digest(secret: str) -> str:
     """What is stored in place of a secret. Secrets are long and random, so one hash is enough."""
     return sha256(secret.encode()).hexdigest()

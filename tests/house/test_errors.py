@@ -10,6 +10,7 @@ import courier.web
 from courier.core import errors
 from courier.dialects.anypoint.errors import refusal as anypoint_refusal
 from courier.dialects.cloudflare.errors import refusal
+from courier.dialects.discue.errors import refusal as discue_refusal
 
 # One way to build each, and a class that is never raised itself needs none.
 EXAMPLES: dict[type[errors.BrokerError], errors.BrokerError] = {
@@ -22,6 +23,7 @@ EXAMPLES: dict[type[errors.BrokerError], errors.BrokerError] = {
         errors.Conflict("queue", "ref"),
         errors.InUse("queue", "ref", "others"),
         errors.OverLimit("queue bytes", limit=1, actual=2),
+        errors.SchemaBroken([("/n", "must be of type number")]),
         errors.Paused("queue"),
         errors.Frozen("queue"),
         errors.NotPullable("queue"),
@@ -44,9 +46,31 @@ ANYPOINT: dict[type[errors.BrokerError], tuple[int, int | None]] = {
     errors.Conflict: (400, None),
     errors.InUse: (400, None),
     errors.OverLimit: (429, 60),
+    errors.SchemaBroken: (400, None),
     errors.Paused: (503, 60),
     errors.Frozen: (503, 60),
     errors.NotPullable: (503, 60),
+    errors.RateLimited: (429, 1),
+    errors.StoreUnavailable: (503, 1),
+    errors.ShuttingDown: (503, 1),
+    courier.web.NoRoute: (404, None),
+    courier.web.WrongMethod: (405, None),
+    courier.web.NotJson: (400, None),
+    courier.web.BodyTooLong: (413, None),
+}
+# And what those of Discue are told.
+DISCUE: dict[type[errors.BrokerError], tuple[int, int | None]] = {
+    errors.InvalidRequest: (422, None),
+    errors.Unauthenticated: (401, None),
+    errors.Forbidden: (403, None),
+    errors.NotFound: (404, None),
+    errors.Conflict: (422, None),
+    errors.InUse: (422, None),
+    errors.OverLimit: (402, None),
+    errors.SchemaBroken: (422, None),
+    errors.Paused: (423, 60),
+    errors.Frozen: (423, 60),
+    errors.NotPullable: (423, 60),
     errors.RateLimited: (429, 1),
     errors.StoreUnavailable: (503, 1),
     errors.ShuttingDown: (503, 1),
@@ -65,8 +89,14 @@ def subclasses(kind: type[errors.BrokerError]) -> Iterator[type[errors.BrokerErr
         yield from subclasses(each)
 
 
+def of_a_dialect(kind: type[errors.BrokerError]) -> bool:
+    """Raised and refused by the same dialect, whose own tests see to it."""
+    return kind.__module__.startswith("courier.dialects.")
+
+
 def test_every_error_is_among_the_examples() -> None:
-    assert set(subclasses(errors.BrokerError)) - ABSTRACT == set(EXAMPLES)
+    found = set(subclasses(errors.BrokerError)) - ABSTRACT
+    assert {kind for kind in found if not of_a_dialect(kind)} == set(EXAMPLES)
 
 
 @pytest.mark.parametrize("kind", set(EXAMPLES) - OF_ONE_SITE, ids=lambda kind: kind.__name__)
@@ -105,6 +135,17 @@ def test_anypoint_tells_what_is_too_large_from_what_is_too_many(what: str, statu
 )  # fmt: skip
 def test_anypoint_says_what_was_not_found_in_the_contracts_words(kind: str, message: str) -> None:
     assert anypoint_refusal(errors.NotFound(kind, "ref")).message == message
+
+
+def test_discue_has_a_row_for_every_error() -> None:
+    assert set(DISCUE) == set(EXAMPLES) - OF_ONE_SITE
+
+
+@pytest.mark.parametrize("kind", DISCUE, ids=lambda kind: kind.__name__)
+def test_discue_refuses_every_error_as_the_table_says(kind: type[errors.BrokerError]) -> None:
+    refused = discue_refusal(EXAMPLES[kind])
+    assert (refused.status, refused.retry_after_s) == DISCUE[kind]
+    assert refused.detail
 
 
 @pytest.mark.parametrize("kind", EXAMPLES, ids=lambda kind: kind.__name__)

@@ -6,28 +6,17 @@ and then everything else that a caller can see. In the end both journals must te
 lives, and both stores must have counted the same.
 """
 
-import asyncio
 import os
-import shutil
-import tempfile
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any
 
 import msgspec
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    rule,
-    run_state_machine_as_test,
-)
+from hypothesis.stateful import initialize, rule, run_state_machine_as_test
 
-from courier.clock import ManualClock
+from courier import ids
 from courier.core.errors import BrokerError
 from courier.core.types import (
-    BROKER,
     MINUTE_MS,
     SEAL_BYTES,
     Ack,
@@ -36,27 +25,27 @@ from courier.core.types import (
     Leased,
     Message,
     Outcome,
-    Queue,
     Retry,
     Settlement,
-    Tally,
     Via,
 )
-from courier.store.memory import MemoryStore
-from courier.store.sqlite import SqliteStore
 from tests.conformance.store.driver import CALLER, TENANT, Driver
 from tests.model.order import Order
-
-T = TypeVar("T")
-Verdict = tuple[str, Any]
-Jump = int | tuple[int, int] | Literal["far"] | None
+from tests.model.pushing import (
+    LEASE_MS,
+    LEASES,
+    NEWEST,
+    PICKS,
+    PUSH_STEPS,
+    Pushing,
+    Verdict,
+)
+from tests.model.stage import CHAIN, Jump
 
 # A soak run asks for more.
 EXAMPLES = int(os.environ.get("MODEL_EXAMPLES", "50"))
-STEPS_MAX = 50
+STEPS_MAX = 60
 
-# Where a queue of the chain buries its messages; the last two drop them.
-CHAIN = {"work": "dead", "dead": "deeper", "deeper": None, "plain": None}
 EXCHANGE = "c0" + "e" * 30
 
 # Most is published where it has the longest way to go.
@@ -65,18 +54,15 @@ REDRIVEN_FROM = ("dead", "deeper", "dead", "work")
 
 # Durations come from few values, so that different things end at the same moment.
 WAITS = st.sampled_from((0, 0, 1, 20, 50, 100))
-LEASES = st.sampled_from((0, 1, 20, 50, 100))
 LONG_MS = 100 * MINUTE_MS
-NEAR_MS = 1_000
 RETENTIONS = st.sampled_from((LONG_MS, LONG_MS, LONG_MS, LONG_MS, 400, 100))
 ATTEMPTS = st.sampled_from((1, 1, 2, 2, 3, None))
-PICKS = st.integers(0, 11)
 SEQS = st.lists(st.integers(1, 9), min_size=1, max_size=4)
 ROOMS = st.sampled_from((None, None, None, None, 0, 1, 2, 3))
 JUMPS = st.one_of(
     st.none(),
     st.integers(0, 3),
-    st.sampled_from((0, 0, 0, 0, 0, 2 * MINUTE_MS, "far")),
+    st.sampled_from((0,) * 10 + (2 * MINUTE_MS, "far")),
     st.tuples(st.sampled_from((0, 0, 0, 1, 1, 2, 3)), st.sampled_from((0, 0, 0, -1, 1))),
 )
 DRAFTS = st.builds(
@@ -99,6 +85,7 @@ VERDICTS = st.one_of(
     st.tuples(st.just("retry"), st.none()),
     st.tuples(st.just("extend"), LEASES),
 )
+OUTCOMES = st.lists(st.tuples(NEWEST, VERDICTS), min_size=1, max_size=4)
 SETTINGS = st.one_of(
     st.fixed_dictionaries({"retention_ms": RETENTIONS}),
     st.fixed_dictionaries({"attempts_max": ATTEMPTS}),
@@ -109,10 +96,11 @@ SETTINGS = st.one_of(
 # Each kind of step: how often it is taken, and what it is given.
 STEPS: dict[str, tuple[int, st.SearchStrategy[tuple[Any, ...]]]] = {
     "wait": (2, st.tuples()),
-    "publish": (6, st.tuples(PICKS, st.lists(DRAFTS, min_size=1, max_size=4))),
+    "publish": (9, st.tuples(PICKS, st.lists(DRAFTS, min_size=1, max_size=4))),
     "route": (2, st.tuples(PICKS, PICKS, st.lists(DRAFTS, min_size=0, max_size=4), ROOMS)),
-    "lease": (10, st.tuples(PICKS, st.integers(1, 4), LEASES, ROOMS)),
-    "settle": (9, st.tuples(st.lists(st.tuples(PICKS, VERDICTS), min_size=1, max_size=4))),
+    "lease": (8, st.tuples(PICKS, st.integers(1, 4), LEASES, ROOMS)),
+    "settle": (7, st.tuples(OUTCOMES)),
+    "consume": (7, st.tuples(PICKS, st.integers(1, 4), OUTCOMES)),
     "settle_by_guess": (1, st.tuples(PICKS, st.integers(-1, 9), st.integers(-1, 3), VERDICTS)),
     "find": (1, st.tuples(PICKS, PICKS)),
     "remove": (1, st.tuples(PICKS, SEQS)),
@@ -124,6 +112,7 @@ STEPS: dict[str, tuple[int, st.SearchStrategy[tuple[Any, ...]]]] = {
     "tally": (1, st.tuples(st.integers(1, 3))),
     "create_again": (1, st.tuples(PICKS)),
     "restart": (1, st.tuples()),
+    **PUSH_STEPS,
 }
 
 
@@ -134,68 +123,13 @@ def steps(kind: str) -> st.SearchStrategy[tuple[str, tuple[Any, ...]]]:
 STEP = st.sampled_from([kind for kind in STEPS for _ in range(STEPS[kind][0])]).flatmap(steps)
 
 
-class Histories(RuleBasedStateMachine):
+class Histories(Pushing):
     """One history, lived through by the reference and by a store on disk."""
-
-    FIFO: ClassVar[frozenset[str]] = frozenset()
 
     def __init__(self) -> None:
         super().__init__()
-        self.runner = asyncio.Runner()
-        self.clock = ManualClock()
-        self.folder = Path(tempfile.mkdtemp(prefix="courier-model-"))
-        self.reference = Driver(MemoryStore(), self.clock, self.runner)
-        self.other = Driver(self.opened(), self.clock, self.runner)
-        self.queues: dict[str, Queue] = {}
         self.leases: list[tuple[str, Message]] = []
-        self.moments: set[int] = set()
         self.order = Order()
-        self.made = 0
-        self.agreed = True
-
-    def opened(self) -> SqliteStore:
-        return self.runner.run(SqliteStore.open(self.folder / "courier.db"))
-
-    def teardown(self) -> None:
-        try:
-            if self.agreed:
-                self.compare_journals()
-                self.compare_numbers()
-        finally:
-            self.runner.run(self.other.store.close())
-            self.runner.close()
-            shutil.rmtree(self.folder)
-
-    # --- comparing ---
-
-    def both(self, verb: Callable[[Driver], T]) -> T:
-        """Run a verb on both stores; their answers must be the same."""
-        return self.same(verb(self.reference), verb(self.other))
-
-    def same(self, mine: T, theirs: T) -> T:
-        self.agreed = mine == theirs
-        assert self.agreed, f"{theirs!r} is not {mine!r}"
-        return mine
-
-    def look(self) -> None:
-        """Compare everything that a caller can see."""
-        queues = self.queues.values()
-        self.both(lambda d: [(d.stats(q), d.tail(q), d.peek(q), d.browse(q)) for q in queues])
-
-    def compare_journals(self) -> None:
-        mine, theirs = lives(self.reference), lives(self.other)
-        for key in mine.keys() | theirs.keys():
-            self.same(mine.get(key), theirs.get(key))
-
-    def compare_numbers(self) -> None:
-        self.both(lambda driver: tallies(driver))
-        for queue in self.queues.values():
-            begun = queue.created_ms // MINUTE_MS
-            both_levels = self.reference.levels(queue) + self.other.levels(queue)
-            # A queue holds the same from one level to the next.
-            turns = {begun, *(level.minute + step for level in both_levels for step in (0, 1))}
-            for minute in sorted(minute for minute in turns if minute >= begun):
-                self.both(lambda d, q=queue, m=minute: d.held(q, minute=m))  # type: ignore[misc]
 
     # --- the steps ---
 
@@ -204,6 +138,7 @@ class Histories(RuleBasedStateMachine):
         retry_delays=st.lists(WAITS, min_size=4, max_size=4),
         delays=st.lists(st.sampled_from((0, 0, 50)), min_size=4, max_size=4),
         retentions=st.lists(RETENTIONS, min_size=4, max_size=4),
+        listeners=st.lists(st.tuples(PICKS, st.booleans()), min_size=1, max_size=2),
     )
     def begin(
         self,
@@ -211,6 +146,7 @@ class Histories(RuleBasedStateMachine):
         retry_delays: list[int],
         delays: list[int],
         retentions: list[int],
+        listeners: list[tuple[int, bool]],
     ) -> None:
         for i, name in enumerate(reversed(CHAIN)):
             self.create(
@@ -220,6 +156,8 @@ class Histories(RuleBasedStateMachine):
                 delay_ms=delays[i],
                 retention_ms=retentions[i],
             )
+        for listener in listeners:
+            self.listen(*listener)
 
     @rule(jump=JUMPS, step=STEP)
     def step(self, jump: Jump, step: tuple[str, tuple[Any, ...]]) -> None:
@@ -227,50 +165,6 @@ class Histories(RuleBasedStateMachine):
         self.move(jump)
         getattr(self, kind)(*values)
         self.look()
-
-    def move(self, jump: Jump) -> None:
-        """Let time pass: by so much, or up to a coming moment (and its side).
-
-        Most that is there ends at a moment that is far away, so few jumps go so far.
-        """
-        now_ms = self.clock.now_ms()
-        ahead = sorted(moment for moment in self.moments if moment >= now_ms)
-        near = [moment for moment in ahead if moment <= now_ms + NEAR_MS]
-        if isinstance(jump, int):
-            self.clock.advance(jump)
-        elif jump == "far":
-            self.clock.advance(next((m - now_ms for m in ahead if m not in near), 0))
-        elif jump and jump[0] < len(near):
-            place, side_ms = jump
-            self.clock.advance(max(0, near[place] + side_ms - now_ms))
-
-    def mark(self, *waits_ms: int | None) -> None:
-        """Remember when something that starts now will end."""
-        self.moments |= {self.clock.now_ms() + wait_ms for wait_ms in waits_ms if wait_ms}
-
-    def pick(self, number: int, *, ready: bool = False) -> str:
-        """A queue, and one that has something ready if that is wanted and there is one."""
-        names = list(CHAIN)
-        if ready:
-            names = [n for n in names if self.reference.peek(self.queues[n])] or names
-        return names[number % len(names)]
-
-    def create(self, name: str, **fields: Any) -> None:
-        # Both stores make their message ids from the queue's, so it must not be random.
-        self.made += 1
-        into = CHAIN[name]
-        queue = Queue(
-            id=f"c0{self.made:030x}",
-            tenant=TENANT,
-            name=name,
-            created_ms=self.clock.now_ms(),
-            modified_ms=self.clock.now_ms(),
-            dead_letter=self.queues[into].id if into else None,
-            fifo=name in self.FIFO,
-            **fields,
-        )
-        self.both(lambda driver: driver.change(puts=[queue]))
-        self.queues[name] = queue
 
     def drafted(self, draft: Draft) -> Draft:
         """With an id of its own if it is to have one, and as long as its seal makes it."""
@@ -335,6 +229,11 @@ class Histories(RuleBasedStateMachine):
         self.leases += [(name, message) for message in leased.messages]
         self.mark(lease_ms, lease_ms + queue.retry_delay_ms)
 
+    def consume(self, number: int, count: int, picks: list[tuple[int, Verdict]]) -> None:
+        """Lease and settle before any time has passed."""
+        self.lease(number, count, LEASE_MS, None)
+        self.settle(picks)
+
     def settle(self, picks: list[tuple[int, Verdict]]) -> None:
         """Settle leases of one queue, mostly new ones, but also some that are long over."""
         if not self.leases:
@@ -361,17 +260,24 @@ class Histories(RuleBasedStateMachine):
         self.both(lambda driver: driver.settle(queue, settlement(seq, attempt, verdict)))
 
     def find(self, number: int, pick: int) -> None:
+        self.settle_down()
         queue = self.queues[self.pick(number)]
         known = [message.id for holder, message in self.leases if holder == queue.name]
-        known += [message.id for message in self.both(lambda driver: driver.browse(queue))]
+        for message in self.sight.known.get(queue.id, []):
+            made = ids.message_id(
+                published_ms=message.published_ms, seq=message.seq, queue=queue.id
+            )
+            known += [made, message.id]
         if known:
             self.both(lambda driver: driver.find(queue, known[-1 - pick % len(known)]))
 
     def remove(self, number: int, seqs: list[int]) -> None:
+        self.settle_down()
         queue = self.queues[self.pick(number)]
         self.both(lambda driver: driver.remove(queue, *seqs))
 
     def purge(self, number: int, upto_seq: int, limit: int) -> None:
+        self.settle_down()
         queue = self.queues[self.pick(number)]
         while self.both(lambda driver: driver.purge(queue, upto_seq=upto_seq, limit=limit)):
             pass
@@ -384,8 +290,8 @@ class Histories(RuleBasedStateMachine):
 
     def sweep(self, limit: int) -> None:
         """Not compared: how much a store has left to its sweep is its own affair."""
-        for driver in (self.reference, self.other):
-            driver.sweep(limit=limit)
+        swept = [driver.sweep(limit=limit) for driver in (self.reference, self.other)]
+        self.swept = self.swept or not any(each.more for each in swept)
 
     def change(self, number: int, fields: dict[str, Any]) -> None:
         name = self.pick(number)
@@ -409,13 +315,15 @@ class Histories(RuleBasedStateMachine):
         """Another queue of the same name. What was to be buried in the first one is dropped."""
         name = self.pick(number)
         queue = self.queues[name]
-        self.both(lambda driver: driver.change(drops=[queue]))
+        listeners = [on for on in self.listeners if on.parent == queue.id]
+        # Now and then, listeners are left behind.
+        drops = [] if number % 3 == 0 else listeners
+        self.both(lambda driver: driver.change(drops=[queue, *drops]))
+        self.dropped |= {queue.id, *(listener.id for listener in drops)}
         self.leases = [lease for lease in self.leases if lease[0] != name]
+        for listener in listeners:
+            self.forget(listener)
         self.create(name, attempts_max=2)
-
-    def restart(self) -> None:
-        self.runner.run(self.other.store.close())
-        self.other.store = self.opened()
 
 
 def settlement(seq: int, attempt: int, verdict: Verdict) -> Settlement:
@@ -425,36 +333,6 @@ def settlement(seq: int, attempt: int, verdict: Verdict) -> Settlement:
     if kind == "retry":
         return Retry(seq, attempt, delay_ms=value)
     return Extend(seq, attempt, lease_ms=value)
-
-
-def lives(driver: Driver) -> dict[tuple[str, int], list[dict[str, Any]]]:
-    """The journal, told message by message; what is no message's comes under sequence 0.
-
-    How unrelated events are interleaved is each store's own affair, and so are their offsets,
-    except that they are dense. So is the time at which the messages of a dropped queue go.
-    """
-    driver.sweep_all()
-    events = driver.events()
-    assert [event["offset"] for event in events] == list(range(1, len(events) + 1))
-    found: dict[tuple[str, int], list[dict[str, Any]]] = {}
-    for event in events:
-        del event["offset"]
-        if event["kind"] == "deleted" and event["dialect"] == BROKER.dialect:
-            del event["at_ms"]
-        found.setdefault((event["queue"], event.get("seq", 0)), []).append(event)
-    return found
-
-
-def tallies(driver: Driver) -> list[Tally]:
-    """What was counted. When the messages of a dropped queue go is each store's own affair."""
-    counted = [tally for tally in driver.tallies() if tally.id and tally.kind != "deleted"]
-    deleted: dict[str, list[int]] = {}
-    for tally in driver.tallies():
-        if tally.kind == "deleted":
-            total = deleted.setdefault(tally.id, [0, 0])
-            total[0] += tally.count
-            total[1] += tally.bytes
-    return counted + [Tally(0, id, "deleted", *deleted[id]) for id in sorted(deleted)]
 
 
 def live(histories: type[Histories]) -> None:

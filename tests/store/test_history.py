@@ -101,3 +101,46 @@ def test_many_old_minutes_are_summed_up_in_parts(tmp_path: Path) -> None:
         await store.close()
 
     asyncio.run(story())
+
+
+def test_an_offset_is_found_where_the_clock_was_set_back(tmp_path: Path) -> None:
+    async def story() -> None:
+        store = await SqliteStore.open(tmp_path / "courier.db")
+        queue = new_queue()
+        await store.change(puts=[queue], actor=ACTOR, now_ms=NOW_MS)
+        # Two share a commit, and the first of them is the later one.
+        await asyncio.gather(*(publish(store, queue, NOW_MS + ms) for ms in (40, 10)))
+        for ms in (20, 30):
+            await publish(store, queue, NOW_MS + ms)
+        await store.close()
+        store = await SqliteStore.open(tmp_path / "courier.db")
+        for ms in (35, 50):
+            await publish(store, queue, NOW_MS + ms)
+        wanted = {0: 0, 1: 1, 10: 1, 40: 1, 41: 6, 50: 6, 51: 7}
+        found = {ms: await store.offset_at(NOW_MS + ms) for ms in wanted}
+        assert found == wanted
+        await store.close()
+
+    asyncio.run(story())
+
+
+def test_an_offset_is_found_without_reading_the_whole_journal(tmp_path: Path) -> None:
+    rows = 2_000
+
+    async def story() -> None:
+        store = await SqliteStore.open(tmp_path / "courier.db")
+        queue = new_queue()
+        await store.change(puts=[queue], actor=ACTOR, now_ms=NOW_MS)
+        for i in range(rows):
+            await publish(store, queue, NOW_MS + i)
+        read: list[str] = []
+        history = store._history
+        history._connection().set_profile(lambda sql, _: read.append(sql))
+        for ms in (0, 1, 777, rows - 1, rows):
+            read.clear()
+            # One event for each commit, after that of the queue.
+            assert history.offset_at(NOW_MS + ms) == (ms + 1 if ms else 0)
+            assert len(read) <= 2 + rows.bit_length()
+        await store.close()
+
+    asyncio.run(story())

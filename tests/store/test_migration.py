@@ -1,4 +1,4 @@
-"""A file of the first schema, or one that was never finished, opens and goes on."""
+"""A file of an older schema, or one that was never finished, opens and goes on."""
 
 import asyncio
 from collections.abc import Iterator
@@ -10,7 +10,19 @@ import msgspec
 import pytest
 
 from courier import ids
-from courier.core.types import MINUTE_MS, Ack, Actor, Draft, Level, Outcome, Queue, QueueStats
+from courier.core.types import (
+    MINUTE_MS,
+    Ack,
+    Actor,
+    Draft,
+    Level,
+    Listener,
+    Outcome,
+    Pushed,
+    Queue,
+    QueueStats,
+    Report,
+)
 from courier.store.sqlite import SqliteStore
 
 ACTOR = Actor("somebody", "test")
@@ -111,6 +123,52 @@ def test_messages_leases_and_minutes_of_the_first_schema_go_on(
         ]
         assert await tallied("u") == [(GONE.id, "published", 1), (GONE.id, "deleted", 1)]
         assert await tallied("") == []
+        await store.close()
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_queues_of_an_older_schema_can_have_listeners(
+    path: Path, old: apsw.Connection, version: int
+) -> None:
+    fill(old)
+    if version == 2:
+        migrations = files("courier.store.sqlite").joinpath("migrations")
+        old.execute(migrations.joinpath("0002_groups_and_levels.sql").read_text())
+        old.execute("PRAGMA user_version = 2")
+    old.close()
+    listener = Listener(
+        id=ids.new_id(),
+        tenant="t",
+        parent=LIVE.id,
+        created_ms=NOW_MS,
+        title="mill",
+        modified_ms=NOW_MS,
+        url="https://mill.example/push",
+        liveness_url="https://mill.example/live",
+    )
+
+    async def story() -> None:
+        store = await SqliteStore.open(path)
+        await store.change(puts=[listener], actor=ACTOR, now_ms=NOW_MS)
+        await store.publish([(LIVE.id, [Draft(b"dddd")])], actor=ACTOR, now_ms=NOW_MS)
+        bound = await store.backfill(
+            listener.id, since_ms=0, until_ms=NOW_MS + 1, after_seq=0, limit=9, now_ms=NOW_MS
+        )
+        assert bound == (3, 4)
+        # A lease of the older schema is acked, and its message is kept for the listener.
+        await store.settle(LIVE.id, [Ack(1, 1)], actor=ACTOR, now_ms=NOW_MS)
+        await store.close()
+
+        store = await SqliteStore.open(path)
+        taken = await store.take_pushes(listener.id, count=9, lease_ms=9, now_ms=NOW_MS)
+        assert [message.body for message in taken] == [b"a", b"bb", b"ccc", b"dddd"]
+        pushed = [Pushed(message.seq, 1, Report(200)) for message in taken]
+        assert await store.settle_pushes(listener.id, pushed, now_ms=NOW_MS) == [True] * 4
+        left = await store.browse(LIVE.id, after_seq=0, limit=9, now_ms=NOW_MS, kept=True)
+        assert [message.body for message in left] == [b"bb", b"ccc", b"dddd"]
+        assert (await store.stats(LIVE.id, now_ms=NOW_MS)).count == 3
         await store.close()
 
     asyncio.run(story())

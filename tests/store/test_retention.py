@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from courier import ids
-from courier.core.types import DAY_MS, Actor, Draft, Queue
+from courier.core.types import DAY_MS, Ack, Actor, Draft, Listener, Queue
 from courier.store.sqlite import SqliteStore
-from courier.store.sqlite.leases import INLINE_MAX
+from courier.store.sqlite.retention import INLINE_MAX
 
 ACTOR = Actor("somebody", "test")
 NOW_MS = 1_700_000_000_000
@@ -137,6 +137,66 @@ def test_what_lies_behind_many_that_have_expired_is_not_lost(tmp_path: Path) -> 
 
         assert await leased() == [b"first"]
         assert await leased() == [b"last"]
+        await store.close()
+
+    asyncio.run(story())
+
+
+def test_kept_messages_with_long_lives_are_passed_over_once(tmp_path: Path) -> None:
+    async def story() -> None:
+        store = await SqliteStore.open(tmp_path / "courier.db")
+        queue = Queue(
+            id=ids.new_id(), tenant="t", name="q", created_ms=1, modified_ms=1, retention_ms=100
+        )
+        listener = Listener(
+            id=ids.new_id(),
+            tenant="t",
+            parent=queue.id,
+            created_ms=1,
+            title="mill",
+            modified_ms=1,
+            url="https://mill.example/push",
+            liveness_url="https://mill.example/live",
+        )
+        await store.change(puts=[queue], actor=ACTOR, now_ms=NOW_MS)
+
+        async def ack(*seqs: int, now_ms: int) -> None:
+            acks = [Ack(seq, 1) for seq in seqs]
+            await store.settle(queue.id, acks, actor=ACTOR, now_ms=now_ms)
+
+        async def publish(*drafts: Draft, now_ms: int) -> None:
+            await store.publish([(queue.id, drafts)], actor=ACTOR, now_ms=now_ms)
+            await store.lease(queue.id, count=9_999, lease_ms=DAY_MS, actor=ACTOR, now_ms=now_ms)
+
+        async def held(now_ms: int) -> list[bytes]:
+            found = await store.browse(queue.id, after_seq=0, limit=9_999, now_ms=now_ms, kept=True)
+            return [message.body for message in found if message.body != b"long"]
+
+        await publish(Draft(b"gone"), now_ms=NOW_MS)
+        await store.change(puts=[listener], actor=ACTOR, now_ms=NOW_MS)
+        later_ms = NOW_MS + 50
+        await publish(Draft(b"a"), *LONG, Draft(b"b"), now_ms=later_ms)
+        await ack(1, *range(3, len(LONG) + 4), now_ms=later_ms)
+        # By now the first might have expired, were it not gone; so all that is kept is looked at.
+        while (await store.sweep(limit=INLINE_MAX, now_ms=NOW_MS + 100)).more:
+            pass
+        # It is kept behind many that have been passed over, and ends on time all the same.
+        await ack(2, now_ms=NOW_MS + 101)
+        assert await held(later_ms + 99) == [b"a", b"b"]
+        steps = Steps(store)
+        assert await held(later_ms + 99) == [b"a", b"b"]
+        all_of_them = steps.taken()
+        await store.stats(queue.id, now_ms=later_ms + 100)
+        while (await store.sweep(limit=INLINE_MAX, now_ms=later_ms + 100)).more:
+            pass
+        assert await held(later_ms + 100) == []
+        await publish(Draft(b"c"), now_ms=later_ms + 100)
+        await ack(len(LONG) + 4, now_ms=later_ms + 100)
+        steps.taken()
+        await store.stats(queue.id, now_ms=later_ms + 200)
+        assert steps.taken() < all_of_them / 10
+        assert await held(later_ms + 200) == []
+        assert (await store.push_stats(listener.id, now_ms=later_ms + 200)).open == len(LONG)
         await store.close()
 
     asyncio.run(story())

@@ -11,7 +11,21 @@ from msgspec.structs import replace
 
 from courier import ids
 from courier.core.errors import StoreUnavailable
-from courier.core.types import DAY_MS, MINUTE_MS, Ack, Actor, Draft, Level, Queue, Retry
+from courier.core.types import (
+    DAY_MS,
+    MINUTE_MS,
+    Ack,
+    Actor,
+    Draft,
+    Level,
+    Listener,
+    Pushed,
+    PushFailed,
+    PushReturned,
+    Queue,
+    Report,
+    Retry,
+)
 from courier.store.sqlite import SqliteStore
 
 ACTOR = Actor("somebody", "test")
@@ -118,6 +132,117 @@ def test_a_group_that_cannot_be_committed_leaves_everything_as_it_was(
         assert [message.seq for message in peeked if message.body == b"a3"] == [5]
         levels = await store.levels(queue.id, since_ms=0)
         assert levels == [Level(later_ms // MINUTE_MS - 1, 4, 2, 0)]
+        await store.close()
+
+    asyncio.run(story())
+
+
+def new_listener(queue: Queue, title: str, **fields: Any) -> Listener:
+    return Listener(
+        id=ids.new_id(),
+        tenant="t",
+        parent=queue.id,
+        name=f"{queue.id}/{title}",
+        title=title,
+        created_ms=1,
+        modified_ms=1,
+        url="https://mill.example/push",
+        liveness_url="https://mill.example/live",
+        **fields,
+    )
+
+
+@pytest.mark.parametrize("inline_ms_max", [0, 60_000])
+def test_pushes_of_a_group_that_cannot_be_committed_are_as_they_were(
+    tmp_path: Path, disk: Disk, inline_ms_max: int
+) -> None:
+    report = Report(200, "", 5, b"answer")
+
+    async def story() -> None:
+        store = await SqliteStore.open(tmp_path / "courier.db", commit_inline_ms_max=inline_ms_max)
+        dead = Queue(id=ids.new_id(), tenant="t", name="dead", created_ms=1, modified_ms=1)
+        queue = replace(dead, id=ids.new_id(), name="work", dead_letter=dead.id)
+        first, second = new_listener(queue, "first"), new_listener(queue, "second", ordered=True)
+        await store.change(puts=[dead, queue, first, second], actor=ACTOR, now_ms=NOW_MS)
+        later_ms = NOW_MS + 2 * MINUTE_MS
+
+        async def seen(now_ms: int) -> list[Any]:
+            return [
+                await store.head(),
+                await store.stats(queue.id, now_ms=now_ms),
+                await store.stats(dead.id, now_ms=now_ms),
+                await store.browse(queue.id, after_seq=0, limit=99, now_ms=now_ms, kept=True),
+                [await store.pushes(queue.id, seq, now_ms=now_ms) for seq in range(1, 9)],
+                [await store.push_stats(each.id, now_ms=now_ms) for each in (first, second)],
+                [await store.missed(each.id, limit=9, now_ms=now_ms) for each in (first, second)],
+                await store.scan(Listener),
+            ]
+
+        def publish(*bodies: bytes) -> Awaitable[Any]:
+            batch = (queue.id, [Draft(body) for body in bodies])
+            return store.publish([batch], actor=ACTOR, now_ms=NOW_MS)
+
+        def take(listener: Listener, count: int) -> Awaitable[Any]:
+            return store.take_pushes(listener.id, count=count, lease_ms=DAY_MS, now_ms=NOW_MS)
+
+        def settle(*items: Pushed | PushFailed | PushReturned) -> Awaitable[Any]:
+            return store.settle_pushes(first.id, items, now_ms=later_ms)
+
+        def ack(*seqs: int) -> Awaitable[Any]:
+            acks = [Ack(seq, 1) for seq in seqs]
+            return store.settle(queue.id, acks, actor=ACTOR, now_ms=later_ms)
+
+        await publish(b"a", b"b", b"c", b"d", b"e")
+        await store.lease(queue.id, count=3, lease_ms=DAY_MS, actor=ACTOR, now_ms=NOW_MS)
+        await ack(1)
+        await take(first, 4)
+        await take(second, 1)
+        await store.settle_pushes(first.id, [PushFailed(4, 1, report, None)], now_ms=NOW_MS)
+        before = await seen(later_ms)
+
+        hints = [store.wait(id) for id in (first.id, second.id, dead.id)]
+        disk.broken = True
+        answers = await asyncio.gather(
+            publish(b"f"),
+            ack(2),
+            settle(Pushed(1, 1, report), PushFailed(2, 1, report, None), PushReturned(3, 1)),
+            store.settle_pushes(second.id, [Pushed(1, 1, report)], now_ms=later_ms),
+            take(second, 1),
+            store.retry_push(first.id, 4, now_ms=later_ms),
+            store.rename(queue.id, 1, "name", actor=ACTOR, now_ms=later_ms),
+            store.remove(queue.id, [1, 5], actor=ACTOR, now_ms=later_ms),
+            return_exceptions=True,
+        )
+        assert [type(answer) for answer in answers] == [StoreUnavailable] * 8
+        for puts, drops in (([], [first]), ([replace(first, ordered=True)], []), ([], [queue])):
+            with pytest.raises(StoreUnavailable):
+                await store.change(puts=puts, drops=drops, actor=ACTOR, now_ms=later_ms)
+        disk.broken = False
+        assert await seen(later_ms) == before
+        assert [hint.done() for hint in hints] == [False] * 3
+
+        # The same happens when the disk is back, and counts from where it really was.
+        assert await ack(2)
+        done = await settle(Pushed(1, 1, report), PushFailed(2, 1, report, None))
+        assert done == [True, True]
+        await store.settle_pushes(second.id, [Pushed(1, 1, report)], now_ms=later_ms)
+        assert [hint.done() for hint in hints] == [False, True, True]
+        stats = await store.push_stats(first.id, now_ms=later_ms)
+        assert (stats.open, stats.in_flight, stats.missed, stats.acknowledged) == (2, 1, 2, 1)
+        kept = await store.browse(queue.id, after_seq=0, limit=9, now_ms=later_ms, kept=True)
+        assert [message.seq for message in kept] == [2, 3, 4, 5]
+
+        # A sweep that is undone half-way through a dropped listener goes on from there.
+        await store.change(drops=[first], actor=ACTOR, now_ms=later_ms)
+        disk.broken = True
+        for _ in range(3):
+            with pytest.raises(StoreUnavailable):
+                await store.sweep(limit=2, now_ms=later_ms)
+        disk.broken = False
+        counts = []
+        while (swept := await store.sweep(limit=2, now_ms=later_ms)).dropped:
+            counts.append(swept.dropped)
+        assert counts == [2, 2]
         await store.close()
 
     asyncio.run(story())

@@ -6,36 +6,55 @@ what was read is still true when it is written.
 
 import asyncio
 from collections.abc import Callable
-from typing import Literal
+from contextlib import suppress
+from typing import Any, Literal
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from courier import ids
 from courier.clock import Clock
-from courier.core import keys
-from courier.core.errors import Conflict, InUse, InvalidRequest, NotFound, OverLimit
+from courier.core import keys, schemas
+from courier.core.domains import Domains
+from courier.core.errors import Conflict, InUse, InvalidRequest, NotFound, OverLimit, Unavailable
 from courier.core.limits import BINDINGS_MAX, RULED_BINDINGS_MAX, Limits
+from courier.core.listeners import Listeners
 from courier.core.sessions import Sessions
 from courier.core.store import Store
 from courier.core.types import (
+    BROKER,
+    MINUTE_MS,
     Actor,
     AnyRecord,
     Binding,
     Consumer,
+    Domain,
     EventSubscription,
     Exchange,
     Grant,
     Key,
+    KeyUse,
+    Listener,
+    Liveness,
     Pipeline,
     PurgeStatus,
     Queue,
     Rule,
+    Schema,
     Session,
     Tenant,
+    Worker,
 )
+from courier.core.workers import Workers
 
+# A key in use is noted this often, not with every use.
+KEY_USE_EVERY_MS = 5 * MINUTE_MS
 OPERATOR = ""  # the tenant of keys that belong to the operator
+KEYS_MAX = 1_000
+# Of one queue: the one it has, and those it had.
+SCHEMAS_MAX = 100
+# What hangs on queues or leads to them, and goes when all queues of a tenant do.
+_BELOW_QUEUES = (EventSubscription, Consumer, Binding, Liveness, Listener, Schema)
 
 
 class Policy(Struct, frozen=True):
@@ -54,6 +73,9 @@ class Admin:
         self._limits = limits
         self._turn = asyncio.Lock()
         self.sessions = Sessions(store, clock, self._turn)
+        self.listeners = Listeners(store, clock, self._turn)
+        self.domains = Domains(store, clock, self._turn)
+        self.workers = Workers(store, clock, self._turn)
 
     # --- tenants and keys ---
 
@@ -62,8 +84,7 @@ class Admin:
 
         It belongs to the organization of tenant `beside`, or to one of its own.
         """
-        if await self._store.named(Tenant, tenant=OPERATOR, name=name):
-            raise Conflict("tenant", name)
+        await self.check_tenant_name(name)
         organization = (await self.tenant(beside)).organization if beside else ids.new_id()
         return Tenant(
             id=ids.new_id(),
@@ -72,6 +93,11 @@ class Admin:
             created_ms=self._clock.now_ms(),
             organization=organization,
         )
+
+    async def check_tenant_name(self, name: str) -> None:
+        """Raises Conflict when another tenant has it."""
+        if await self._store.named(Tenant, tenant=OPERATOR, name=name):
+            raise Conflict("tenant", name)
 
     async def add_tenant(self, tenant: Tenant, first_keys: list[Key], *, actor: Actor) -> None:
         await self._change(puts=[tenant, *first_keys], actor=actor)
@@ -82,12 +108,21 @@ class Admin:
             raise NotFound("tenant", name)
         return tenant
 
+    async def rename_tenant(self, id: str, name: str, *, actor: Actor) -> Tenant:
+        async with self._turn:
+            known = await self._store.get(Tenant, id)
+            if known is None:
+                raise NotFound("tenant", id)
+            tenant = replace(known, name=name)
+            await self._change(puts=[tenant], actor=actor)
+            return tenant
+
     async def delete_tenant(self, name: str, *, actor: Actor) -> None:
         """Delete the tenant and everything it owns."""
         async with self._turn:
             tenant = await self.tenant(name)
             drops: list[AnyRecord] = [tenant]
-            for kind in (EventSubscription, Consumer, Binding, Exchange, Queue, Session, Key):
+            for kind in (*_BELOW_QUEUES, Exchange, Queue, Worker, Domain, Session, KeyUse, Key):
                 drops += await self._store.scan(kind, tenant=tenant.id)
             await self._change(drops=drops, actor=actor)
 
@@ -95,11 +130,11 @@ class Admin:
         """Delete what the tenant owns: its queues, its exchanges and its apps."""
         async with self._turn:
             drops: list[AnyRecord] = []
-            for kind in (EventSubscription, Consumer, Binding, Exchange, Queue):
+            for kind in (*_BELOW_QUEUES, Exchange, Queue):
                 drops += await self._store.scan(kind, tenant=tenant)
             for key in await self._store.scan(Key, tenant=tenant):
                 if key.kind == "app":
-                    drops += [*await self._store.scan(Session, parent=key.id), key]
+                    drops += await self._with_sessions(key)
             await self._change(drops=drops, actor=actor)
 
     async def create_key(
@@ -129,16 +164,50 @@ class Admin:
         """Add keys, in place of those that have the same names."""
         async with self._turn:
             names = {key.name for key in new}
-            old = [key for key in await self._store.scan(Key, tenant=tenant) if key.name in names]
-            await self._change(puts=[*new], drops=[*old], actor=actor)
+            drops: list[AnyRecord] = []
+            for key in await self._store.scan(Key, tenant=tenant):
+                if key.name in names:
+                    drops += await self._with_sessions(key)
+            await self._change(puts=[*new], drops=drops, actor=actor)
 
     async def delete_key(self, tenant: str, id: str, *, actor: Actor) -> None:
         async with self._turn:
             key = await self._store.get(Key, id)
             if key is None or key.tenant != tenant:
                 raise NotFound("key", id)
-            sessions = await self._store.scan(Session, parent=id)
-            await self._change(drops=[*sessions, key], actor=actor)
+            await self._change(drops=await self._with_sessions(key), actor=actor)
+
+    async def _with_sessions(self, key: Key) -> list[AnyRecord]:
+        """All that goes when this key does."""
+        sessions = await self._store.scan(Session, parent=key.id)
+        return [*sessions, *await self._store.scan(KeyUse, parent=key.id), key]
+
+    async def token(self, tenant: str, id: str) -> Key:
+        key = await self._store.get(Key, id)
+        if key is None or key.tenant != tenant or key.kind != "token":
+            raise NotFound("key", id)
+        return key
+
+    async def tokens(self, tenant: str) -> list[Key]:
+        """Oldest first."""
+        return [key for key in await self._store.scan(Key, tenant=tenant) if key.kind == "token"]
+
+    async def add_token(self, key: Key, *, actor: Actor) -> None:
+        """A key that a tenant makes for itself; there is a limit to how many."""
+        async with self._turn:
+            count = len(await self.tokens(key.tenant)) + 1
+            if count > KEYS_MAX:
+                raise OverLimit("keys", limit=KEYS_MAX, actual=count)
+            await self._change(puts=[key], actor=actor)
+
+    async def update_token(
+        self, tenant: str, id: str, edit: Callable[[Key], Key], *, actor: Actor
+    ) -> Key:
+        async with self._turn:
+            key = edit(await self.token(tenant, id))
+            key = replace(key, modified_ms=self._clock.now_ms())
+            await self._change(puts=[key], actor=actor)
+            return key
 
     async def app(self, tenant: str, id: str) -> Key:
         key = await self._store.get(Key, id)
@@ -151,6 +220,29 @@ class Admin:
         async with self._turn:
             sessions = await self._store.scan(Session, parent=app.id)
             await self._change(puts=[app], drops=list(sessions), actor=actor)
+
+    async def note_key_use(self, key: Key) -> None:
+        """Write down that the key was used, not more often than every few minutes."""
+        now_ms = self._clock.now_ms()
+        if not await self._use_is_old(key, now_ms):
+            return
+        async with self._turn:
+            # By now it may have been noted, or the key may be gone and must leave nothing behind.
+            if await self._use_is_old(key, now_ms) and await self._store.get(Key, key.id):
+                use = KeyUse(
+                    id=key.id,
+                    tenant=key.tenant,
+                    parent=key.id,
+                    created_ms=key.created_ms,
+                    at_ms=now_ms,
+                )
+                # Whoever only reads need not know that nothing can be written.
+                with suppress(Unavailable):
+                    await self._change(puts=[use], actor=BROKER)
+
+    async def _use_is_old(self, key: Key, now_ms: int) -> bool:
+        known = await self._store.get(KeyUse, key.id)
+        return known is None or now_ms - known.at_ms >= KEY_USE_EVERY_MS
 
     # --- queues ---
 
@@ -166,10 +258,14 @@ class Admin:
             raise NotFound("queue", name)
         return queue
 
-    async def create_queue(self, queue: Queue, *, actor: Actor) -> Queue:
+    async def create_queue(
+        self, queue: Queue, *, schema: dict[str, Any] | None = None, actor: Actor
+    ) -> Queue:
+        """`schema` is one that `schemas.py` finds no problem with."""
         async with self._turn:
             await self._check_new(queue)
-            await self._change(puts=[queue], actor=actor)
+            queue, puts, _ = await self._with_schema(queue, schema)
+            await self._change(puts=puts, actor=actor)
             return queue
 
     async def put_queue(
@@ -208,8 +304,15 @@ class Admin:
             raise OverLimit("queues", limit=self._limits.queues_max, actual=count)
 
     async def update_queue(
-        self, tenant: str, id: str, edit: Callable[[Queue], Queue], *, actor: Actor
+        self,
+        tenant: str,
+        id: str,
+        edit: Callable[[Queue], Queue],
+        *,
+        schema: dict[str, Any] | UnsetType | None = UNSET,
+        actor: Actor,
     ) -> Queue:
+        """A `schema` of None ends the one that the queue has; unset, it stays."""
         async with self._turn:
             known = await self.queue(tenant, id)
             queue = replace(edit(known), modified_ms=self._clock.now_ms())
@@ -217,13 +320,44 @@ class Admin:
                 Exchange, tenant=tenant, name=queue.name
             ):
                 raise Conflict("exchange", queue.name)
-            await self._change(puts=[queue], actor=actor)
+            puts: list[AnyRecord] = [queue]
+            drops: list[AnyRecord] = []
+            if schema is not UNSET:
+                queue, puts, drops = await self._with_schema(queue, schema)
+            await self._change(puts=puts, drops=drops, actor=actor)
             return queue
+
+    async def _with_schema(
+        self, queue: Queue, properties: dict[str, Any] | None
+    ) -> tuple[Queue, list[AnyRecord], list[AnyRecord]]:
+        """The queue with that schema, what to write for it, and which old schemas then go.
+
+        Schemas that a queue had before can still be read, the newest of them.
+        """
+        if properties is None:
+            queue = replace(queue, schema="")
+            return queue, [queue], []
+        fingerprint = schemas.fingerprint(properties)
+        known = await self._store.scan(Schema, parent=queue.id)
+        for each in known:
+            if each.fingerprint == fingerprint:
+                queue = replace(queue, schema=each.id)
+                return queue, [queue], []
+        schema = Schema(
+            id=ids.new_id(),
+            tenant=queue.tenant,
+            parent=queue.id,
+            created_ms=self._clock.now_ms(),
+            fingerprint=fingerprint,
+            properties=properties,
+        )
+        queue = replace(queue, schema=schema.id)
+        return queue, [queue, schema], [*known[: max(0, len(known) + 1 - SCHEMAS_MAX)]]
 
     async def delete_queue(
         self, tenant: str, id: str, *, actor: Actor, though_used: bool = False
     ) -> None:
-        """Delete the queue, its messages, its consumer and what feeds it.
+        """Delete the queue, its messages, schemas, consumer and listeners, and what feeds it.
 
         A queue that others bury in is InUse; `though_used` frees those from it.
         """
@@ -237,6 +371,9 @@ class Admin:
             drops: list[AnyRecord] = [queue, *await self.bindings_of(queue)]
             drops += await self._store.scan(Consumer, parent=id)
             drops += await self._store.scan(EventSubscription, parent=id)
+            drops += await self._store.scan(Schema, parent=id)
+            listeners = await self._store.scan(Listener, parent=id)
+            drops += await self.listeners.with_liveness(*listeners)
             await self._change(puts=[*freed], drops=drops, actor=actor)
 
     async def buriers(self, queue: Queue) -> list[Queue]:

@@ -9,7 +9,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from courier.clock import Clock
-from courier.core.errors import Frozen, NotFound, Paused
+from courier.core import schemas
+from courier.core.errors import Frozen, NotFound, Paused, SchemaBroken
 from courier.core.limits import Limits, Rate
 from courier.core.routing import passes
 from courier.core.store import Store
@@ -25,6 +26,7 @@ from courier.core.types import (
     QueueStats,
     Receipt,
     Retry,
+    Schema,
     Settlement,
     Via,
 )
@@ -84,6 +86,8 @@ class Broker:
 
     async def publish(self, queue: Queue, drafts: Sequence[Draft], *, actor: Actor) -> Receipt:
         now_ms = self._clock.now_ms()
+        if queue.schema:
+            await self._check(queue, drafts)
         self._admit(queue, len(drafts), now_ms)
         if queue.encrypted:
             drafts = [self._sealed(draft) for draft in drafts]
@@ -100,11 +104,27 @@ class Broker:
             raise Frozen(queue.name)
         self._publish_rate.take(queue.id, count, now_ms=now_ms)
 
+    async def _check(self, queue: Queue, drafts: Sequence[Draft]) -> None:
+        """Raises SchemaBroken."""
+        schema = await self._store.get(Schema, queue.schema)
+        if schema is None:
+            return
+        for draft in drafts:
+            if len(draft.body) <= schemas.QUICK_BYTES_MAX:
+                problems = schemas.problems_of_body(draft.body, schema.properties)
+            else:  # others have their turn meanwhile
+                problems = await asyncio.to_thread(
+                    schemas.problems_of_body, draft.body, schema.properties
+                )
+            if problems:
+                raise SchemaBroken([*problems])
+
     def _sealed(self, draft: Draft) -> Draft:
         body, name = self._sealer.seal(draft.body)
         return replace(draft, body=body, sealed=name)
 
-    def _opened(self, message: Message) -> Message:
+    def opened(self, message: Message) -> Message:
+        """The message with its body in clear."""
         if message.sealed is None:
             return message
         return replace(message, body=self._sealer.open(message.body, message.sealed), sealed=None)
@@ -119,6 +139,7 @@ class Broker:
             drafts = [each.draft for each in routables if passes(binding.rule, each.headers)]
             queue = await self._store.get(Queue, binding.queue)
             if drafts and queue is not None:
+                await self._check(queue, drafts)
                 self._admit(queue, len(drafts), now_ms)
                 if queue.encrypted or exchange.encrypted:
                     drafts = [self._sealed(draft) for draft in drafts]
@@ -161,7 +182,7 @@ class Broker:
         mint, id = self._leases.mint, queue.id
         messages = [
             (
-                self._opened(message),
+                self.opened(message),
                 mint(id, message.seq, message.attempts, message.id if bound else ""),
             )
             for message in leased.messages
@@ -267,7 +288,7 @@ class Broker:
         now_ms = self._clock.now_ms()
         messages = await self._store.peek(queue.id, count=count, now_ms=now_ms)
         mint = self._refs.mint
-        return [(self._opened(message), mint(queue.id, message.seq, 0)) for message in messages]
+        return [(self.opened(message), mint(queue.id, message.seq, 0)) for message in messages]
 
     async def remove(self, queue: Queue, refs: Sequence[str], *, actor: Actor) -> list[bool]:
         """Delete messages by reference; False where a reference leads nowhere."""

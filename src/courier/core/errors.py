@@ -4,6 +4,7 @@ BrokerError                     never raised itself
   Rejected                      the caller can fix it
     InvalidRequest              Unauthenticated   Forbidden
     NotFound   Conflict         InUse   OverLimit
+    SchemaBroken
     Paused     Frozen           NotPullable
     RateLimited
   Unavailable                   try again later
@@ -75,6 +76,16 @@ class OverLimit(Rejected):
         self.what = what
         self.limit = limit
         self.actual = actual
+
+
+class SchemaBroken(Rejected):
+    """A message is not what its queue's schema asks for; `problems` are (JSON pointer, what)."""
+
+    def __init__(self, problems: "list[tuple[str, str]]") -> None:
+        first, more = problems[0], len(problems) - 1
+        rest = f" (and {more} more)" if more else ""
+        super().__init__(f"the queue's schema is broken: {first[0] or '/'} {first[1]}{rest}")
+        self.problems = problems
 
 
 class Paused(Rejected):

@@ -12,13 +12,21 @@ Message events carry `seq`, `own_id` (only when the publisher chose the id), `pu
     acked           attempt, first_leased_ms, last_leased_ms
     buried          the same; detail = {"into": queue id or null}
     expired, purged, deleted     the same; attempt is 0 and the times are absent if never leased
+    renamed         detail = {"name": name}
+    pushed          attempt; detail = {"listener", "status", "duration_ms"}
+    push_failed     the same, with "error", and delay_ms unless it was the last attempt
+    push_dropped    attempt; detail = {"listener", "reason"}: a push that was still to succeed is
+                    given up because its message went (`expired`, `purged`, `deleted`) or its
+                    listener did (`listener`)
 
-The last five end a message on this queue. A burial is preceded by the `retried` or
-`lease_expired` that caused it (with no delay_ms), and followed by the `published` of the copy
-on the dead-letter queue; a redrive is a `published` on the source with its origin, then a
-`deleted` here.
+`acked` to `deleted` end a message on this queue; pushes may go on after `acked` and `buried`. A
+burial is preceded by the `retried` or `lease_expired` that caused it (with no delay_ms), and
+followed by the `published` of the copy on the dead-letter queue; a redrive is a `published` on
+the source with its origin, then a `deleted` here.
 
-Settings events (`queue_created`, `consumer_deleted`, ...) carry the record as `detail`.
+Settings events (`queue_created`, `consumer_deleted`, ...) carry the record as `detail`, which on
+an update also has the names of the fields that changed, as `changed`. They are tallied under the
+queue that they are about, or else under the tenant.
 
 Beside the kinds of events, tallies count (see `core/types.py`)
 
@@ -35,14 +43,20 @@ from courier import ids
 from courier.core.types import (
     Binding,
     Consumer,
+    Domain,
     EventSubscription,
     Exchange,
     Key,
+    KeyUse,
+    Listener,
+    Liveness,
     Pipeline,
     Queue,
     Run,
+    Schema,
     Session,
     Tenant,
+    Worker,
 )
 
 MESSAGE_KINDS = (
@@ -56,22 +70,34 @@ MESSAGE_KINDS = (
     "expired",
     "purged",
     "deleted",
+    "renamed",
+    "pushed",
+    "push_failed",
+    "push_dropped",
 )
 RECORD_KINDS: dict[type, str] = {
     Tenant: "tenant",
     Key: "key",
+    KeyUse: "key_use",
     Session: "session",
     Queue: "queue",
+    Schema: "schema",
     Exchange: "exchange",
     Binding: "binding",
     Consumer: "consumer",
+    Worker: "worker",
+    Listener: "listener",
+    Liveness: "liveness",
+    Domain: "domain",
     EventSubscription: "subscription",
     Pipeline: "pipeline",
 }
+# Nothing about them is an event of the journal.
+UNNOTED = (KeyUse, Liveness)
 # Their updates are progress, not news.
-UNNOTED_UPDATES = (Pipeline, Session)
+UNNOTED_UPDATES = (Pipeline, Session, *UNNOTED)
 # Fields of records that stay out of the journal.
-SECRET_FIELDS = ("digest", "sealed")
+SECRET_FIELDS = ("digest", "sealed", "secrets", "private", "file_content")
 UNIT_BYTES = 100 << 10
 COLUMNS = (
     "message_id",

@@ -12,12 +12,34 @@ from courier.core.errors import Forbidden, InvalidRequest
 from courier.core.store import Store
 from courier.core.types import Grant, Key, Scope
 
-READ: tuple[Scope, ...] = ("queues:read", "messages:read")
-WRITE: tuple[Scope, ...] = (*READ, "queues:write", "messages:publish", "messages:consume")
+READ: tuple[Scope, ...] = (
+    "queues:read",
+    "messages:read",
+    "listeners:read",
+    "schemas:read",
+    "domains:read",
+    "events:read",
+)
+WRITE: tuple[Scope, ...] = (
+    *READ,
+    "queues:write",
+    "messages:publish",
+    "messages:consume",
+    "listeners:write",
+    "domains:write",
+)
 KEYS: tuple[Scope, ...] = ("keys:read", "keys:write")
 SCOPES: tuple[Scope, ...] = (*WRITE, *KEYS, "usage:read", "journal", "admin")
 # Scopes that hold for the whole tenant, and so cannot be limited to some queues.
-_WHOLE: tuple[Scope, ...] = (*KEYS, "usage:read", "journal", "admin")
+_WHOLE: tuple[Scope, ...] = (
+    *KEYS,
+    "domains:read",
+    "domains:write",
+    "events:read",
+    "usage:read",
+    "journal",
+    "admin",
+)
 _WORDS: dict[str, tuple[Scope, ...]] = {
     "read": READ,
     "write": WRITE,
@@ -59,6 +81,11 @@ def with_new_secret(key: Key) -> tuple[Key, str]:
     return replace(key, digest=ids.digest(secret), hint=secret[:_HINT_CHARACTERS]), secret
 
 
+def id_of(secret: str) -> str:
+    """The id of the key that this would be the secret of."""
+    return "c0" + secret[:_ID_DIGITS]
+
+
 class Keyring:
     """Finds the key that a secret belongs to.
 
@@ -75,7 +102,7 @@ class Keyring:
 
     async def find(self, secret: str, *, now_ms: int, kind: str = "token") -> Key | None:
         """The key of that kind, unless it is disabled or has expired."""
-        key = await self._store.get(Key, "c0" + secret[:_ID_DIGITS])
+        key = await self._store.get(Key, id_of(secret))
         if key is None or key.kind != kind:
             return None
         if self._verified.get(secret) is not key:
@@ -89,13 +116,19 @@ class Keyring:
         return key
 
 
-def require(key: Key, scope: Scope, target: str | None = None) -> None:
-    """The one place where scopes are checked. `target` is the id of the queue in question."""
+def require(key: Key, scope: Scope, target: str | None = None, *others: str) -> None:
+    """The one place where scopes are checked.
+
+    `target` is the id of the queue in question; a grant may also name one of `others`, such as
+    a listener of that queue.
+    """
     held = False
     for grant in key.grants:
         if grant.scope == scope:
             held = True
             if not grant.targets or target is None or target in grant.targets:
+                return
+            if others and not set(others).isdisjoint(grant.targets):
                 return
     raise Forbidden(scope, target or "" if held else "")
 

@@ -6,6 +6,8 @@ from courier.core.types import Queue
 
 # The group of messages on a FIFO queue that were published without one.
 GROUP_DEFAULT = "default"
+# The header that holds a message's name, where it has one.
+NAME_HEADER = "name"
 
 
 class Again(NamedTuple):

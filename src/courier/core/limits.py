@@ -44,3 +44,11 @@ class Rate:
         if len(self._left) >= self.NAMES_MAX:
             self._left.clear()
         self._left[name] = (left - units, now_ms)
+
+    def standing(self, name: str) -> tuple[int, int, int] | None:
+        """The limit, what is left of it, and when all is left again; None without a limit."""
+        if not self._limit:
+            return None
+        left, at_ms = self._left.get(name, (float(self._limit), 0))
+        missing_ms = int((self._limit - left) * self._window_ms / self._limit)
+        return self._limit, int(left), at_ms + missing_ms

@@ -19,6 +19,18 @@ Guarantees, the same for every store:
   their first attempt.
 - A dead letter is not delayed, except by the queue's delay on a FIFO queue, and lives as long
   as its new queue says.
+- A message is bound, when it is stored on a queue, to the listeners that the queue has by then:
+  one push for each. What listeners get and what pullers take are independent of each other. When
+  pullers are done with a message (an ack or a burial) that has a push which is not acknowledged,
+  the message is kept for its pushes: `find`, `browse(kept=True)` and the verbs on pushes still
+  know it, no other verb and no number does. It goes when the last of its pushes is acknowledged,
+  when it expires, or by `remove` or `purge`; its pushes go whenever the message itself does, a
+  listener's whenever the listener does.
+- After a listener is dropped the sweep ends its pushes, and until it has, a message that is kept
+  for them stays.
+- A push is due when the delay that its message was published with is over (on a FIFO queue: the
+  delay as it was then). One in flight whose lease ends is ready again, its attempt counted, after
+  a `push_failed`.
 - A verb on a queue that does not exist raises NotFound("queue", id). Anything wrong with the
   disk raises StoreUnavailable, and the store works again by itself once the cause is gone.
 """
@@ -36,6 +48,9 @@ from courier.core.types import (
     Level,
     Message,
     Outcome,
+    Push,
+    PushSettlement,
+    PushStats,
     QueueStats,
     Receipt,
     Run,
@@ -78,9 +93,12 @@ class Store(Protocol):
         """Drop, then create or replace. Raises Conflict(kind, name) when a name is taken.
 
         Each record is one journal event, `<kind>_created`, `_updated` or `_deleted` with the
-        record (without secrets) as `detail`; a record that only notes progress (a Pipeline, a
-        Session) is no event when it is updated. Dropping a queue ends its messages at once for
-        every caller; the sweep then removes them, each with a `deleted` event.
+        record (without secrets) as `detail`, which on an update also has the names of the fields
+        that changed, sorted, as `changed`. A record that only notes progress (a Pipeline, a
+        Session) is no event when it is updated, and one in `journal.UNNOTED` never is.
+
+        Dropping a queue ends its messages at once for every caller; the sweep then removes them,
+        each with a `deleted` event.
         """
         ...
 
@@ -120,6 +138,8 @@ class Store(Protocol):
     def wait(self, queue: str) -> "asyncio.Future[bool]":
         """Done with True when the queue may have something to hand out, was changed or is gone.
 
+        Of a listener's id: when it may have something to push, was changed or is gone.
+
         Only a hint, and given to as many as there are messages for. Whoever stops waiting sets
         it to False; whoever has got it and will not look passes it on with `wake`.
         """
@@ -139,11 +159,27 @@ class Store(Protocol):
         """What `lease` would hand out now, without handing it out."""
         ...
 
-    async def browse(self, queue: str, *, after_seq: int, limit: int, now_ms: int) -> list[Message]:
-        """Messages in any state with a sequence > `after_seq`, by sequence."""
+    async def browse(
+        self, queue: str, *, after_seq: int, limit: int, now_ms: int, kept: bool = False
+    ) -> list[Message]:
+        """Messages in any state with a sequence > `after_seq`, by sequence.
+
+        `kept`: also those that only pushes still need.
+        """
         ...
 
-    async def find(self, queue: str, message: str, *, now_ms: int) -> Message | None: ...
+    async def find(self, queue: str, message: str, *, now_ms: int) -> Message | None:
+        """By its own id or its generated one."""
+        ...
+
+    async def rename(
+        self, queue: str, seq: int, name: str, *, actor: Actor, now_ms: int
+    ) -> Message | None:
+        """Set the message's header NAME_HEADER; None where there is no such message.
+
+        One `renamed` event, with `detail` = {"name": name}.
+        """
+        ...
 
     async def remove(
         self, queue: str, seqs: Sequence[int], *, actor: Actor, now_ms: int
@@ -154,7 +190,10 @@ class Store(Protocol):
     async def purge(
         self, queue: str, *, upto_seq: int, limit: int, actor: Actor, now_ms: int
     ) -> int:
-        """Delete up to `limit` of the messages with a sequence <= `upto_seq`; 0: none is left."""
+        """Delete up to `limit` of the messages with a sequence <= `upto_seq`; 0: none is left.
+
+        Those that are kept for pushes are among them.
+        """
         ...
 
     async def tail(self, queue: str) -> int:
@@ -173,6 +212,65 @@ class Store(Protocol):
         ...
 
     async def stats(self, queue: str, *, now_ms: int) -> QueueStats: ...
+
+    # --- pushes ---
+    # A verb on a listener that does not exist raises NotFound("listener", id).
+
+    async def take_pushes(
+        self, listener: str, *, count: int, lease_ms: int, now_ms: int
+    ) -> list[Message]:
+        """Up to `count` ready messages, by sequence; `attempts` is the attempt that this is.
+
+        Of an ordered listener only the first that is neither acknowledged nor exhausted, and
+        only if it is ready.
+        """
+        ...
+
+    async def settle_pushes(
+        self, listener: str, items: Sequence[PushSettlement], *, now_ms: int
+    ) -> list[bool]:
+        """False where the push is not in flight any more, or not with that attempt.
+
+        `Pushed` and `PushFailed` are one event each, `pushed` or `push_failed`. A message whose
+        last attempt failed is also copied to the queue's dead letters if it has some, with an
+        origin whose reason is `push`.
+        """
+        ...
+
+    async def pushes(self, queue: str, seq: int, *, now_ms: int) -> list[Push]:
+        """Those of one message, in the order of their listeners' creation."""
+        ...
+
+    async def push_stats(self, listener: str, *, now_ms: int) -> PushStats: ...
+
+    async def missed(self, listener: str, *, limit: int, now_ms: int) -> list[str]:
+        """Generated ids of messages that failed and did not succeed since, newest first."""
+        ...
+
+    async def retry_push(self, listener: str, seq: int, *, now_ms: int) -> bool:
+        """Make a push ready that is retrying or exhausted; False where there is none such.
+
+        Attempts go on being counted.
+        """
+        ...
+
+    async def backfill(
+        self,
+        listener: str,
+        *,
+        since_ms: int,
+        until_ms: int,
+        after_seq: int,
+        limit: int,
+        now_ms: int,
+    ) -> tuple[int, int]:
+        """Bind messages of the queue that were published in [since_ms, until_ms).
+
+        Looks at up to `limit` of those that the queue still holds (`browse(kept=True)`) with a
+        sequence > `after_seq`, and binds those that this listener has no push of; they are ready
+        at once. Returns how many were bound, and the last sequence looked at (0: none was left).
+        """
+        ...
 
     # --- numbers of the past ---
     async def tally(self, counts: Mapping[tuple[str, str], int], *, now_ms: int) -> None:
@@ -211,8 +309,14 @@ class Store(Protocol):
         """
         ...
 
+    async def offset_at(self, at_ms: int) -> int:
+        """The highest offset of the events before the first that happened at `at_ms` or later."""
+        ...
+
     async def trim_journal(self, *, upto: int, before_ms: int | None = None) -> int:
         """Forget whole packed rows that end at or below `upto` (and are older than `before_ms`).
+
+        A store may keep the newest row all the same.
 
         Returns how many offsets were forgotten.
         """

@@ -27,6 +27,12 @@ Scope = Literal[
     "messages:read",
     "messages:publish",
     "messages:consume",
+    "listeners:read",
+    "listeners:write",
+    "schemas:read",
+    "domains:read",
+    "domains:write",
+    "events:read",
     "keys:read",
     "keys:write",
     "usage:read",
@@ -69,7 +75,10 @@ class Tenant(Record, frozen=True, kw_only=True, tag=True):
 
 
 class Grant(Struct, frozen=True):
-    """One scope a key holds. No targets means every queue of the tenant."""
+    """One scope a key holds. No targets means everything of the tenant.
+
+    A target is the id of a queue, or of what the scope is about: a listener, a domain.
+    """
 
     scope: Scope
     targets: tuple[str, ...] = ()
@@ -80,6 +89,7 @@ class Key(Record, frozen=True, kw_only=True, tag=True):
 
     Of the kinds, a `token` is shown with every request; an `app` (whose owner may look its
     secret up again: `sealed`), a `connected_app` and a `user` trade theirs for a session.
+    `labels` are what a dialect wants to show again; they have no effect.
     """
 
     digest: str
@@ -89,6 +99,14 @@ class Key(Record, frozen=True, kw_only=True, tag=True):
     sealed: str = ""
     enabled: bool = True
     expires_ms: int | None = None
+    modified_ms: int = 0
+    labels: dict[str, Any] = field(default_factory=dict)
+
+
+class KeyUse(Record, frozen=True, kw_only=True, tag=True):
+    """When key `parent`, which has the same id, was last used, give or take some minutes."""
+
+    at_ms: int
 
 
 class Session(Record, frozen=True, kw_only=True, tag=True):
@@ -114,7 +132,7 @@ class Queue(Record, frozen=True, kw_only=True, tag=True):
 
     `fifo`: messages of one group are handed out in the order of their arrival, and none while
     another of the group is leased; set at creation. `encrypted`: bodies are sealed before they
-    are stored.
+    are stored. `schema` is the id of the Schema that its messages must follow, "" for none.
     """
 
     modified_ms: int
@@ -130,6 +148,17 @@ class Queue(Record, frozen=True, kw_only=True, tag=True):
     labels: dict[str, str] = field(default_factory=dict)
     fifo: bool = False
     encrypted: bool = False
+    schema: str = ""
+
+
+class Schema(Record, frozen=True, kw_only=True, tag=True):
+    """What messages of queue `parent` must look like, now or once; see `schemas.py`.
+
+    `fingerprint` names it among the schemas of its queue.
+    """
+
+    fingerprint: str
+    properties: dict[str, Any]
 
 
 class Exchange(Record, frozen=True, kw_only=True, tag=True):
@@ -168,14 +197,83 @@ class Consumer(Record, frozen=True, kw_only=True, tag=True):
     concurrency_max: int | None = None
 
 
+class Secret(Struct, frozen=True):
+    """A secret to sign pushes with, sealed; one that was replaced is good until `until_ms`."""
+
+    sealed: str
+    until_ms: int | None = None
+
+
+class Listener(Record, frozen=True, kw_only=True, tag=True):
+    """A URL to which queue `parent` is pushed: whatever is published after it was created.
+
+    Names are unique per queue, so the record's own name is the queue's id, a slash and `title`.
+    `private` holds headers and authentication of its requests, sealed. `ordered`: one message at
+    a time, and one that fails holds up the others. `envelope`: the request's body also says what
+    its headers say. Pushes of a disabled listener wait; `disabled_by` is `user` or `gone` (it
+    answered that it is there no more).
+    """
+
+    title: str
+    modified_ms: int
+    url: str
+    liveness_url: str
+    secrets: tuple[Secret, ...] = ()
+    private: str = ""
+    timeout_ms: int = 10 * SECOND_MS
+    attempts_max: int = 11
+    ordered: bool = False
+    envelope: bool = False
+    disabled_by: Literal["", "user", "gone"] = ""
+
+
+class Liveness(Record, frozen=True, kw_only=True, tag=True):
+    """How listener `parent`, which has the same id, has been answering when probed."""
+
+    state: Literal["pending", "stable", "unstable", "inactive"] = "pending"
+    in_row: int = 0
+    success_count: int = 0
+    failure_count: int = 0
+    last_success_ms: int = 0
+    last_failure_ms: int = 0
+    last_failure: str = ""
+
+
+class Worker(Record, frozen=True, kw_only=True, tag=True):
+    """Where the operator runs the script of this name: what push consumers of it call."""
+
+    url: str
+    secrets: tuple[Secret, ...] = ()
+
+
+class Domain(Record, frozen=True, kw_only=True, tag=True):
+    """A host and port that a tenant has shown to be its own, or is about to.
+
+    It does so by serving `file_content` under `file_name`, before `expires_ms`.
+    """
+
+    modified_ms: int
+    hostname: str
+    port: int
+    file_name: str
+    file_content: str
+    challenged_ms: int
+    expires_ms: int
+    verified_ms: int = 0
+
+
 class EventSubscription(Record, frozen=True, kw_only=True, tag=True):
-    """Rule that turns events of a source into messages on queue `parent`."""
+    """Rule that turns events of a source into messages on queue `parent`.
+
+    `since`: what the journal says up to this offset is not its business.
+    """
 
     title: str
     modified_ms: int
     enabled: bool
     source: dict[str, str]
     events: tuple[str, ...]
+    since: int = 0
 
 
 class Pipeline(Record, frozen=True, kw_only=True, tag=True):
@@ -186,7 +284,21 @@ class Pipeline(Record, frozen=True, kw_only=True, tag=True):
 
 
 AnyRecord = (
-    Tenant | Key | Session | Queue | Exchange | Binding | Consumer | EventSubscription | Pipeline
+    Tenant
+    | Key
+    | KeyUse
+    | Session
+    | Queue
+    | Schema
+    | Exchange
+    | Binding
+    | Consumer
+    | Worker
+    | Listener
+    | Liveness
+    | Domain
+    | EventSubscription
+    | Pipeline
 )
 
 
@@ -344,6 +456,78 @@ class Outcome(Enum):
     DONE = "done"  # the lease was current, and the settlement took effect
     LATE = "late"  # the lease had ended; took effect only if it was an ack that may be late
     GONE = "gone"  # the message is no longer there
+
+
+# --- pushes ----------------------------------------------------------------------------------
+
+
+class Report(Struct, frozen=True):
+    """What came of one push: the status answered (0: no whole answer) and how the answer began."""
+
+    status: int = 0
+    error: str = ""
+    duration_ms: int = 0
+    answer: bytes = b""
+
+
+class Pushed(Struct, frozen=True):
+    """It arrived."""
+
+    seq: int
+    attempt: int
+    report: Report
+
+
+class PushFailed(Struct, frozen=True):
+    """It did not. Push it again after `delay_ms`; None: never again by itself."""
+
+    seq: int
+    attempt: int
+    report: Report
+    delay_ms: int | None
+
+
+class PushReturned(Struct, frozen=True):
+    """It was not tried after all: ready again, and the attempt does not count."""
+
+    seq: int
+    attempt: int
+
+
+PushSettlement = Pushed | PushFailed | PushReturned
+PushStatus = Literal["pending", "in_flight", "acknowledged", "retrying", "exhausted"]
+
+
+class Push(Struct, frozen=True):
+    """How far one message has come on its way to one listener.
+
+    `pending`: not tried yet. `retrying`: failed, next attempt at `due_ms`. `exhausted`: failed,
+    and not tried again by itself. The times of attempts are when they were handed out.
+    """
+
+    listener: str
+    seq: int
+    status: PushStatus
+    attempts: int = 0
+    first_ms: int | None = None
+    last_ms: int | None = None
+    due_ms: int | None = None
+    report: Report | None = None
+
+
+class PushStats(Struct, frozen=True):
+    """Of one listener's pushes. `open` ones are pending, in flight or retrying.
+
+    `missed` have failed and not succeeded since, exhausted ones included. `acknowledged` counts
+    since the listener was created, as do the last times.
+    """
+
+    open: int = 0
+    in_flight: int = 0
+    missed: int = 0
+    acknowledged: int = 0
+    last_success_ms: int = 0
+    last_failure_ms: int = 0
 
 
 class Swept(Struct, frozen=True):

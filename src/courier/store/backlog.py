@@ -6,8 +6,10 @@ from itertools import takewhile
 
 import msgspec
 
+from courier import ids
 from courier.core.lifecycle import expires_ms
 from courier.core.types import MINUTE_MS, Level, Message, Queue, QueueStats
+from courier.store.pushes import PushLine
 
 
 @dataclass
@@ -44,6 +46,9 @@ class Backlog:
     were ready when those who wait were last told. `counters` are what the queue held after its
     last change, and `counters_minute` is when that was. `full`: a lease was cut short by how
     many messages may be leased.
+
+    `kept` are the messages that only pushes still need, `lines` the pushes of each listener (by
+    its id), and `dropped_lines` those of listeners that are gone, until the sweep has ended them.
     """
 
     queue: Queue
@@ -55,6 +60,36 @@ class Backlog:
     once: dict[str, tuple[str, int]] = field(default_factory=dict)
     told: set[int] = field(default_factory=set)
     full: bool = False
+    kept: dict[int, Delivery] = field(default_factory=dict)
+    lines: dict[str, PushLine] = field(default_factory=dict)
+    dropped_lines: list[PushLine] = field(default_factory=list)
+
+    def known(self, seq: int) -> Delivery:
+        """What is held or kept under this sequence."""
+        return self.deliveries[seq] if seq in self.deliveries else self.kept[seq]
+
+    def all_known(self) -> list[Delivery]:
+        """What is held or kept, by sequence."""
+        return [self.known(seq) for seq in sorted(self.deliveries | self.kept)]
+
+    def made_id(self, delivery: Delivery) -> str:
+        """The generated id, also of a message whose publisher chose another."""
+        message = delivery.message
+        return ids.message_id(
+            published_ms=message.published_ms, seq=message.seq, queue=self.queue.id
+        )
+
+    def live_lines(self) -> list[PushLine]:
+        """In the order of their listeners' creation."""
+        return sorted(
+            self.lines.values(),
+            key=lambda line: (line.listener.created_ms, line.listener.name, line.listener.id),
+        )
+
+    def wanted(self, seq: int) -> bool:
+        """Whether the message has a push that is not acknowledged."""
+        pushes = [line.pushes.get(seq) for line in (*self.live_lines(), *self.dropped_lines)]
+        return any(push is not None and push.status != "acknowledged" for push in pushes)
 
     def due_ms(self, delivery: Delivery) -> int:
         if delivery.due_ms is None:
@@ -105,16 +140,17 @@ class Backlog:
                 self.levels.append(Level(minute - 1, *self.counters))
             self.counters, self.counters_minute = counters, minute
 
+    def expiry_ms(self, delivery: Delivery) -> int:
+        message = delivery.message
+        return expires_ms(self.queue, published_ms=message.published_ms, own_ms=message.expires_ms)
+
     def ends(self, delivery: Delivery) -> tuple[int, bool]:
         """When time next takes something away, and whether that is the message itself.
 
         Of a lease and a message that end together, the message's end counts: retention
         deletes and never buries.
         """
-        message = delivery.message
-        expiry_ms = expires_ms(
-            self.queue, published_ms=message.published_ms, own_ms=message.expires_ms
-        )
+        expiry_ms = self.expiry_ms(delivery)
         if delivery.until_ms is None or expiry_ms <= delivery.until_ms:
             return expiry_ms, True
         return delivery.until_ms, False

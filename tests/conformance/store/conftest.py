@@ -8,7 +8,7 @@ import pytest
 
 from courier.clock import ManualClock
 from courier.core.store import Store
-from courier.core.types import Queue
+from courier.core.types import Listener, Queue
 from courier.store.memory import MemoryStore
 from courier.store.sqlite import SqliteStore
 from tests.conformance.store.driver import Driver
@@ -66,3 +66,9 @@ def driver(store: Store, clock: ManualClock, runner: asyncio.Runner) -> Driver:
 def queue(driver: Driver) -> Queue:
     """A queue with the default settings."""
     return driver.queue()
+
+
+@pytest.fixture
+def listener(driver: Driver, queue: Queue) -> Listener:
+    """A listener of that queue."""
+    return driver.listener(queue)

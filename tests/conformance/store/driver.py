@@ -19,11 +19,19 @@ from courier.core.types import (
     Draft,
     Extend,
     Level,
+    Listener,
     Message,
     Outcome,
+    Push,
+    Pushed,
+    PushFailed,
+    PushReturned,
+    PushSettlement,
+    PushStats,
     Queue,
     QueueStats,
     Receipt,
+    Report,
     Retry,
     Settlement,
     Swept,
@@ -32,11 +40,18 @@ from courier.core.types import (
 )
 
 T = TypeVar("T")
+S = TypeVar("S", Queue, Listener)
 
 TENANT = "c0" + "7" * 30
 CALLER = Actor(id="caller", dialect="test")
+# What came of a push, when a test does not care for more.
+ARRIVED = Report(status=204, duration_ms=12)
+REFUSED = Report(status=503, error="answered 503", duration_ms=40, answer=b"busy")
+# What is known of a push whose lease ended.
+SILENCE = Report(error="no outcome was noted")
 EVENTS_MAX = 1_000_000
 FOREVER_MS = 1 << 50
+SWEEPS_MAX = 1_000
 # More turns of the event loop than any store needs between a change and the hints that follow.
 TURNS = 10
 
@@ -81,10 +96,26 @@ class Driver:
         self.change(puts=[queue])
         return queue
 
-    def update(self, queue: Queue, **settings: Any) -> Queue:
-        queue = msgspec.structs.replace(queue, modified_ms=self.now_ms, **settings)
-        self.change(puts=[queue])
-        return queue
+    def listener(self, queue: Queue, title: str = "mill", **settings: Any) -> Listener:
+        """Create a listener of a queue; `settings` are fields of Listener."""
+        fields: dict[str, Any] = {"id": ids.new_id(), "created_ms": self.now_ms} | settings
+        listener = Listener(
+            tenant=queue.tenant,
+            parent=queue.id,
+            name=f"{queue.id}/{title}",
+            title=title,
+            modified_ms=self.now_ms,
+            url="https://mill.example/push",
+            liveness_url="https://mill.example/live",
+            **fields,
+        )
+        self.change(puts=[listener])
+        return listener
+
+    def update(self, record: S, **settings: Any) -> S:
+        record = msgspec.structs.replace(record, modified_ms=self.now_ms, **settings)
+        self.change(puts=[record])
+        return record
 
     # --- messages ---
 
@@ -146,13 +177,20 @@ class Driver:
     def peek(self, queue: Queue, *, count: int = 100) -> list[Message]:
         return self.run(self.store.peek(queue.id, count=count, now_ms=self.now_ms))
 
-    def browse(self, queue: Queue, *, after_seq: int = 0, limit: int = 100) -> list[Message]:
+    def browse(
+        self, queue: Queue, *, after_seq: int = 0, limit: int = 100, kept: bool = False
+    ) -> list[Message]:
         return self.run(
-            self.store.browse(queue.id, after_seq=after_seq, limit=limit, now_ms=self.now_ms)
+            self.store.browse(
+                queue.id, after_seq=after_seq, limit=limit, now_ms=self.now_ms, kept=kept
+            )
         )
 
     def find(self, queue: Queue, message: str) -> Message | None:
         return self.run(self.store.find(queue.id, message, now_ms=self.now_ms))
+
+    def rename(self, queue: Queue, seq: int, name: str) -> Message | None:
+        return self.run(self.store.rename(queue.id, seq, name, actor=CALLER, now_ms=self.now_ms))
 
     def remove(self, queue: Queue, *seqs: int) -> list[bool]:
         return self.run(self.store.remove(queue.id, seqs, actor=CALLER, now_ms=self.now_ms))
@@ -177,11 +215,81 @@ class Driver:
     def stats(self, queue: Queue) -> QueueStats:
         return self.run(self.store.stats(queue.id, now_ms=self.now_ms))
 
+    # --- pushes ---
+
+    def take(self, listener: Listener, *, count: int = 100, lease_ms: int = 1_000) -> list[Message]:
+        return self.run(
+            self.store.take_pushes(listener.id, count=count, lease_ms=lease_ms, now_ms=self.now_ms)
+        )
+
+    def take_one(self, listener: Listener, *, lease_ms: int = 1_000) -> Message:
+        [message] = self.take(listener, count=1, lease_ms=lease_ms)
+        return message
+
+    def settle_pushes(self, listener: Listener, *items: PushSettlement) -> list[bool]:
+        return self.run(self.store.settle_pushes(listener.id, items, now_ms=self.now_ms))
+
+    def arrive(self, listener: Listener, message: Message, report: Report = ARRIVED) -> bool:
+        return self.settle_pushes(listener, Pushed(message.seq, message.attempts, report))[0]
+
+    def miss(
+        self,
+        listener: Listener,
+        message: Message,
+        *,
+        delay_ms: int | None,
+        report: Report = REFUSED,
+    ) -> bool:
+        """Note a failed push, to be tried again after `delay_ms` or never."""
+        item = PushFailed(message.seq, message.attempts, report, delay_ms)
+        return self.settle_pushes(listener, item)[0]
+
+    def give_back(self, listener: Listener, message: Message) -> bool:
+        return self.settle_pushes(listener, PushReturned(message.seq, message.attempts))[0]
+
+    def pushes(self, queue: Queue, seq: int) -> list[Push]:
+        return self.run(self.store.pushes(queue.id, seq, now_ms=self.now_ms))
+
+    def push(self, listener: Listener, seq: int) -> Push:
+        """The push of one message to one listener."""
+        pushes = self.run(self.store.pushes(listener.parent, seq, now_ms=self.now_ms))
+        [push] = [push for push in pushes if push.listener == listener.id]
+        return push
+
+    def push_stats(self, listener: Listener) -> PushStats:
+        return self.run(self.store.push_stats(listener.id, now_ms=self.now_ms))
+
+    def missed(self, listener: Listener, *, limit: int = 100) -> list[str]:
+        return self.run(self.store.missed(listener.id, limit=limit, now_ms=self.now_ms))
+
+    def retry_push(self, listener: Listener, seq: int) -> bool:
+        return self.run(self.store.retry_push(listener.id, seq, now_ms=self.now_ms))
+
+    def backfill(
+        self,
+        listener: Listener,
+        *,
+        since_ms: int = 0,
+        until_ms: int = FOREVER_MS,
+        after_seq: int = 0,
+        limit: int = 100,
+    ) -> tuple[int, int]:
+        return self.run(
+            self.store.backfill(
+                listener.id,
+                since_ms=since_ms,
+                until_ms=until_ms,
+                after_seq=after_seq,
+                limit=limit,
+                now_ms=self.now_ms,
+            )
+        )
+
     # --- waiting ---
 
-    def wait(self, queue: Queue) -> "asyncio.Future[bool]":
+    def wait(self, on: Queue | Listener) -> "asyncio.Future[bool]":
         async def ask() -> "asyncio.Future[bool]":
-            return self.store.wait(queue.id)
+            return self.store.wait(on.id)
 
         return self.run(ask())
 
@@ -227,13 +335,23 @@ class Driver:
     def sweep(self, *, limit: int = 1_000) -> Swept:
         return self.run(self.store.sweep(limit=limit, now_ms=self.now_ms))
 
+    def sweeps(self, *, limit: int) -> list[Swept]:
+        """Sweep until nothing is left to do."""
+        swept = [self.sweep(limit=limit)]
+        while swept[-1].more:
+            assert len(swept) < SWEEPS_MAX, "there is always more to sweep"
+            swept.append(self.sweep(limit=limit))
+        return swept
+
     def sweep_all(self) -> None:
-        while self.sweep().more:
-            pass
+        self.sweeps(limit=1_000)
 
     def last(self) -> int:
         """The offset of the newest event."""
         return self.run(self.store.head()).last
+
+    def offset_at(self, at_ms: int) -> int:
+        return self.run(self.store.offset_at(at_ms))
 
     def events(self, *, after: int = 0, limit: int = EVENTS_MAX) -> list[dict[str, Any]]:
         runs = self.run(self.store.read_journal(after=after, limit=limit))

@@ -16,6 +16,8 @@ from courier.core.types import (
     Extend,
     Grant,
     Key,
+    KeyUse,
+    Liveness,
     Pipeline,
     Queue,
     Retry,
@@ -466,7 +468,7 @@ def test_a_binding_is_told_under_the_queue_it_leads_to(driver: Driver, queue: Qu
         ("queue_deleted", queue.id, queue.name),
     ]
     [updated] = [event for event in events if event["kind"] == "binding_updated"]
-    assert updated["detail"] == msgspec.to_builtins(ruled)
+    assert updated["detail"] == msgspec.to_builtins(ruled) | {"changed": ["rule"]}
     assert {event["tenant"] for event in events} == {TENANT}
 
 
@@ -487,6 +489,39 @@ def test_a_queue_and_what_leads_to_it_can_be_created_together(driver: Driver) ->
     )
     driver.change(puts=[binding, queue])
     assert [event["queue_name"] for event in driver.events()] == ["orders", "orders"]
+
+
+def test_an_update_tells_which_fields_changed(driver: Driver, queue: Queue) -> None:
+    driver.advance(5)
+    driver.update(queue, delay_ms=9, attempts_max=None, labels={"k": "v"})
+    event = driver.events()[-1]
+    assert event["kind"] == "queue_updated"
+    assert event["detail"]["changed"] == ["attempts_max", "delay_ms", "labels", "modified_ms"]
+    assert event["detail"]["delay_ms"] == 9
+    assert "changed" not in driver.events()[0]["detail"]
+
+
+def test_an_update_that_changes_nothing_says_so(driver: Driver, queue: Queue) -> None:
+    driver.change(puts=[queue])
+    assert driver.events()[-1]["detail"] == msgspec.to_builtins(queue) | {"changed": []}
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        KeyUse(id="c0" + "1" * 30, tenant=TENANT, parent="c0" + "1" * 30, created_ms=1, at_ms=2),
+        Liveness(id="c0" + "1" * 30, tenant=TENANT, parent="c0" + "1" * 30, created_ms=1),
+    ],
+    ids=lambda record: type(record).__name__,
+)
+def test_some_records_are_never_told_of(driver: Driver, record: KeyUse | Liveness) -> None:
+    updated = msgspec.structs.replace(record, created_ms=2)
+    for each in (record, updated):
+        driver.change(puts=[each])
+        assert driver.run(driver.store.get(type(record), record.id)) == each
+    driver.change(drops=[updated])
+    assert driver.run(driver.store.get(type(record), record.id)) is None
+    assert driver.events() == []
 
 
 def test_the_use_of_a_session_is_not_told(driver: Driver) -> None:
@@ -629,3 +664,40 @@ def test_checking_a_store_that_works_is_no_event(driver: Driver, queue: Queue) -
     driver.run(driver.store.check())
     assert driver.last() == before
     assert all(driver.store.figures()[name] >= value for name, value in figures.items())
+
+
+# --- what happened when ---
+
+
+def test_an_offset_is_looked_up_by_time(driver: Driver, queue: Queue) -> None:
+    start_ms = driver.now_ms
+    driver.publish(queue, "a", "b")
+    driver.advance(10)
+    driver.publish(queue, "c")
+    driver.lease(queue)
+    driver.advance(10)
+    driver.publish(queue, "d")
+    times = [event["at_ms"] - start_ms for event in driver.events()]
+    assert times == [0, 0, 0, 10, 10, 10, 10, 20]
+    found = [driver.offset_at(start_ms + ms) for ms in (-1, 0, 1, 9, 10, 11, 20, 21)]
+    assert found == [0, 0, 3, 3, 3, 7, 7, 8]
+    for ms in range(-1, 22):
+        rest = driver.events(after=driver.offset_at(start_ms + ms))
+        assert rest == [event for event in driver.events() if event["at_ms"] >= start_ms + ms]
+
+
+def test_an_empty_journal_begins_at_zero(driver: Driver) -> None:
+    assert [driver.offset_at(at_ms) for at_ms in (0, driver.now_ms)] == [0, 0]
+
+
+def test_an_offset_is_looked_up_in_what_is_left_of_the_journal(
+    driver: Driver, queue: Queue
+) -> None:
+    start_ms = driver.now_ms
+    for body in "abc":
+        driver.advance(10)
+        driver.publish(queue, body)
+    driver.run(driver.store.trim_journal(upto=2))
+    assert [driver.offset_at(start_ms + ms) for ms in (0, 20, 21, 30, 31)] == [2, 2, 3, 3, 4]
+    driver.run(driver.store.trim_journal(upto=3))
+    assert [driver.offset_at(start_ms + ms) for ms in (0, 30, 31)] == [3, 3, 4]

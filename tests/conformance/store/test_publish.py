@@ -43,6 +43,18 @@ def test_the_publishers_own_id_is_kept_and_found(driver: Driver, queue: Queue) -
     assert [message.id for message in driver.lease(queue)] == receipt.ids
 
 
+@pytest.mark.parametrize("delay_ms", [0, 50], ids=["ready", "delayed"])
+def test_a_message_with_an_own_id_is_found_by_the_generated_one_too(
+    driver: Driver, queue: Queue, delay_ms: int
+) -> None:
+    driver.publish(queue, "a", Draft(b"b", id="order-1", delay_ms=delay_ms))
+    generated = ids.message_id(published_ms=driver.now_ms, seq=2, queue=queue.id)
+    found = driver.find(queue, generated)
+    assert found is not None
+    assert (found.id, found.body) == ("order-1", b"b")
+    assert found == driver.find(queue, "order-1")
+
+
 def test_an_own_id_is_found_on_its_own_queue_only(driver: Driver, queue: Queue) -> None:
     other = driver.queue("other")
     driver.publish(queue, Draft(b"a", id="order-1"))

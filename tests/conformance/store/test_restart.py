@@ -387,6 +387,127 @@ def test_a_dead_letter_still_knows_its_origin(driver: Driver, restart: Restart) 
     assert driver.lease_one(work).id == "own"
 
 
+# --- pushes ---
+
+
+def test_pushes_go_on_where_they_were(driver: Driver, queue: Queue, restart: Restart) -> None:
+    listener, other = driver.listener(queue), driver.listener(queue, "press")
+    driver.publish(queue, *"abcd", Draft(b"e", delay_ms=DAY_MS))
+    in_flight, arrived, exhausted = driver.take(listener, count=3, lease_ms=100)
+    driver.arrive(listener, arrived)
+    driver.advance(10)
+    driver.miss(listener, exhausted, delay_ms=None)
+    driver.miss(listener, driver.take_one(listener), delay_ms=50)
+
+    def seen() -> list[object]:
+        return [
+            [driver.pushes(queue, seq) for seq in range(1, 6)],
+            [driver.push_stats(each) for each in (listener, other)],
+            driver.missed(listener),
+            driver.sweep().next_ms,
+        ]
+
+    before = seen()
+    restart()
+    assert seen() == before
+    assert bodies(driver.take(other, count=2)) == ["a", "b"]
+    assert driver.take(listener) == []
+    assert driver.arrive(listener, in_flight)
+    driver.advance(50)
+    restart()
+    again = driver.take_one(listener)
+    assert (again.body, again.attempts) == (b"d", 2)
+
+
+def test_a_push_whose_lease_ended_while_the_store_was_down_is_ready(
+    driver: Driver, queue: Queue, restart: Restart
+) -> None:
+    listener = driver.listener(queue)
+    driver.publish(queue, "a")
+    taken = driver.take_one(listener, lease_ms=100)
+    restart()
+    assert driver.take(listener) == []
+    driver.advance(100)
+    restart()
+    assert not driver.arrive(listener, taken)
+    assert driver.take_one(listener).attempts == 2
+
+
+def test_kept_messages_survive(driver: Driver, restart: Restart) -> None:
+    queue = driver.queue(retention_ms=1_000)
+    listener = driver.listener(queue)
+    driver.publish(queue, "a", Draft(b"b", ttl_ms=100), Draft(b"c", id="own", headers={"k": "v"}))
+    messages = driver.lease(queue)
+    for message in messages:
+        driver.ack(queue, message)
+    before = driver.browse(queue, kept=True)
+    assert len(before) == 3
+    restart()
+    assert driver.browse(queue, kept=True) == before
+    assert driver.stats(queue) == QueueStats()
+    assert driver.find(queue, "own") == before[2]
+    driver.advance(100)
+    restart()
+    a, c = driver.take(listener)
+    assert (a.body, c.body) == (b"a", b"c")
+    driver.arrive(listener, a)
+    restart()
+    assert driver.browse(queue, kept=True) == before[2:]
+    driver.advance(900)
+    restart()
+    assert driver.browse(queue, kept=True) == []
+    assert driver.sweep().next_ms is None
+
+
+def test_a_message_is_still_kept_for_its_pushes(
+    driver: Driver, queue: Queue, restart: Restart
+) -> None:
+    listener = driver.listener(queue)
+    driver.publish(queue, "a", "b")
+    driver.arrive(listener, driver.take_one(listener))
+    restart()
+    for message in driver.lease(queue):
+        driver.ack(queue, message)
+    assert bodies(driver.browse(queue, kept=True)) == ["b"]
+
+
+def test_a_restarted_store_binds_to_the_listeners_that_are_there(
+    driver: Driver, queue: Queue, restart: Restart
+) -> None:
+    gone = driver.listener(queue, "gone")
+    listener = driver.listener(queue, ordered=True)
+    driver.change(drops=[gone])
+    restart()
+    driver.publish(queue, "a", "b")
+    assert [push.listener for push in driver.pushes(queue, 1)] == [listener.id]
+    assert bodies(driver.take(listener)) == ["a"]
+
+
+def test_a_dropped_listener_is_still_swept(driver: Driver, queue: Queue, restart: Restart) -> None:
+    listener = driver.listener(queue)
+    driver.publish(queue, *"abc")
+    driver.ack(queue, driver.lease_one(queue))
+    before = driver.last()
+    driver.change(drops=[listener])
+    driver.sweep(limit=1)
+    restart()
+    assert driver.pushes(queue, 2) == []
+    driver.sweep_all()
+    dropped = [event for event in driver.events(after=before) if event["kind"] == "push_dropped"]
+    assert sorted(event["seq"] for event in dropped) == [1, 2, 3]
+    assert {event["detail"]["reason"] for event in dropped} == {"listener"}
+    assert bodies(driver.browse(queue, kept=True)) == ["b", "c"]
+    again = driver.listener(queue, listener.title)
+    assert driver.backfill(again) == (2, 3)
+
+
+def test_a_new_name_survives(driver: Driver, queue: Queue, restart: Restart) -> None:
+    driver.publish(queue, Draft(b"a", headers={"k": "v"}))
+    driver.rename(queue, 1, "new")
+    restart()
+    assert driver.peek(queue)[0].headers == {"k": "v", "name": "new"}
+
+
 def test_one_file_is_opened_by_one_store_at_a_time(driver: Driver, path: Path) -> None:
     with pytest.raises(StoreUnavailable):
         driver.run(SqliteStore.open(path))

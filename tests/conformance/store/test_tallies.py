@@ -1,10 +1,23 @@
 """How often what happened, minute by minute."""
 
+import msgspec
 import pytest
 
 from courier import ids
 from courier.core.journal import UNIT_BYTES
-from courier.core.types import DAY_MS, HOUR_MS, MINUTE_MS, Consumer, Draft, Key, Queue, Via
+from courier.core.types import (
+    DAY_MS,
+    HOUR_MS,
+    MINUTE_MS,
+    Binding,
+    Consumer,
+    Draft,
+    Key,
+    KeyUse,
+    Pipeline,
+    Queue,
+    Via,
+)
 from tests.conformance.store.driver import TENANT, Driver, sealed
 
 OTHER_TENANT = "c0" + "8" * 30
@@ -231,12 +244,38 @@ def test_an_id_is_looked_up_within_its_tenant(driver: Driver) -> None:
     assert len(driver.tallies(there.id, tenant=OTHER_TENANT)) == 2
 
 
-def test_settings_without_a_queue_count_for_no_id_of_a_tenants(driver: Driver) -> None:
+def test_settings_without_a_queue_count_for_their_tenant(driver: Driver) -> None:
     key = Key(
         id=ids.new_id(), tenant=TENANT, name="k", created_ms=1, digest="d", hint="h", grants=()
     )
-    driver.change(puts=[key])
-    assert [tally for tally in driver.tallies() if tally.id] == []
+    binding = Binding(
+        id=ids.new_id(), tenant=TENANT, parent=ids.new_id(), created_ms=1, queue=ids.new_id()
+    )
+    driver.change(puts=[key, binding])
+    driver.change(puts=[msgspec.structs.replace(key, enabled=False)])
+    driver.tally({(TENANT, "requested"): 2})
+    assert counted(driver, TENANT) == {
+        "key_created": (1, 0),
+        "key_updated": (1, 0),
+        "binding_created": (1, 0),
+        "requested": (2, 0),
+    }
+    assert {tally.id for tally in driver.tallies()} == {TENANT}
+
+
+def test_settings_of_no_tenant_count_nowhere(driver: Driver) -> None:
+    pipeline = Pipeline(id=ids.new_id(), tenant="", name="lake", created_ms=1, offset=0, seen_ms=1)
+    driver.change(puts=[pipeline])
+    driver.change(drops=[pipeline])
+    assert driver.tallies(tenant="") == []
+    assert driver.tallies() == []
+
+
+def test_what_is_no_news_counts_nowhere(driver: Driver) -> None:
+    use = KeyUse(id=ids.new_id(), tenant=TENANT, parent=ids.new_id(), created_ms=1, at_ms=5)
+    driver.change(puts=[use])
+    driver.change(drops=[use])
+    assert driver.tallies() == []
 
 
 def test_a_minute_counts_when_any_of_it_is_asked_for(driver: Driver, queue: Queue) -> None:

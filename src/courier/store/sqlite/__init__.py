@@ -19,6 +19,9 @@ from courier.core.types import (
     Level,
     Message,
     Outcome,
+    Push,
+    PushSettlement,
+    PushStats,
     QueueStats,
     Receipt,
     Run,
@@ -33,10 +36,15 @@ from courier.store.sqlite.connection import claim, connect, disk_errors
 from courier.store.sqlite.endings import Endings
 from courier.store.sqlite.groups import Groups
 from courier.store.sqlite.history import History, trim
+from courier.store.sqlite.kept import Kept
 from courier.store.sqlite.leases import Leases
-from courier.store.sqlite.line import Line
+from courier.store.sqlite.line import Line, PushLine
 from courier.store.sqlite.messages import Messages
+from courier.store.sqlite.outcomes import Outcomes
 from courier.store.sqlite.publishing import Publishing
+from courier.store.sqlite.push_rows import PushRows
+from courier.store.sqlite.push_sweep import PushSweep
+from courier.store.sqlite.pushes import Pushes
 from courier.store.sqlite.retention import Retention
 from courier.store.sqlite.settings import Settings
 from courier.store.sqlite.sweep import Sweep
@@ -72,11 +80,16 @@ class SqliteStore:
         self._settings.load()
         book.reload()
         self._messages = messages = Messages(book)
-        self._publishing = publishing = Publishing(book, groups)
-        self._endings = endings = Endings(book, groups, messages, publishing)
+        push_rows = PushRows(book)
+        kept = Kept(book, push_rows)
+        self._publishing = publishing = Publishing(book, groups, push_rows)
+        self._endings = endings = Endings(book, groups, messages, publishing, push_rows, kept)
         retention = Retention(book, endings)
         self._leases = Leases(book, groups, messages, publishing, endings, retention)
-        self._sweep = Sweep(book, groups, self._leases, endings, retention)
+        outcomes = Outcomes(book, push_rows, kept, messages, publishing)
+        self._pushes = Pushes(book, push_rows, messages, outcomes, retention)
+        push_sweep = PushSweep(book, push_rows, kept, outcomes)
+        self._sweep = Sweep(book, groups, self._leases, endings, retention, push_sweep)
         self._history = History(path)
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="courier-read")
         self.writer = Writer(
@@ -205,15 +218,25 @@ class SqliteStore:
 
         return await self.writer.submit(op)
 
-    async def browse(self, queue: str, *, after_seq: int, limit: int, now_ms: int) -> list[Message]:
+    async def browse(
+        self, queue: str, *, after_seq: int, limit: int, now_ms: int, kept: bool = False
+    ) -> list[Message]:
         def op() -> list[Message]:
-            return self._messages.browse(self._enter(queue, now_ms), after_seq, limit)
+            return self._messages.browse(self._enter(queue, now_ms), after_seq, limit, kept=kept)
 
         return await self.writer.submit(op)
 
     async def find(self, queue: str, message: str, *, now_ms: int) -> Message | None:
         def op() -> Message | None:
             return self._messages.find(self._enter(queue, now_ms), message)
+
+        return await self.writer.submit(op)
+
+    async def rename(
+        self, queue: str, seq: int, name: str, *, actor: Actor, now_ms: int
+    ) -> Message | None:
+        def op() -> Message | None:
+            return self._messages.rename(self._enter(queue, now_ms), seq, name, actor, now_ms)
 
         return await self.writer.submit(op)
 
@@ -248,6 +271,72 @@ class SqliteStore:
 
     async def stats(self, queue: str, *, now_ms: int) -> QueueStats:
         return await self.writer.submit(lambda: self._book.stats(self._enter(queue, now_ms)))
+
+    # --- pushes ---
+
+    def _on_listener(
+        self, listener: str, now_ms: int, verb: Callable[[Line, PushLine], T]
+    ) -> "asyncio.Future[T]":
+        """A verb on a listener: time passes, and the listener and its queue must be there."""
+
+        def op() -> T:
+            self._sweep.pass_time(now_ms)
+            return verb(*self._book.push_line(listener))
+
+        return self.writer.submit(op)
+
+    async def take_pushes(
+        self, listener: str, *, count: int, lease_ms: int, now_ms: int
+    ) -> list[Message]:
+        def take(line: Line, pushes: PushLine) -> list[Message]:
+            return self._pushes.take(line, pushes, count, lease_ms, now_ms)
+
+        return await self._on_listener(listener, now_ms, take)
+
+    async def settle_pushes(
+        self, listener: str, items: Sequence[PushSettlement], *, now_ms: int
+    ) -> list[bool]:
+        def settle(line: Line, pushes: PushLine) -> list[bool]:
+            return self._pushes.settle(line, pushes, items, now_ms)
+
+        return await self._on_listener(listener, now_ms, settle)
+
+    async def pushes(self, queue: str, seq: int, *, now_ms: int) -> list[Push]:
+        def op() -> list[Push]:
+            return self._pushes.of_message(self._enter(queue, now_ms), seq)
+
+        return await self.writer.submit(op)
+
+    async def push_stats(self, listener: str, *, now_ms: int) -> PushStats:
+        return await self._on_listener(listener, now_ms, lambda line, pushes: pushes.stats)
+
+    async def missed(self, listener: str, *, limit: int, now_ms: int) -> list[str]:
+        def missed(line: Line, pushes: PushLine) -> list[str]:
+            return self._pushes.missed(line, pushes, limit)
+
+        return await self._on_listener(listener, now_ms, missed)
+
+    async def retry_push(self, listener: str, seq: int, *, now_ms: int) -> bool:
+        def retry(line: Line, pushes: PushLine) -> bool:
+            return self._pushes.retry(line, pushes, seq, now_ms)
+
+        return await self._on_listener(listener, now_ms, retry)
+
+    async def backfill(
+        self,
+        listener: str,
+        *,
+        since_ms: int,
+        until_ms: int,
+        after_seq: int,
+        limit: int,
+        now_ms: int,
+    ) -> tuple[int, int]:
+        def backfill(line: Line, pushes: PushLine) -> tuple[int, int]:
+            times = (since_ms, until_ms)
+            return self._pushes.backfill(line, pushes, times, after_seq, limit, now_ms)
+
+        return await self._on_listener(listener, now_ms, backfill)
 
     # --- numbers of the past ---
 
@@ -294,6 +383,9 @@ class SqliteStore:
 
     async def read_journal(self, *, after: int, limit: int) -> list[Run]:
         return await self._read(self._history.runs, after, limit)
+
+    async def offset_at(self, at_ms: int) -> int:
+        return await self._read(self._history.offset_at, at_ms)
 
     async def trim_journal(self, *, upto: int, before_ms: int | None = None) -> int:
         return await self.writer.submit(

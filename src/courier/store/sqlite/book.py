@@ -12,19 +12,21 @@ import msgspec
 
 from courier.core.errors import NotFound
 from courier.core.types import MINUTE_MS, Actor, Queue, QueueStats, Run
-from courier.store.sqlite.line import LANE, NEVER_MS, Line
+from courier.store.sqlite.line import LANE, NEVER_MS, Line, PushLine
+from courier.store.sqlite.push_lines import PushLines
 from courier.store.waiting import Waiters
 
 # Whoever may have more to take than can be counted cheaply wakes no more than so many.
 WAKE_MAX = 100
 
 _LINES = """
-SELECT no, queue, tail, cursor, count, bytes, leased, delayed, again, held, dropped
-FROM subscription ORDER BY no
+SELECT no, queue, tail, cursor, count, bytes, leased, delayed, again, held, kept, dropped
+FROM subscription WHERE listener = '' ORDER BY no
 """
 _SAVE_LINE = """
 UPDATE subscription
-SET tail = ?, cursor = ?, count = ?, bytes = ?, leased = ?, delayed = ?, again = ?, held = ?
+SET tail = ?, cursor = ?, count = ?, bytes = ?, leased = ?, delayed = ?, again = ?, held = ?,
+    kept = ?
 WHERE no = ?
 """
 _SAVE_JOURNAL = "INSERT INTO journal VALUES (?, ?, ?, ?, ?)"
@@ -33,11 +35,12 @@ INSERT INTO minute (minute, queue, kind, tenant, count, bytes) VALUES (?, ?, ?, 
 ON CONFLICT DO UPDATE SET count = count + excluded.count, bytes = bytes + excluded.bytes
 """
 _SAVE_LEVEL = "INSERT OR IGNORE INTO level VALUES (?, ?, ?, ?, ?)"
-_JOURNAL_LAST = "SELECT last, total_bytes FROM journal ORDER BY last DESC LIMIT 1"
+_JOURNAL_LAST = "SELECT last, total_bytes, at_ms FROM journal ORDER BY last DESC LIMIT 1"
 _JOURNAL_FIRST = """
 SELECT last - count + 1, total_bytes - length(data) FROM journal ORDER BY last LIMIT 1
 """
 _NEXT_DUE = "SELECT min(due_ms) FROM delivery INDEXED BY delivery_due WHERE state > 0"
+_NEXT_PUSH = "SELECT min(due_ms) FROM push INDEXED BY push_due WHERE state > 0"
 _NEXT_EXPIRY = "SELECT min(expires_ms) FROM message INDEXED BY message_expires WHERE expires_ms > 0"
 _OLDEST = """
 SELECT published_ms FROM message WHERE id > ? AND id < ? ORDER BY id LIMIT 1
@@ -53,18 +56,22 @@ class Book:
         self.by_no: dict[int, Line] = {}
         self.dropped: dict[int, Line] = {}
         self.queues: dict[str, Queue] = {}
+        self.push_lines = PushLines(self.db)
         self.journal_first = 1
         self.journal_last = 0
         self.journal_start_bytes = 0
         self.journal_bytes = 0
+        self.journal_ms = 0
         self.minute = 0
         self.minute_end_ms = 0
         self._reset()
 
     def _reset(self) -> None:
         self.offset = self.journal_last
+        self._runs_ms = self.journal_ms
         self._runs: list[Run] = []
         self._touched: dict[int, Line] = {}
+        self._touched_pushes: dict[int, PushLine] = {}
         self._tallies: dict[tuple[int, str, str, str], list[int]] = {}
         self._wakes: dict[str, int] = {}
         self.changed = False
@@ -81,7 +88,7 @@ class Book:
     # --- reading the tables back ---
 
     def reload(self) -> None:
-        """Everything from the tables. Queues must be known (`queues`) before."""
+        """Everything from the tables. Queues and listeners must be known before."""
         full = {line.no for line in self.lines.values() if line.full}
         self.lines, self.by_no, self.dropped = {}, {}, {}
         for row in self.rows(_LINES):
@@ -94,23 +101,23 @@ class Book:
                 self.dropped[no] = line
             self.by_no[no] = line
             line.tail, line.cursor, line.count, line.bytes = numbers[:4]
-            line.leased, line.delayed, line.again, line.held = numbers[4:]
-            line.kept_ms = 0 if line.count else NEVER_MS
+            line.leased, line.delayed, line.again, line.held, line.kept = numbers[4:]
+            line.aging_ms = 0 if line.count or line.kept else NEVER_MS
             line.level = (line.count, line.leased, line.delayed)
             line.full = no in full
+        self.push_lines.reload({line.id: line for line in self.by_no.values()})
         self.reload_journal()
         self._reset()
 
     def reload_journal(self) -> None:
         last = self.row(_JOURNAL_LAST)
         first = self.row(_JOURNAL_FIRST)
-        self.journal_last, self.journal_bytes = last or (0, 0)
+        self.journal_last, self.journal_bytes, self.journal_ms = last or (0, 0, 0)
         self.journal_first, self.journal_start_bytes = first or (self.journal_last + 1, 0)
 
     def next_due(self) -> int:
-        due_ms = self.db.execute(_NEXT_DUE).get
-        expiry_ms = self.db.execute(_NEXT_EXPIRY).get
-        self.next_due_ms = min(due_ms or NEVER_MS, expiry_ms or NEVER_MS)
+        found = [self.db.execute(sql).get for sql in (_NEXT_DUE, _NEXT_PUSH, _NEXT_EXPIRY)]
+        self.next_due_ms = min([due_ms or NEVER_MS for due_ms in found])
         return self.next_due_ms
 
     def behind(self, now_ms: int) -> bool:
@@ -129,6 +136,13 @@ class Book:
             return self.lines[queue]
         except KeyError:
             raise NotFound("queue", queue) from None
+
+    def push_line(self, listener: str) -> tuple[Line, PushLine]:
+        """A listener's line, and that of its queue."""
+        record = self.push_lines.listeners.get(listener)
+        if record is None:
+            raise NotFound("listener", listener)
+        return self.line(record.parent), self.push_lines.live[listener]
 
     def stats(self, line: Line) -> QueueStats:
         if line.count and not line.oldest_known:
@@ -150,18 +164,18 @@ class Book:
             self.minute = now_ms // MINUTE_MS
             self.minute_end_ms = (self.minute + 1) * MINUTE_MS
 
-    def added(self, line: Line, *, count: int, size: int, now_ms: int, kept: bool) -> None:
+    def added(self, line: Line, *, count: int, size: int, now_ms: int, aging: bool) -> None:
         """`count` messages of `size` bytes together were published on this line.
 
-        `kept`: retention will end at least one of them.
+        `aging`: retention will end at least one of them.
         """
         if not line.count:
             line.oldest_ms = now_ms
             line.oldest_known = True
         line.count += count
         line.bytes += size
-        if kept and now_ms < line.kept_ms:
-            line.kept_ms = now_ms
+        if aging and now_ms < line.aging_ms:
+            line.aging_ms = now_ms
             self.next_retention_ms = min(self.next_retention_ms, line.expiry_ms)
         self._touched[line.no] = line
         self.changed = True
@@ -172,8 +186,16 @@ class Book:
         line.bytes -= size
         if oldest_ms <= line.oldest_ms:
             line.oldest_known = False
-        if not line.count:
-            line.kept_ms = NEVER_MS
+        self._shrunk(line)
+
+    def let_kept_go(self, line: Line, count: int) -> None:
+        """`count` messages that were kept for their pushes are gone."""
+        line.kept -= count
+        self._shrunk(line)
+
+    def _shrunk(self, line: Line) -> None:
+        if not line.count and not line.kept:
+            line.aging_ms = NEVER_MS
             self.retention_stale = True
         self._touched[line.no] = line
         self.changed = True
@@ -185,6 +207,13 @@ class Book:
         self._touched[line.no] = line
         self.changed = True
 
+    def touch_pushes(self, pushes: PushLine, *, due_ms: int = NEVER_MS) -> None:
+        """The same of a listener's line."""
+        if due_ms < self.next_due_ms:
+            self.next_due_ms = due_ms
+        self._touched_pushes[pushes.no] = pushes
+        self.changed = True
+
     def let_go(self, line: Line, count: int) -> None:
         """`count` leases of this line have ended."""
         line.leased -= count
@@ -192,10 +221,9 @@ class Book:
             line.full = False
             self.wake(line, WAKE_MAX)
 
-    def wake(self, line: Line, count: int) -> None:
-        """Once the group is durable, tell `count` of those who wait for this queue."""
-        id = line.queue.id
-        self._wakes[id] = self._wakes.get(id, 0) + count
+    def wake(self, line: Line | PushLine, count: int) -> None:
+        """Once the group is durable, tell `count` of those who wait for this line."""
+        self._wakes[line.id] = self._wakes.get(line.id, 0) + count
 
     def note(
         self,
@@ -214,6 +242,10 @@ class Book:
         if queue:
             queue_id, queue_name, tenant = queue.id, queue.name, queue.tenant
             self.tally(kind, tenant, queue_id, count=count, size=size, now_ms=now_ms)
+        elif tenant:
+            self.tally(kind, tenant, tenant, count=count, size=size, now_ms=now_ms)
+        if now_ms > self._runs_ms:
+            self._runs_ms = now_ms
         self._runs.append(
             Run(
                 self.offset + 1,
@@ -268,17 +300,17 @@ class Book:
                     line.delayed,
                     line.again,
                     line.held,
+                    line.kept,
                     line.no,
                 ),
             )
+        self.push_lines.save(self._touched_pushes.values())
         if self._runs:
             data = self._encode(self._runs)
             self._flushed_bytes = self.journal_bytes + len(data)
             count = self.offset - self.journal_last
-            execute(
-                _SAVE_JOURNAL,
-                (self.offset, count, self._runs[-1].at_ms, self._flushed_bytes, data),
-            )
+            # Never earlier than of the rows before, whatever the clock did: see `offset_at`.
+            execute(_SAVE_JOURNAL, (self.offset, count, self._runs_ms, self._flushed_bytes, data))
         else:
             self._flushed_bytes = self.journal_bytes
         for key, totals in self._tallies.items():
@@ -288,9 +320,11 @@ class Book:
     def committed(self) -> None:
         self.journal_last = self.offset
         self.journal_bytes = self._flushed_bytes
+        self.journal_ms = self._runs_ms
         wakes = self._wakes
         self._runs = []
         self._touched = {}
+        self._touched_pushes = {}
         self._tallies = {}
         self._wakes = {}
         self.changed = False

@@ -28,6 +28,11 @@ class Delivery(NamedTuple):
     def seq(self) -> int:
         return self.id & SEQ_MASK
 
+    @property
+    def kept(self) -> bool:
+        """It is not on its line any more, and only kept for its pushes."""
+        return self.id < 0
+
 
 def keys_json(keys: Iterable[int]) -> str:
     return _encode_json(list(keys)).decode()

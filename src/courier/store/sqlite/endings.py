@@ -7,9 +7,11 @@ from courier.core.types import Actor, Message, Origin
 from courier.store.sqlite.book import Book, packed
 from courier.store.sqlite.delivery import Delivery, keys_json
 from courier.store.sqlite.groups import Groups
-from courier.store.sqlite.line import DELAYED, LEASED, READY, SEQ_BITS, SEQ_MASK, Line
+from courier.store.sqlite.kept import Kept
+from courier.store.sqlite.line import DELAYED, KEPT, LEASED, READY, SEQ_BITS, SEQ_MASK, Line
 from courier.store.sqlite.messages import Messages
 from courier.store.sqlite.publishing import Publishing, copy_of
+from courier.store.sqlite.push_rows import PushRows
 
 _DELETE_DELIVERY = "DELETE FROM delivery WHERE id = ?"
 _DELETE_DELIVERIES = "DELETE FROM delivery WHERE id IN (SELECT value FROM json_each(?))"
@@ -27,17 +29,27 @@ SELECT m.id & ~4398046511104, d.state, (m.id >> 42) & 1, coalesce(d.attempt, 0),
 FROM message AS m LEFT JOIN delivery AS d ON d.id = (m.id & ~4398046511104)
 WHERE m.id IN (SELECT value FROM json_each(?))
 """
+# Pullers are done with a message, and listeners need not be.
+_DONE = ("acked", "buried")
 
 
 class Endings:
     def __init__(
-        self, book: Book, groups: Groups, messages: Messages, publishing: Publishing
+        self,
+        book: Book,
+        groups: Groups,
+        messages: Messages,
+        publishing: Publishing,
+        push_rows: PushRows,
+        kept: Kept,
     ) -> None:
         self._book = book
         self._db = book.db
         self._groups = groups
         self._messages = messages
         self._publishing = publishing
+        self._push_rows = push_rows
+        self._kept = kept
 
     def end(
         self,
@@ -48,12 +60,16 @@ class Endings:
         now_ms: int,
         detail: dict[str, Any] | None = None,
     ) -> None:
-        """Take messages out for good, each with an event that tells its whole life."""
+        """Take messages off the line, each with an event that tells its whole life."""
         keys, states, lanes, attempts, _, published, firsts, lasts, sizes, own = zip(
             *ended, strict=True
         )
         count = len(keys)
         groups = self._groups.of(line, ended) if line.queue.fifo else None
+        seqs = [key - line.base for key in keys]
+        gone = seqs
+        if line.push_lines and kind in _DONE:
+            gone = self._keep(line, ended, seqs)
         self._delete(keys, states, lanes)
         line.again -= states.count(READY)
         line.delayed -= states.count(DELAYED)
@@ -63,9 +79,8 @@ class Endings:
         self._book.removed(line, count=count, size=size, oldest_ms=min(published))
         if groups:
             self._groups.refresh(line, groups)
-        base = line.base
         columns: dict[str, Any] = {
-            "seq": [key - base for key in keys],
+            "seq": seqs,
             "published_ms": packed(published),
             "size": packed(sizes),
             "attempt": packed(attempts),
@@ -79,6 +94,27 @@ class Endings:
         self._book.note(
             kind, line.queue, count=count, size=size, actor=actor, now_ms=now_ms, columns=columns
         )
+        if line.push_lines and gone:
+            self._push_rows.end(line, gone, kind, now_ms)
+
+    def _keep(self, line: Line, done: Sequence[Delivery], seqs: list[int]) -> list[int]:
+        """Keep those of the messages that pushes still need; returns the others."""
+        kept = self._push_rows.unacknowledged(line, seqs)
+        if not kept:
+            return seqs
+        self._kept.keep(line, [line.message_key(d.seq, d.lane) for d in done if d.seq in kept])
+        return [seq for seq in seqs if seq not in kept]
+
+    def end_any(
+        self, line: Line, kind: str, ended: Sequence[Delivery], actor: Actor, now_ms: int
+    ) -> None:
+        """Take messages out for good, of which some may be kept and on the line no more."""
+        kept = [delivery.seq for delivery in ended if delivery.kept]
+        if kept:
+            self._kept.end(line, kept, kind, now_ms)
+            ended = [delivery for delivery in ended if not delivery.kept]
+        if ended:
+            self.end(line, kind, ended, actor, now_ms)
 
     def _delete(
         self, keys: Sequence[int], states: Sequence[int | None], lanes: Sequence[int]
@@ -101,29 +137,36 @@ class Endings:
         self, line: Line, *, lane: int, upto_seq: int = SEQ_MASK, limit: int
     ) -> list[Delivery]:
         """The first messages of a lane, by sequence."""
-        low = line.base | lane << SEQ_BITS
+        low = line.message_key(0, lane)
         rows = self._book.rows(_STANDING, (low, low + upto_seq + 1, limit))
         return [Delivery(*row) for row in rows]
 
-    def standing_at(self, line: Line, seqs: Iterable[int]) -> dict[int, Delivery]:
-        keys = [line.message_key(seq, lane) for seq in seqs for lane in (0, 1)]
+    def first(self, line: Line, *, upto_seq: int = SEQ_MASK, limit: int) -> list[Delivery]:
+        """Messages of all lanes, those that are kept last."""
+        found: list[Delivery] = []
+        for lane, held in ((0, True), (1, line.held), (KEPT, line.kept)):
+            if held and len(found) < limit:
+                rest = limit - len(found)
+                found += self.standing(line, lane=lane, upto_seq=upto_seq, limit=rest)
+        return found
+
+    def standing_at(
+        self, line: Line, seqs: Iterable[int], *, lanes: Sequence[int] = (0, 1)
+    ) -> dict[int, Delivery]:
+        keys = [line.message_key(seq, lane) for seq in seqs for lane in lanes]
         rows = self._book.rows(_STANDING_AT, (keys_json(keys),))
         return {row[0] & SEQ_MASK: Delivery(*row) for row in rows}
 
     def remove(self, line: Line, seqs: Sequence[int], actor: Actor, now_ms: int) -> list[bool]:
-        found = self.standing_at(line, {seq for seq in seqs if 0 < seq <= line.tail})
-        if found:
-            self.end(line, "deleted", list(found.values()), actor, now_ms)
+        there = {seq for seq in seqs if 0 < seq <= line.tail}
+        found = self.standing_at(line, there, lanes=(0, 1, KEPT))
+        self.end_any(line, "deleted", list(found.values()), actor, now_ms)
         return [found.pop(seq, None) is not None for seq in seqs]
 
     def purge(self, line: Line, upto_seq: int, limit: int, actor: Actor, now_ms: int) -> int:
-        standings = self.standing(line, lane=0, upto_seq=upto_seq, limit=limit)
-        if len(standings) < limit and line.held:
-            rest = limit - len(standings)
-            standings += self.standing(line, lane=1, upto_seq=upto_seq, limit=rest)
-        if standings:
-            self.end(line, "purged", standings, actor, now_ms)
-        return len(standings)
+        ended = self.first(line, upto_seq=upto_seq, limit=limit)
+        self.end_any(line, "purged", ended, actor, now_ms)
+        return len(ended)
 
     def redrive(
         self, line: Line, seqs: Sequence[int], actor: Actor, now_ms: int, *, dry_run: bool

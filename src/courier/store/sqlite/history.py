@@ -17,6 +17,8 @@ HOURS_KEPT_MS = 460 * DAY_MS
 LEVELS_KEPT_MS = 16 * DAY_MS
 
 _RUNS = "SELECT last, count, data FROM journal WHERE last > ? ORDER BY last"
+_ROW_AT = "SELECT last, at_ms, data FROM journal WHERE last > ? ORDER BY last LIMIT 1"
+_LAST = "SELECT last FROM journal ORDER BY last DESC LIMIT 1"
 _TALLIES = """
 SELECT minute, queue, kind, count, bytes FROM minute INDEXED BY minute_tenant
 WHERE tenant = ? AND minute >= ? AND minute < ? ORDER BY minute, queue, kind
@@ -60,6 +62,7 @@ DELETE FROM minute WHERE (minute, queue, kind) IN (
 _SAVE_ROLLED = "UPDATE meta SET rolled = ?"
 _CACHE_BYTES = 2_000_000
 
+_NO_RUNS = msgspec.msgpack.encode([])
 _decode = msgspec.msgpack.Decoder(list[Run]).decode
 
 
@@ -87,6 +90,21 @@ class History:
                 if found >= limit:
                     break
         return runs
+
+    def offset_at(self, at_ms: int) -> int:
+        """Rows lie in the order of their times, so the first of that time is found by halving."""
+        with disk_errors():
+            execute = self._connection().execute
+            before, upto = 0, execute(_LAST).get or 0
+            data = _NO_RUNS
+            while before < upto:
+                middle = (before + upto) // 2
+                for last, row_ms, row_data in execute(_ROW_AT, (middle,)):
+                    if row_ms < at_ms:
+                        before = last
+                    else:
+                        upto, data = middle, row_data
+        return next((run.offset - 1 for run in _decode(data) if run.at_ms >= at_ms), before)
 
     def tallies(self, tenant: str, id: str | None, since_ms: int, until_ms: int) -> list[Tally]:
         minutes = (since_ms // MINUTE_MS, -(-until_ms // MINUTE_MS))

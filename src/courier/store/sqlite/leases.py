@@ -26,9 +26,6 @@ from courier.store.sqlite.messages import Messages
 from courier.store.sqlite.publishing import Publishing, copy_of
 from courier.store.sqlite.retention import Retention
 
-# What a verb does of all that is due before its own work; the rest is left to the sweep.
-INLINE_MAX = 1_000
-
 _FRESH = """
 SELECT id, 0, NULL, published_ms, size, content_type, own_id, headers, grp, expires_ms, origin,
     body, delay_ms, sealed
@@ -86,10 +83,8 @@ class Leases:
 
     def _ready(self, line: Line, count: int, now_ms: int) -> list[tuple[Any, ...]]:
         """Rows of what may be handed out, in that order; none that has expired."""
-        if line.expiry_ms <= now_ms:
-            self._retention.expire(line, INLINE_MAX, now_ms)
-            if line.expiry_ms <= now_ms:
-                return []  # so much has expired that the sweep is still at it
+        if line.expiry_ms <= now_ms and not self._retention.keep_up(line, now_ms):
+            return []
         rows: list[tuple[Any, ...]] = []
         if line.queue.fifo:
             rows = self._groups.ready(line, count)

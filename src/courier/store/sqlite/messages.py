@@ -6,9 +6,10 @@ from typing import Any
 import msgspec
 
 from courier import ids
-from courier.core.types import Message, Origin
+from courier.core.lifecycle import NAME_HEADER
+from courier.core.types import Actor, Message, Origin
 from courier.store.sqlite.book import Book
-from courier.store.sqlite.line import LANE, SEQ_BITS, SEQ_MASK, Line
+from courier.store.sqlite.line import KEPT, LANE, SEQ_MASK, Line
 
 _MESSAGE = """
 SELECT m.id, coalesce(d.attempt, 0), d.state, m.published_ms, m.size, m.content_type, m.own_id,
@@ -22,7 +23,9 @@ FROM message AS m LEFT JOIN delivery AS d ON d.id = (m.id & ~4398046511104)
 WHERE m.id > ? AND m.id < ? ORDER BY m.id LIMIT ?
 """
 _OWN_ID = "SELECT id FROM message WHERE own_id = ? AND id > ? AND id < ? ORDER BY id LIMIT 1"
+_SET_HEADERS = "UPDATE message SET headers = ? WHERE id = ?"
 
+_encode_json = msgspec.json.Encoder().encode
 _decode_headers = msgspec.json.Decoder(dict[str, Any]).decode
 _decode_origin = msgspec.json.Decoder(Origin).decode
 
@@ -72,25 +75,69 @@ class Messages:
         ]
 
     def at(self, line: Line, seq: int, lane: int) -> Message | None:
-        keys = (line.base | seq, line.message_key(seq, lane))
-        row = self._book.row(_MESSAGE, keys)
+        row = self._row(line, seq, lane)
         return self.read(line, [row], plus=0)[0] if row else None
 
-    def browse(self, line: Line, after_seq: int, limit: int) -> list[Message]:
+    def _row(self, line: Line, seq: int, lane: int) -> tuple[Any, ...] | None:
+        return self._book.row(_MESSAGE, (line.base | seq, line.message_key(seq, lane)))
+
+    def browse(self, line: Line, after_seq: int, limit: int, *, kept: bool) -> list[Message]:
+        return self.read(line, self.rows(line, after_seq, limit, kept=kept), plus=0)
+
+    def rows(self, line: Line, after_seq: int, limit: int, *, kept: bool) -> list[tuple[Any, ...]]:
+        """Rows like those of _MESSAGE, by sequence."""
         rows: list[tuple[Any, ...]] = []
-        for lane in (0, 1) if line.held else (0,):
-            low = line.base | lane << SEQ_BITS
-            rows += self._book.rows(_BROWSE, (low | after_seq, low + LANE, limit))
+        for lane, held in ((0, True), (1, line.held), (KEPT, kept and line.kept)):
+            if held:
+                bounds = (line.message_key(after_seq, lane), line.message_key(0, lane) + LANE)
+                rows += self._book.rows(_BROWSE, (*bounds, limit))
         rows.sort(key=lambda row: row[0] & SEQ_MASK)
-        return self.read(line, rows[:limit], plus=0)
+        return rows[:limit]
 
     def find(self, line: Line, message: str) -> Message | None:
         seq = ids.message_seq(message, queue=line.queue.id)
-        if seq is not None:
-            for lane in (0, 1):
-                found = self.at(line, seq, lane)
-                if found and found.id == message:
-                    return found
-        bounds = (message, line.base, line.base + 2 * LANE)
-        key = self._db.execute(_OWN_ID, bounds).get
-        return None if key is None else self.at(line, key & SEQ_MASK, key >> SEQ_BITS & 1)
+        row = self._anywhere(line, seq) if seq is not None else None
+        if row:
+            [found] = self.read(line, [row], plus=0)
+            made = ids.message_id(
+                published_ms=found.published_ms, seq=found.seq, queue=line.queue.id
+            )
+            if message in (made, found.id):
+                return found
+        for lane in (0, 1, KEPT):
+            low = line.message_key(0, lane)
+            key = self._db.execute(_OWN_ID, (message, low, low + LANE)).get
+            if key is not None:
+                return self.at(line, key & SEQ_MASK, lane)
+        return None
+
+    def _anywhere(self, line: Line, seq: int) -> tuple[Any, ...] | None:
+        for lane in (0, 1, KEPT):
+            row = self._row(line, seq, lane)
+            if row:
+                return row
+        return None
+
+    def rename(self, line: Line, seq: int, name: str, actor: Actor, now_ms: int) -> Message | None:
+        row = self._anywhere(line, seq) if 0 < seq <= line.tail else None
+        if row is None:
+            return None
+        key, attempts, state, published_ms, size, content_type, own_id, headers, *rest = row
+        headers = _encode_json((_decode_headers(headers) if headers else {}) | {NAME_HEADER: name})
+        self._db.execute(_SET_HEADERS, (headers, key))
+        self._book.note(
+            "renamed",
+            line.queue,
+            size=size,
+            actor=actor,
+            now_ms=now_ms,
+            columns={
+                "seq": seq,
+                "own_id": own_id,
+                "published_ms": published_ms,
+                "size": size,
+                "detail": {"name": name},
+            },
+        )
+        row = (key, attempts, state, published_ms, size, content_type, own_id, headers, *rest)
+        return self.read(line, [row], plus=0)[0]

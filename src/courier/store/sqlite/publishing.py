@@ -12,6 +12,7 @@ from courier.core.types import Actor, Draft, Message, Origin, Receipt, Via
 from courier.store.sqlite.book import Book, packed
 from courier.store.sqlite.groups import Groups
 from courier.store.sqlite.line import DELAYED, LANE, SEQ_MASK, Line
+from courier.store.sqlite.push_rows import PushRows
 
 _INSERT = "INSERT INTO message VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _INSERT_DELIVERY = "INSERT INTO delivery VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
@@ -22,10 +23,11 @@ _encode_json = msgspec.json.Encoder().encode
 
 
 class Publishing:
-    def __init__(self, book: Book, groups: Groups) -> None:
+    def __init__(self, book: Book, groups: Groups, push_rows: PushRows) -> None:
         self._book = book
         self._db = book.db
         self._groups = groups
+        self._push_rows = push_rows
 
     def publish(
         self,
@@ -147,8 +149,10 @@ class Publishing:
         columns_of = zip(*rows, strict=True)
         _, _, sizes, content_types, own_ids, _, groups, expiries, _, bodies, _, sealed = columns_of
         size = sum(sizes)
-        self._book.added(line, count=count, size=size, now_ms=now_ms, kept=None in expiries)
+        self._book.added(line, count=count, size=size, now_ms=now_ms, aging=None in expiries)
         self._book.wake(line, count - len(delays))
+        if line.push_lines:
+            self._push_rows.bind(line, seqs, delayed=len(delays))
         columns: dict[str, Any] = {
             "seq": list(seqs),
             "published_ms": now_ms,

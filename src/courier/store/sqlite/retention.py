@@ -9,7 +9,10 @@ from courier.core.types import BROKER
 from courier.store.sqlite.book import Book
 from courier.store.sqlite.delivery import Delivery
 from courier.store.sqlite.endings import Endings
-from courier.store.sqlite.line import LANE, LEASED, NEVER_MS, Line
+from courier.store.sqlite.line import KEPT, LANE, LEASED, NEVER_MS, Line
+
+# What a verb does of all that is due before its own work; the rest is left to the sweep.
+INLINE_MAX = 1_000
 
 _STANDING = """
 SELECT m.id & ~4398046511104, d.state, (m.id >> 42) & 1, coalesce(d.attempt, 0),
@@ -24,17 +27,23 @@ class Retention:
         self._book = book
         self._endings = endings
 
+    def keep_up(self, line: Line, now_ms: int) -> bool:
+        """Before something of this line is handed out. False: the sweep is still at it."""
+        if line.expiry_ms <= now_ms:
+            self.expire(line, INLINE_MAX, now_ms)
+        return line.expiry_ms > now_ms
+
     def expire(self, line: Line, limit: int, now_ms: int) -> int:
         """End messages of this line, looking at up to `limit`; what is left is still due."""
         ended: list[Delivery] = []
-        kept_ms = NEVER_MS
-        for lane in (0, 1) if line.held else (0,):
-            left = limit - len(ended)
-            lane_ms = self._look(line, lane, left, now_ms, ended) if left else line.kept_ms
-            kept_ms = min(kept_ms, lane_ms)
-        line.kept_ms = kept_ms
-        if ended:
-            self._endings.end(line, "expired", ended, BROKER, now_ms)
+        aging_ms = NEVER_MS
+        for lane, held in ((0, True), (1, line.held), (KEPT, line.kept)):
+            if held:
+                left = limit - len(ended)
+                lane_ms = self._look(line, lane, left, now_ms, ended) if left else line.aging_ms
+                aging_ms = min(aging_ms, lane_ms)
+        line.aging_ms = aging_ms
+        self._endings.end_any(line, "expired", ended, BROKER, now_ms)
         return len(ended)
 
     def _look(self, line: Line, lane: int, limit: int, now_ms: int, ended: list[Delivery]) -> int:

@@ -7,11 +7,11 @@ import apsw
 import msgspec
 
 from courier.core.errors import Conflict
-from courier.core.journal import RECORD_KINDS, SECRET_FIELDS, UNNOTED_UPDATES
-from courier.core.types import Actor, AnyRecord, Binding, Consumer, Queue
+from courier.core.journal import RECORD_KINDS, SECRET_FIELDS, UNNOTED, UNNOTED_UPDATES
+from courier.core.types import Actor, AnyRecord, Binding, Consumer, Listener, Queue
 from courier.store.sqlite.book import Book
 from courier.store.sqlite.groups import Groups
-from courier.store.sqlite.line import Line
+from courier.store.sqlite.line import Line, PushLine
 
 R = TypeVar("R", bound=AnyRecord)
 
@@ -20,7 +20,8 @@ WAKE_ALL = 1 << 62
 _ALL = "SELECT body FROM record"
 _PUT = "INSERT OR REPLACE INTO record VALUES (?, ?, ?)"
 _DROP = "DELETE FROM record WHERE kind = ? AND id = ?"
-_OPEN_LINE = "INSERT INTO subscription (queue) VALUES (?)"
+_OPEN_LINE = "INSERT INTO subscription (queue, listener) VALUES (?, ?)"
+_LINE = "SELECT no FROM subscription WHERE queue = ? AND listener = ?"
 _CLOSE_LINE = "UPDATE subscription SET dropped = ? WHERE no = ?"
 
 _decode = msgspec.json.Decoder(AnyRecord).decode
@@ -51,6 +52,8 @@ class Settings:
             if record.id in self._book.lines:
                 self._book.lines[record.id].queue = record
                 self._book.next_retention_ms = 0
+        elif isinstance(record, Listener):
+            self._book.push_lines.keep(record)
 
     def _forget(self, record: AnyRecord) -> None:
         kind = type(record)
@@ -107,6 +110,8 @@ class Settings:
                 line = self._book.lines[record.id]
                 self._db.execute(_CLOSE_LINE, (msgspec.json.encode(record), line.no))
                 self._book.wake(line, WAKE_ALL)
+            elif isinstance(record, Listener):
+                self._drop_listener(record)
             self._note("deleted", record, puts, actor, now_ms)
         for record in puts:
             known = record.id in self._by_kind[type(record)]
@@ -114,17 +119,32 @@ class Settings:
             self._db.execute(_PUT, (type(record).__name__, record.id, body))
             if isinstance(record, Queue):
                 self._write_queue(record, now_ms)
+            elif isinstance(record, Listener):
+                self._write_listener(record)
             self._note("updated" if known else "created", record, puts, actor, now_ms)
         self._book.changed = True
 
     def _write_queue(self, queue: Queue, now_ms: int) -> None:
         line = self._book.lines.get(queue.id)
         if line is None:
-            self._db.execute(_OPEN_LINE, (queue.id,))
+            self._db.execute(_OPEN_LINE, (queue.id, ""))
             return
         if queue.fifo and queue.delay_ms != line.queue.delay_ms:
             self._groups.delay(line, queue.delay_ms, now_ms)
         self._book.wake(line, WAKE_ALL)
+
+    def _write_listener(self, listener: Listener) -> None:
+        pushes = self._book.push_lines.live.get(listener.id)
+        if pushes is None:
+            self._db.execute(_OPEN_LINE, (listener.parent, listener.id))
+        else:
+            self._book.wake(pushes, WAKE_ALL)
+
+    def _drop_listener(self, listener: Listener) -> None:
+        pushes = self._book.push_lines.live.get(listener.id)
+        if pushes:  # it went with its queue otherwise
+            self._db.execute(_CLOSE_LINE, (msgspec.json.encode(listener), pushes.no))
+            self._book.wake(pushes, WAKE_ALL)
 
     def _known(self, records: Sequence[AnyRecord]) -> list[AnyRecord]:
         """Those of the records that are there, as they are there."""
@@ -139,7 +159,8 @@ class Settings:
         actor: Actor,
         now_ms: int,
     ) -> None:
-        if isinstance(record, UNNOTED_UPDATES) and what == "updated":
+        unnoted = UNNOTED_UPDATES if what == "updated" else UNNOTED
+        if isinstance(record, unnoted):
             return
         if isinstance(record, Queue):
             queue: Queue | None = record
@@ -148,6 +169,8 @@ class Settings:
             new = {put.id: put for put in puts if isinstance(put, Queue)}
             queue = new.get(id) or self.get(Queue, id)
         detail = msgspec.to_builtins(record)
+        if what == "updated":
+            detail["changed"] = _changed(self._by_kind[type(record)][record.id], record)
         for name in SECRET_FIELDS:
             detail.pop(name, None)
         self._book.note(
@@ -167,13 +190,34 @@ class Settings:
                 line = self._book.lines.pop(record.id)
                 self._book.dropped[line.no] = line
                 del self._book.queues[record.id]
+            elif isinstance(record, Listener):
+                del self._book.push_lines.listeners[record.id]
+                if record.id in self._book.push_lines.live:
+                    self._book.push_lines.drop(self._book.push_lines.live[record.id])
         for record in puts:
             self._keep(record)
             if isinstance(record, Queue) and record.id not in self._book.lines:
                 self._open(record)
+            elif isinstance(record, Listener) and record.id not in self._book.push_lines.live:
+                self._open_pushes(record)
 
     def _open(self, queue: Queue) -> None:
-        no = self._db.execute("SELECT no FROM subscription WHERE queue = ?", (queue.id,)).get
+        no = self._db.execute(_LINE, (queue.id, "")).get
         line = Line(no, queue)
         line.minute = self._book.minute
         self._book.lines[queue.id] = self._book.by_no[no] = line
+        # A listener may have been there before its queue.
+        for id in self._by_parent.get((Listener, queue.id), ()):
+            if id in self._book.push_lines.live:
+                self._book.push_lines.attach(self._book.push_lines.live[id], line)
+
+    def _open_pushes(self, listener: Listener) -> None:
+        no = self._db.execute(_LINE, (listener.parent, listener.id)).get
+        line = self._book.lines.get(listener.parent)
+        self._book.push_lines.open(PushLine(no, listener), line)
+
+
+def _changed(old: AnyRecord, new: AnyRecord) -> list[str]:
+    """Names of the fields that differ."""
+    names = type(new).__struct_fields__
+    return sorted(name for name in names if getattr(old, name) != getattr(new, name))

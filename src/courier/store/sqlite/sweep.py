@@ -7,9 +7,10 @@ from courier.store.sqlite.delivery import Delivery
 from courier.store.sqlite.endings import Endings
 from courier.store.sqlite.groups import Groups
 from courier.store.sqlite.history import forget
-from courier.store.sqlite.leases import INLINE_MAX, Leases
-from courier.store.sqlite.line import DELAYED, LINE_BITS, NEVER_MS, SEQ_MASK
-from courier.store.sqlite.retention import Retention
+from courier.store.sqlite.leases import Leases
+from courier.store.sqlite.line import DELAYED, KEPT, LINE_BITS, NEVER_MS, NO_MASK, SEQ_MASK
+from courier.store.sqlite.push_sweep import PushSweep
+from courier.store.sqlite.retention import INLINE_MAX, Retention
 
 _DUE = """
 SELECT d.id, d.state, d.lane, d.attempt, d.due_ms, d.published_ms, d.first_ms, d.last_ms, d.size,
@@ -34,6 +35,7 @@ class Sweep:
         leases: Leases,
         endings: Endings,
         retention: Retention,
+        pushes: PushSweep,
     ) -> None:
         self._book = book
         self._db = book.db
@@ -41,6 +43,7 @@ class Sweep:
         self._leases = leases
         self._endings = endings
         self._retention = retention
+        self._pushes = pushes
         self._forgot_minute = 0
 
     def pass_time(self, now_ms: int) -> None:
@@ -55,29 +58,36 @@ class Sweep:
         self._book.turn(now_ms)
         expired, returned, buried = self._happen(now_ms, limit)
         left = limit - expired - returned - buried
-        dropped = self._dropped(now_ms, left) if self._book.dropped and left else 0
+        dropped = self._pushes.dropped(now_ms, left)
+        if self._book.dropped and dropped < left:
+            dropped += self._dropped(now_ms, left - dropped)
         minute = now_ms // MINUTE_MS
         if minute > self._forgot_minute and forget(self._book, limit, now_ms):
             self._forgot_minute = minute
         next_ms = min(self._book.next_due(), self._book.next_retention())
+        dropping = self._book.dropped or self._book.push_lines.dropped
         return Swept(
             expired,
             returned,
             buried,
             dropped,
             next_ms if next_ms < NEVER_MS else None,
-            next_ms <= now_ms or bool(self._book.dropped) or minute > self._forgot_minute,
+            next_ms <= now_ms or bool(dropping) or minute > self._forgot_minute,
         )
 
     def _happen(self, now_ms: int, limit: int) -> tuple[int, int, int]:
         """Up to `limit` due things; how many messages expired, returned and were buried.
 
         Leases and delays come first and in order: one that ended before the message expired
-        must not be overtaken, for it may have saved the message into the dead letters.
+        must not be overtaken, for it may have saved the message into the dead letters. Those of
+        pushes come before the others, which may end the message.
         """
         expired = returned = buried = 0
         if now_ms >= self._book.next_due_ms:
-            expired, returned, buried = self._due(now_ms, limit)
+            pushes = self._pushes.due(now_ms, limit)
+            if pushes < limit:
+                expired, returned, buried = self._due(now_ms, limit - pushes)
+            returned += pushes
             left = limit - expired - returned - buried
             if left:
                 expired += self._own_expiry(now_ms, left)
@@ -125,12 +135,12 @@ class Sweep:
         rows = self._book.rows(_EXPIRED, (now_ms, limit))
         seqs: dict[int, list[int]] = {}
         for (key,) in rows:
-            seqs.setdefault(key >> LINE_BITS, []).append(key & SEQ_MASK)
+            seqs.setdefault(key >> LINE_BITS & NO_MASK, []).append(key & SEQ_MASK)
         for no, expired in seqs.items():
             line = self._book.by_no[no]
             kind = "deleted" if no in self._book.dropped else "expired"
-            found = self._endings.standing_at(line, expired)
-            self._endings.end(line, kind, [found[seq] for seq in expired], BROKER, now_ms)
+            found = self._endings.standing_at(line, expired, lanes=(0, 1, KEPT))
+            self._endings.end_any(line, kind, [found[seq] for seq in expired], BROKER, now_ms)
         return len(rows)
 
     def _aged(self, now_ms: int, limit: int) -> int:
@@ -147,13 +157,12 @@ class Sweep:
 
     def _dropped(self, now_ms: int, limit: int) -> int:
         line = next(iter(self._book.dropped.values()))
-        ended = self._endings.standing(line, lane=0, limit=limit)
-        if len(ended) < limit:
-            rest = limit - len(ended)
-            ended += self._endings.standing(line, lane=1, limit=rest)
+        ended = self._endings.first(line, limit=limit)
         if ended:
-            self._endings.end(line, "deleted", ended, BROKER, now_ms)
+            self._endings.end_any(line, "deleted", ended, BROKER, now_ms)
         else:
+            for pushes in list(line.push_lines):
+                self._pushes.forget(pushes)
             self._groups.end_all(line)
             self._db.execute(_FORGET_ONCE_OF, (line.no,))
             self._db.execute(_DROP_LINE, (line.no,))

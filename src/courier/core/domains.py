@@ -1,0 +1,111 @@
+"""Domains: hosts that tenants show to be their own, by serving a file there."""
+
+import asyncio
+from typing import Protocol
+
+from msgspec.structs import replace
+
+from courier import ids
+from courier.clock import Clock
+from courier.core.errors import NotFound, OverLimit
+from courier.core.store import Store
+from courier.core.types import BROKER, DAY_MS, Actor, Domain
+
+DOMAINS_MAX = 1_000
+CHALLENGE_MS = 7 * DAY_MS
+# Below this path of the host the file is looked for.
+CONTEXT_PATH = ".well-known/queue-challenge"
+
+
+class Verifier(Protocol):
+    async def verify(self, domain: Domain) -> Domain:
+        """Look for the file now; the domain as it is afterwards."""
+        ...
+
+
+def new_domain(*, tenant: str, name: str, hostname: str, port: int, now_ms: int) -> Domain:
+    """A domain with a challenge that its owner has still to meet."""
+    return Domain(
+        id=ids.new_id(),
+        tenant=tenant,
+        name=name,
+        created_ms=now_ms,
+        modified_ms=now_ms,
+        hostname=hostname.lower(),
+        port=port,
+        file_name=ids.new_id(),
+        file_content=ids.new_secret(),
+        challenged_ms=now_ms,
+        expires_ms=now_ms + CHALLENGE_MS,
+    )
+
+
+def renewed(domain: Domain, now_ms: int) -> Domain:
+    """With another challenge, if the domain has neither met its own nor any time left for it."""
+    if domain.verified_ms or now_ms < domain.expires_ms:
+        return domain
+    return replace(
+        domain,
+        file_name=ids.new_id(),
+        file_content=ids.new_secret(),
+        challenged_ms=now_ms,
+        expires_ms=now_ms + CHALLENGE_MS,
+    )
+
+
+class Domains:
+    def __init__(self, store: Store, clock: Clock, turn: asyncio.Lock) -> None:
+        self._store = store
+        self._clock = clock
+        self._turn = turn
+
+    async def get(self, tenant: str, id: str) -> Domain:
+        domain = await self._store.get(Domain, id)
+        if domain is None or domain.tenant != tenant:
+            raise NotFound("domain", id)
+        return domain
+
+    async def covers(self, tenant: str, hostname: str, port: int) -> bool:
+        """Whether the tenant claims that place, be it verified or not."""
+        domains = await self._store.scan(Domain, tenant=tenant)
+        return any((each.hostname, each.port) == (hostname, port) for each in domains)
+
+    async def create(self, domain: Domain, *, actor: Actor) -> None:
+        async with self._turn:
+            count = len(await self._store.scan(Domain, tenant=domain.tenant)) + 1
+            if count > DOMAINS_MAX:
+                raise OverLimit("domains", limit=DOMAINS_MAX, actual=count)
+            await self._put(domain, actor)
+
+    async def update(self, tenant: str, id: str, *, name: str | None, actor: Actor) -> Domain:
+        """Give it another name; a challenge that has run out is renewed on the occasion."""
+        async with self._turn:
+            known = await self.get(tenant, id)
+            now_ms = self._clock.now_ms()
+            domain = renewed(known, now_ms)
+            if name is not None:
+                domain = replace(domain, name=name)
+            if domain == known:
+                return known
+            domain = replace(domain, modified_ms=now_ms)
+            await self._put(domain, actor)
+            return domain
+
+    async def note_verified(self, domain: Domain) -> Domain:
+        """The file was found. A domain that has another challenge by now stays as it is."""
+        async with self._turn:
+            known = await self.get(domain.tenant, domain.id)
+            if known.verified_ms or known.file_content != domain.file_content:
+                return known
+            verified = replace(known, verified_ms=self._clock.now_ms())
+            await self._put(verified, BROKER)
+            return verified
+
+    async def delete(self, tenant: str, id: str, *, actor: Actor) -> None:
+        async with self._turn:
+            domain = await self.get(tenant, id)
+            now_ms = self._clock.now_ms()
+            await self._store.change(drops=[domain], actor=actor, now_ms=now_ms)
+
+    async def _put(self, domain: Domain, actor: Actor) -> None:
+        await self._store.change(puts=[domain], actor=actor, now_ms=self._clock.now_ms())

@@ -1,0 +1,277 @@
+"""All that the memory store's queues hold, and how it comes and goes."""
+
+import sys
+from copy import deepcopy
+from typing import Any
+
+import msgspec
+
+from courier import ids
+from courier.core.errors import NotFound
+from courier.core.lifecycle import GROUP_DEFAULT, Again, after_failure
+from courier.core.types import (
+    BROKER,
+    MINUTE_MS,
+    Actor,
+    Draft,
+    Listener,
+    Message,
+    Origin,
+    Push,
+    Queue,
+    Report,
+)
+from courier.store.backlog import Backlog, Delivery
+from courier.store.journal import Cause, Journal
+from courier.store.pushes import OPEN, PushLine
+from courier.store.waiting import Waiters
+
+
+class Holdings:
+    """The queues, and those that are dropped until the sweep has emptied them.
+
+    Whatever is done here to a message or a push writes its events.
+    """
+
+    def __init__(self, journal: Journal, waiters: Waiters) -> None:
+        self.backlogs: dict[str, Backlog] = {}
+        self.dropped: list[Backlog] = []
+        self._journal = journal
+        self._waiters = waiters
+
+    def backlog(self, queue: str) -> Backlog:
+        if queue not in self.backlogs:
+            raise NotFound("queue", queue)
+        return self.backlogs[queue]
+
+    # --- queues and listeners come and go ---
+
+    def put_queue(self, queue: Queue, now_ms: int) -> None:
+        new = Backlog(queue, now_ms // MINUTE_MS)
+        self.backlogs.setdefault(queue.id, new).queue = queue
+        self._waiters.wake(queue.id, sys.maxsize)
+
+    def drop_queue(self, queue: Queue) -> None:
+        self.dropped.append(self.backlogs.pop(queue.id))
+        self._waiters.wake(queue.id, sys.maxsize)
+
+    def put_listener(self, listener: Listener) -> None:
+        backlog = self.backlogs.get(listener.parent)
+        if backlog is not None:
+            new = PushLine(listener)
+            backlog.lines.setdefault(listener.id, new).listener = listener
+        self._waiters.wake(listener.id, sys.maxsize)
+
+    def drop_listener(self, listener: Listener) -> None:
+        for backlog in (*self.backlogs.values(), *self.dropped):
+            line = backlog.lines.pop(listener.id, None)
+            if line is not None:
+                backlog.dropped_lines.append(line)
+        self._waiters.wake(listener.id, sys.maxsize)
+
+    # --- messages come and go ---
+
+    def store(self, backlog: Backlog, draft: Draft, by: Cause, origin: Origin | None = None) -> str:
+        queue, now_ms = backlog.queue, by.now_ms
+        backlog.tail += 1
+        seq = backlog.tail
+        delay_ms = queue.delay_ms if draft.delay_ms is None else draft.delay_ms
+        follows_queue = queue.fifo and draft.delay_ms is None
+        message = Message(
+            seq=seq,
+            id=draft.id or ids.message_id(published_ms=now_ms, seq=seq, queue=queue.id),
+            published_ms=now_ms,
+            body=draft.body,
+            content_type=draft.content_type,
+            headers=deepcopy(draft.headers),
+            group=(draft.group or GROUP_DEFAULT) if queue.fifo else draft.group,
+            expires_ms=None if draft.ttl_ms is None else now_ms + draft.ttl_ms,
+            origin=origin,
+            delay_ms=draft.delay_ms if queue.fifo else (delay_ms or None),
+            sealed=draft.sealed,
+        )
+        due_ms = None if follows_queue else now_ms + delay_ms
+        delivery = Delivery(message, draft.id, due_ms, returning=delay_ms > 0)
+        backlog.deliveries[seq] = delivery
+        for line in backlog.lines.values():
+            line.bind(seq, due_ms=now_ms + delay_ms)
+        detail = {"exchange": by.exchange} if by.exchange else None
+        self._journal.message(
+            "published",
+            by,
+            queue,
+            delivery,
+            content_type=message.content_type,
+            headers=message.headers,
+            group=message.group,
+            body=message.body,
+            sealed=message.sealed,
+            delay_ms=delay_ms or None,
+            detail=msgspec.to_builtins(origin) if origin else detail,
+        )
+        return message.id
+
+    def fail(
+        self,
+        kind: str,
+        backlog: Backlog,
+        delivery: Delivery,
+        by: Cause,
+        ended_ms: int,
+        delay_ms: int | None = None,
+    ) -> None:
+        """The attempt ended at `ended_ms` without an ack: hand it out again, or bury it."""
+        queue, attempt = backlog.queue, delivery.attempts
+        step = after_failure(queue, attempt=attempt, delay_ms=delay_ms, ended_ms=ended_ms)
+        if isinstance(step, Again):
+            delivery.until_ms = None
+            delivery.due_ms = step.due_ms
+            delay_ms = step.due_ms - ended_ms
+            self._journal.message(kind, by, queue, delivery, attempt=attempt, delay_ms=delay_ms)
+            return
+        self._journal.message(kind, by, queue, delivery, attempt=attempt)
+        into = self.backlogs.get(step.into or "")
+        self.end("buried", backlog, delivery, by, detail={"into": into and into.queue.id})
+        if into is not None:
+            origin = Origin(queue.id, delivery.message.id, attempts=attempt, reason="attempts")
+            self._copy(delivery, into, origin, by.now_ms)
+
+    def _copy(self, delivery: Delivery, into: Backlog, origin: Origin, now_ms: int) -> None:
+        """Put a dead letter where it belongs."""
+        copy = carried(delivery, delay_ms=None if into.queue.fifo else 0)
+        self.store(into, copy, Cause(BROKER, now_ms), origin)
+
+    def end(
+        self, kind: str, backlog: Backlog, delivery: Delivery, by: Cause, **columns: Any
+    ) -> None:
+        """Take the message off its queue, and tell its whole life."""
+        seq = delivery.message.seq
+        del backlog.deliveries[seq]
+        self._journal.message(
+            kind,
+            by,
+            backlog.queue,
+            delivery,
+            attempt=delivery.attempts,
+            first_leased_ms=delivery.first_leased_ms,
+            last_leased_ms=delivery.last_leased_ms,
+            **columns,
+        )
+        if kind in ("acked", "buried") and backlog.wanted(seq):
+            # What pullers did with it is told, and of no use to listeners.
+            delivery.attempts = 0
+            backlog.kept[seq] = delivery
+        else:
+            self._drop_pushes(kind, backlog, delivery, by.now_ms)
+
+    def end_kept(self, reason: str, backlog: Backlog, delivery: Delivery, *, now_ms: int) -> None:
+        """Let go of a message that only pushes still needed. Its own end was told before."""
+        del backlog.kept[delivery.message.seq]
+        self._drop_pushes(reason, backlog, delivery, now_ms)
+
+    # --- pushes come and go ---
+
+    def push_arrived(
+        self, backlog: Backlog, line: PushLine, push: Push, report: Report, *, now_ms: int
+    ) -> None:
+        delivery = backlog.known(push.seq)
+        line.arrived(push, report, now_ms=now_ms)
+        self._note_push("pushed", backlog, delivery, push, now_ms, _told(push, report))
+        self._let_go(backlog, delivery, now_ms)
+
+    def push_failed(
+        self,
+        backlog: Backlog,
+        line: PushLine,
+        push: Push,
+        report: Report,
+        *,
+        delay_ms: int | None,
+        ended_ms: int,
+        now_ms: int,
+    ) -> None:
+        """The attempt ended at `ended_ms`: try again after a delay, or bury a copy."""
+        queue, delivery = backlog.queue, backlog.known(push.seq)
+        due_ms = None if delay_ms is None else ended_ms + delay_ms
+        line.failed(push, report, due_ms=due_ms, now_ms=now_ms)
+        detail = _told(push, report) | {"error": report.error}
+        self._note_push("push_failed", backlog, delivery, push, now_ms, detail, delay_ms)
+        into = self.backlogs.get(queue.dead_letter or "")
+        if delay_ms is None and into is not None:
+            id, attempts = delivery.message.id, push.attempts
+            origin = Origin(queue.id, id, attempts=attempts, reason="push")
+            self._copy(delivery, into, origin, now_ms)
+
+    def end_push(self, backlog: Backlog, line: PushLine, push: Push, *, now_ms: int) -> None:
+        """Its listener is gone."""
+        delivery = backlog.known(push.seq)
+        del line.pushes[push.seq]
+        self._note_drop("listener", backlog, delivery, push, now_ms)
+        self._let_go(backlog, delivery, now_ms)
+
+    def _drop_pushes(self, reason: str, backlog: Backlog, delivery: Delivery, now_ms: int) -> None:
+        """Their message is gone."""
+        for line in (*backlog.live_lines(), *backlog.dropped_lines):
+            push = line.pushes.pop(delivery.message.seq, None)
+            if push is not None:
+                self._note_drop(reason, backlog, delivery, push, now_ms)
+
+    def _let_go(self, backlog: Backlog, delivery: Delivery, now_ms: int) -> None:
+        """A message that was kept for its pushes goes with the last of them."""
+        seq = delivery.message.seq
+        if seq in backlog.kept and not backlog.wanted(seq):
+            self.end_kept("", backlog, delivery, now_ms=now_ms)
+
+    def _note_push(
+        self,
+        kind: str,
+        backlog: Backlog,
+        delivery: Delivery,
+        push: Push,
+        now_ms: int,
+        detail: dict[str, Any],
+        delay_ms: int | None = None,
+    ) -> None:
+        by = Cause(Actor(push.listener, "push"), now_ms)
+        self._journal.message(
+            kind,
+            by,
+            backlog.queue,
+            delivery,
+            attempt=push.attempts,
+            delay_ms=delay_ms,
+            detail=detail,
+        )
+
+    def _note_drop(
+        self, reason: str, backlog: Backlog, delivery: Delivery, push: Push, now_ms: int
+    ) -> None:
+        if push.status in OPEN:
+            detail = {"listener": push.listener, "reason": reason}
+            by = Cause(BROKER, now_ms)
+            self._journal.message(
+                "push_dropped", by, backlog.queue, delivery, attempt=push.attempts, detail=detail
+            )
+
+
+def _told(push: Push, report: Report) -> dict[str, Any]:
+    """What the journal tells of a report."""
+    return {
+        "listener": push.listener,
+        "status": report.status,
+        "duration_ms": report.duration_ms,
+    }
+
+
+def carried(delivery: Delivery, *, delay_ms: int | None) -> Draft:
+    """What carries a message over to another queue."""
+    message = delivery.message
+    return Draft(
+        body=message.body,
+        content_type=message.content_type,
+        headers=message.headers,
+        id=delivery.own_id,
+        delay_ms=delay_ms,
+        group=message.group,
+        sealed=message.sealed,
+    )

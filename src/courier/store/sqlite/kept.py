@@ -1,0 +1,46 @@
+"""Messages that pullers are done with, and that are kept for their pushes."""
+
+from collections.abc import Collection
+
+from courier.store.sqlite.book import Book
+from courier.store.sqlite.delivery import keys_json
+from courier.store.sqlite.line import KEPT, SEQ_MASK, Line
+from courier.store.sqlite.push_rows import PushRows
+
+_KEEP = """
+UPDATE message SET id = (id & ~4398046511104) | -9223372036854775808
+WHERE id IN (SELECT value FROM json_each(?))
+"""
+_AT = "SELECT id FROM message WHERE id IN (SELECT value FROM json_each(?))"
+_DELETE = "DELETE FROM message WHERE id IN (SELECT value FROM json_each(?))"
+
+
+class Kept:
+    def __init__(self, book: Book, push_rows: PushRows) -> None:
+        self._book = book
+        self._db = book.db
+        self._push_rows = push_rows
+
+    def keep(self, line: Line, keys: Collection[int]) -> None:
+        """Take messages out of the way of pullers; their deliveries are gone."""
+        self._db.execute(_KEEP, (keys_json(keys),))
+        line.kept += len(keys)
+        first = min(key & SEQ_MASK for key in keys)
+        line.passed[KEPT] = min(line.passed[KEPT], first - 1)
+
+    def release(self, line: Line, seqs: Collection[int], now_ms: int) -> None:
+        """Pushes of these messages are done: those that were kept only for them go."""
+        if not line.kept:
+            return
+        keys = keys_json(line.message_key(seq, KEPT) for seq in seqs)
+        kept = {key & SEQ_MASK for (key,) in self._book.rows(_AT, (keys,))}
+        done = kept - self._push_rows.unacknowledged(line, kept) if kept else kept
+        if done:
+            self.end(line, done, "", now_ms)
+
+    def end(self, line: Line, seqs: Collection[int], reason: str, now_ms: int) -> None:
+        """Nothing tells the end of a kept message but that of its open pushes."""
+        keys = keys_json(line.message_key(seq, KEPT) for seq in seqs)
+        self._db.execute(_DELETE, (keys,))
+        self._book.let_kept_go(line, len(seqs))
+        self._push_rows.end(line, seqs, reason, now_ms)

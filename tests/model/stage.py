@@ -1,0 +1,245 @@
+"""Two stores that live through the same history, and how they are compared.
+
+Whatever one of them answers, the other must; and so for everything else that a caller can see
+after each step. Whoever waits must get a hint when something has become ready.
+"""
+
+import asyncio
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Literal, TypeVar
+
+from hypothesis.stateful import RuleBasedStateMachine
+
+from courier.clock import ManualClock
+from courier.core.store import Store
+from courier.core.types import MINUTE_MS, Listener, Message, Push, Queue
+from courier.store.memory import MemoryStore
+from courier.store.sqlite import SqliteStore
+from tests.conformance.store.driver import TENANT, Driver
+from tests.model.lives import lives, tallies
+
+T = TypeVar("T")
+Jump = int | tuple[int, int] | Literal["far"] | None
+
+# Where a queue of the chain buries its messages; the last two drop them.
+CHAIN = {"work": "dead", "dead": "deeper", "deeper": None, "plain": None}
+NEAR_MS = 1_000
+PEEK_MAX = 100
+
+
+class Sight:
+    """All that a caller can see of a store, and what of it may be handed out.
+
+    Until when a message is kept for a dropped listener is the store's own affair. `whole`: there
+    is none such, and all that is kept is looked at.
+    """
+
+    def __init__(self, *, whole: bool = True) -> None:
+        self.whole = whole
+        self.answers: list[Any] = []
+        self.ready: dict[str, set[int]] = {}
+        self.known: dict[str, list[Message]] = {}
+        self.pushes: list[Push] = []
+
+    async def look(
+        self, store: Store, queues: Sequence[Queue], listeners: Sequence[Listener], now_ms: int
+    ) -> "Sight":
+        for queue in queues:
+            id = queue.id
+            peeked = await store.peek(id, count=PEEK_MAX, now_ms=now_ms)
+            self.ready[id] = {message.seq for message in peeked}
+            held = await store.browse(id, after_seq=0, limit=PEEK_MAX, now_ms=now_ms)
+            self.answers += [await store.stats(id, now_ms=now_ms), await store.tail(id)]
+            self.answers += [peeked, held]
+            await self._look_at_pushes(store, id, held, now_ms)
+        for listener in listeners:
+            self.answers.append(await store.push_stats(listener.id, now_ms=now_ms))
+            self.answers.append(await store.missed(listener.id, limit=3, now_ms=now_ms))
+            self.ready[listener.id] = self._ready(listener, now_ms)
+        return self
+
+    async def _look_at_pushes(
+        self, store: Store, queue: str, held: list[Message], now_ms: int
+    ) -> None:
+        known = await store.browse(queue, after_seq=0, limit=PEEK_MAX, now_ms=now_ms, kept=True)
+        self.known[queue] = []
+        for message in known:
+            pushes = await store.pushes(queue, message.seq, now_ms=now_ms)
+            owed = any(push.status != "acknowledged" for push in pushes)
+            if self.whole or message in held or owed:
+                self.known[queue].append(message)
+                self.pushes += pushes
+        self.answers += [self.known[queue], list(self.pushes)]
+
+    def _ready(self, listener: Listener, now_ms: int) -> set[int]:
+        """What may be taken, put together from what is told of each push."""
+        unfinished = [
+            push
+            for push in sorted(self.pushes, key=lambda push: push.seq)
+            if push.listener == listener.id and push.status not in ("acknowledged", "exhausted")
+        ]
+        return {
+            push.seq
+            for push in unfinished[: 1 if listener.ordered else None]
+            if push.due_ms is not None and push.due_ms <= now_ms
+        }
+
+
+class Stage(RuleBasedStateMachine):
+    """The reference and a store on disk, their queues and listeners, and the time."""
+
+    FIFO: ClassVar[frozenset[str]] = frozenset()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.runner = asyncio.Runner()
+        self.clock = ManualClock()
+        self.folder = Path(tempfile.mkdtemp(prefix="courier-model-"))
+        self.reference = Driver(MemoryStore(), self.clock, self.runner)
+        self.other = Driver(self.opened(), self.clock, self.runner)
+        self.queues: dict[str, Queue] = {}
+        self.listeners: list[Listener] = []
+        self.dropped: set[str] = set()
+        self.moments: set[int] = set()
+        self.sight = Sight()
+        self.waiting: dict[tuple[int, str], asyncio.Future[bool]] = {}
+        self.made = 0
+        self.agreed = True
+        self.swept = True
+
+    def opened(self) -> SqliteStore:
+        return self.runner.run(SqliteStore.open(self.folder / "courier.db"))
+
+    def teardown(self) -> None:
+        try:
+            if self.agreed:
+                self.settle_down()
+                self.compare_sights()
+                self.compare_journals()
+                self.compare_numbers()
+        finally:
+            self.runner.run(self.other.store.close())
+            self.runner.close()
+            shutil.rmtree(self.folder)
+
+    # --- comparing ---
+
+    def both(self, verb: Callable[[Driver], T]) -> T:
+        """Run a verb on both stores; their answers must be the same."""
+        return self.same(verb(self.reference), verb(self.other))
+
+    def same(self, mine: T, theirs: T) -> T:
+        self.agreed = mine == theirs
+        assert self.agreed, f"{theirs!r} is not {mine!r}"
+        return mine
+
+    def look(self) -> None:
+        """Compare everything that a caller can see."""
+        before = self.sight.ready
+        self.compare_sights()
+        for number, driver in enumerate((self.reference, self.other)):
+            self.heed(number, driver, before)
+
+    def compare_sights(self) -> None:
+        self.sight, other = (self.looked(driver) for driver in (self.reference, self.other))
+        for mine, theirs in zip(self.sight.answers, other.answers, strict=True):
+            self.same(mine, theirs)
+
+    def looked(self, driver: Driver) -> Sight:
+        queues = list(self.queues.values())
+        look = Sight(whole=self.swept).look(
+            driver.store, queues, self.listeners, self.clock.now_ms()
+        )
+        return driver.run(look)
+
+    def heed(self, number: int, driver: Driver, before: dict[str, set[int]]) -> None:
+        """Whatever has become ready since the last look, who waits for it was told."""
+        everyone: list[Queue | Listener] = [*self.queues.values(), *self.listeners]
+        for on in everyone:
+            hint = self.waiting.get((number, on.id))
+            if hint is not None:
+                self.agreed = driver.hints(hint) == [True] or not (
+                    self.sight.ready[on.id] - before.get(on.id, set())
+                )
+                assert self.agreed, f"no hint from {driver.store} that {on.name} has something"
+            if hint is None or hint.done():
+                self.waiting[number, on.id] = driver.wait(on)
+
+    def compare_journals(self) -> None:
+        mine, theirs = (lives(driver, self.dropped) for driver in (self.reference, self.other))
+        for key in mine.keys() | theirs.keys():
+            self.same(mine.get(key), theirs.get(key))
+
+    def compare_numbers(self) -> None:
+        self.both(lambda driver: tallies(driver))
+        for queue in self.queues.values():
+            begun = queue.created_ms // MINUTE_MS
+            both_levels = self.reference.levels(queue) + self.other.levels(queue)
+            # A queue holds the same from one level to the next.
+            turns = {begun, *(level.minute + step for level in both_levels for step in (0, 1))}
+            for minute in sorted(minute for minute in turns if minute >= begun):
+                self.both(lambda d, q=queue, m=minute: d.held(q, minute=m))  # type: ignore[misc]
+
+    def settle_down(self) -> None:
+        """Let both stores finish with what was dropped."""
+        if not self.swept:
+            for driver in (self.reference, self.other):
+                driver.sweep_all()
+            self.swept = True
+
+    # --- time, and what is there ---
+
+    def move(self, jump: Jump) -> None:
+        """Let time pass: by so much, or up to a coming moment (and its side).
+
+        Most that is there ends at a moment that is far away, so few jumps go so far.
+        """
+        now_ms = self.clock.now_ms()
+        ahead = sorted(moment for moment in self.moments if moment >= now_ms)
+        near = [moment for moment in ahead if moment <= now_ms + NEAR_MS]
+        if isinstance(jump, int):
+            self.clock.advance(jump)
+        elif jump == "far":
+            self.clock.advance(next((m - now_ms for m in ahead if m not in near), 0))
+        elif jump and jump[0] < len(near):
+            place, side_ms = jump
+            self.clock.advance(max(0, near[place] + side_ms - now_ms))
+
+    def mark(self, *waits_ms: int | None) -> None:
+        """Remember when something that starts now will end."""
+        self.moments |= {self.clock.now_ms() + wait_ms for wait_ms in waits_ms if wait_ms}
+
+    def new_id(self) -> str:
+        # Both stores make their message ids from the queue's, so it must not be random.
+        self.made += 1
+        return f"c0{self.made:030x}"
+
+    def pick(self, number: int, *, ready: bool = False) -> str:
+        """A queue, and one that has something ready if that is wanted and there is one."""
+        names = list(CHAIN)
+        if ready:
+            names = [n for n in names if self.reference.peek(self.queues[n])] or names
+        return names[number % len(names)]
+
+    def create(self, name: str, **fields: Any) -> None:
+        into = CHAIN[name]
+        queue = Queue(
+            id=self.new_id(),
+            tenant=TENANT,
+            name=name,
+            created_ms=self.clock.now_ms(),
+            modified_ms=self.clock.now_ms(),
+            dead_letter=self.queues[into].id if into else None,
+            fifo=name in self.FIFO,
+            **fields,
+        )
+        self.both(lambda driver: driver.change(puts=[queue]))
+        self.queues[name] = queue
+
+    def restart(self) -> None:
+        self.runner.run(self.other.store.close())
+        self.other.store = self.opened()
+        self.waiting = {key: hint for key, hint in self.waiting.items() if key[0] == 0}
