@@ -11,6 +11,7 @@ import msgspec
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import (
     CounterMetricFamily,
+    GaugeMetricFamily,
     HistogramMetricFamily,
     Metric,
 )
@@ -23,12 +24,15 @@ log = logging.getLogger("courier.requests")
 
 
 class Telemetry:
-    """Counts requests and their latencies per site, operation and status."""
+    """Counts requests per site, operation and status, with their latencies, and worker batches."""
 
     def __init__(self, *, log_requests: bool = False) -> None:
         self._requests: dict[tuple[str, str, int], int] = {}
         self._latencies: dict[tuple[str, str], list[float]] = {}
         self._log_requests = log_requests
+        self._batches = dict.fromkeys(("done", "refused", "unanswered"), 0)
+        self._batches_in_flight = 0
+        self.workers_missing = 0
 
     def started(self) -> float:
         return time.perf_counter()
@@ -54,6 +58,13 @@ class Telemetry:
                 },
             )
 
+    def batch_began(self) -> None:
+        self._batches_in_flight += 1
+
+    def batch_ended(self, outcome: str) -> None:
+        self._batches_in_flight -= 1
+        self._batches[outcome] += 1
+
     def metrics(self) -> Iterator[Metric]:
         requests = CounterMetricFamily(
             "courier_requests", "Requests answered.", labels=("site", "operation", "status")
@@ -69,6 +80,25 @@ class Telemetry:
             sums = [sum(counts[: i + 1]) for i in range(len(counts))]
             latency.add_metric(labels, list(zip(bounds, sums, strict=True)), sum_value=total)
         yield latency
+        yield from self._worker_metrics()
+
+    def _worker_metrics(self) -> Iterator[Metric]:
+        batches = CounterMetricFamily(
+            "courier_worker_batches", "Batches sent to workers.", labels=("outcome",)
+        )
+        for outcome, count in self._batches.items():
+            batches.add_metric((outcome,), count)
+        yield batches
+        yield GaugeMetricFamily(
+            "courier_worker_batches_in_flight",
+            "Batches that workers have not answered yet.",
+            value=self._batches_in_flight,
+        )
+        yield GaugeMetricFamily(
+            "courier_workers_missing",
+            "Worker consumers with messages waiting and no URL to send them to.",
+            value=self.workers_missing,
+        )
 
 
 class _Collector:

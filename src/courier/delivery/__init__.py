@@ -1,0 +1,1 @@
+"""Messages that go out by themselves: what may be called, how it is signed, sent and judged."""

@@ -1,0 +1,121 @@
+"""The loop over listeners: each has a line of delivery of its own."""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+
+from courier.clock import Clock
+from courier.core.admin import Admin
+from courier.core.broker import Broker, Sealer
+from courier.core.errors import Unavailable
+from courier.core.store import Store
+from courier.core.types import SECOND_MS, Listener
+from courier.delivery.line import Line
+from courier.delivery.requests import Spelling
+from courier.delivery.transport import Transport
+
+log = logging.getLogger("courier.delivery")
+
+LOOK_EVERY_S = 0.2
+# How long requests that are on their way may still take when the server stops.
+STOP_WAIT_S = 5.0
+
+
+class Engine:
+    """Pushes messages to listeners until cancelled.
+
+    No more than `pushes_max` requests are on their way at a time, for all listeners together.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        broker: Broker,
+        admin: Admin,
+        clock: Clock,
+        sealer: Sealer,
+        transport: Transport,
+        spelling: Spelling,
+        *,
+        pushes_max: int,
+        delay_percent: int,
+        liveness_every_ms: int,
+        domains_required: bool,
+    ) -> None:
+        self.store = store
+        self.broker = broker
+        self.admin = admin
+        self.clock = clock
+        self.sealer = sealer
+        self.transport = transport
+        self.spelling = spelling
+        self.delay_percent = delay_percent
+        self.liveness_every_s = liveness_every_ms / SECOND_MS
+        self.domains_required = domains_required
+        self.pushed = 0
+        self.failed = 0
+        self._pushes_max = pushes_max
+        self._free = pushes_max
+        self._hungry: deque[Callable[[], None]] = deque()
+        self._lines: dict[str, tuple[Line, asyncio.Task[None]]] = {}
+
+    @property
+    def in_flight(self) -> int:
+        return self._pushes_max - self._free
+
+    @property
+    def waiting(self) -> int:
+        """Lines that may make a request once another has ended."""
+        return len(self._hungry)
+
+    def reserve(self, wanted: int, hungry: Callable[[], None]) -> int:
+        """Up to `wanted` requests may be made; `hungry` is called when none may but one later."""
+        granted = min(wanted, self._free)
+        self._free -= granted
+        if not granted and hungry not in self._hungry:
+            self._hungry.append(hungry)
+        return granted
+
+    def release(self, count: int) -> None:
+        self._free += count
+        for _ in range(min(count, len(self._hungry))):
+            self._hungry.popleft()()
+
+    async def run(self) -> None:
+        try:
+            while True:
+                try:
+                    await self._look()
+                except Unavailable as error:
+                    log.warning("listeners_not_seen", extra={"reason": str(error)})
+                await asyncio.sleep(LOOK_EVERY_S)
+        finally:
+            await self._stop()
+
+    async def _look(self) -> None:
+        """Listeners come and go."""
+        wanted = {listener.id for listener in await self.store.scan(Listener)}
+        for id in wanted - self._lines.keys():
+            line = Line(self, id)
+            self._lines[id] = line, asyncio.create_task(line.run())
+        for id in [id for id, (_, task) in self._lines.items() if task.done()]:
+            del self._lines[id]
+
+    async def _stop(self) -> None:
+        """Nothing new is sent; what is on its way gets a little time, and its outcome noted."""
+        lines = [line for line, _ in self._lines.values()]
+        for _, task in self._lines.values():
+            task.cancel()
+        await asyncio.gather(*(task for _, task in self._lines.values()), return_exceptions=True)
+        sending = [task for line in lines for task in line.sending]
+        if sending:
+            await asyncio.wait(sending, timeout=STOP_WAIT_S)
+            for task in sending:
+                task.cancel()
+            await asyncio.gather(*sending, return_exceptions=True)
+        for line in lines:
+            try:
+                await line.settle()
+            except Unavailable as error:
+                log.warning("outcomes_not_noted", extra={"reason": str(error)})

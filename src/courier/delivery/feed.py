@@ -1,0 +1,277 @@
+"""One push consumer: when its batches go out, and how many at a time."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+
+from courier.clock import Clock
+from courier.core import retry
+from courier.core.broker import Broker
+from courier.core.errors import BrokerError, NotFound, Paused, RateLimited
+from courier.core.store import Store
+from courier.core.types import SECOND_MS, Actor, Consumer, Queue
+from courier.delivery.calls import Batch, Calls, Counts, Ended
+from courier.delivery.places import Place, Places
+
+# How soon a change is noticed that gives no hint: of a URL, or of how many calls there are.
+LOOK_EVERY_S = 0.5
+CONCURRENCY_DEFAULT = 10
+# The body of a call is about this long at most: of larger messages fewer go together.
+BATCH_BYTES_MAX = 32 << 20
+# A worker that fails is left alone for a while, twice as long each time.
+BACKOFF_S = 0.5
+BACKOFF_S_MAX = 30.0
+# One that takes no connection costs no message an attempt, so it may be tried more often.
+KNOCK_EVERY_S_MAX = 5.0
+KNOCK_S_MAX = 3.0
+MISSING_LOG_EVERY_S = 60.0
+
+log = logging.getLogger("courier.workers")
+
+
+class Services(Struct, frozen=True):
+    """What every feed works with."""
+
+    store: Store
+    broker: Broker
+    clock: Clock
+    places: Places
+    calls: Calls
+    counts: Counts
+
+
+class _Wait(Struct, frozen=True):
+    """Until the next look: for so long (None: as long as it takes), or until a hint comes.
+
+    Who is not `hinted` could not take a message if there was one, and leaves hints to others.
+    """
+
+    seconds: float | None = None
+    hinted: bool = True
+
+
+class Feed:
+    def __init__(self, consumer: Consumer, services: Services) -> None:
+        self._id = consumer.id
+        self._queue = consumer.parent
+        self._store = services.store
+        self._broker = services.broker
+        self._clock = services.clock
+        self._places = services.places
+        self._calls = services.calls
+        self._counts = services.counts
+        self._stopped = False
+        self._hint: asyncio.Future[bool] | None = None
+        self._running = 0
+        # When messages that still wait were first seen waiting.
+        self._since_s: float | None = None
+        self._missing = False
+        self._missing_logged_s = -MISSING_LOG_EVERY_S
+        # Of the worker at `_url`: whether it takes connections as far as is known, how often in
+        # a row it failed, when it did so last, and when it may be called again.
+        self._url = ""
+        self._reached = False
+        self._failures = 0
+        self._failed_s = 0.0
+        self._resume_s = 0.0
+
+    async def run(self) -> None:
+        """Send batches until the consumer is gone or pulls, or until stopped."""
+        try:
+            while not self._stopped:
+                # Asked for before looking, or a message could slip between the two.
+                self._hint = self._store.wait(self._queue)
+                try:
+                    wait = await self._careful_turn()
+                    if wait is None or not wait.hinted:
+                        self._pass_on()
+                    if wait is None or self._stopped:
+                        return
+                    await self._await(wait.seconds)
+                finally:
+                    self._look_again()
+        finally:
+            self._note_missing(False)
+
+    def stop(self) -> None:
+        """No new batches; those on their way are not this feed's any more."""
+        self._stopped = True
+        self._look_again()
+
+    def _look_again(self) -> None:
+        if self._hint is not None and not self._hint.done():
+            self._hint.set_result(False)
+
+    def _pass_on(self) -> None:
+        """Wait for hints no more; one that has come already is for somebody else."""
+        assert self._hint is not None
+        hinted = self._hint.done() and self._hint.result()
+        self._look_again()
+        self._hint = asyncio.get_running_loop().create_future()
+        if hinted:
+            self._store.wake(self._queue)
+
+    async def _await(self, seconds: float | None) -> None:
+        assert self._hint is not None
+        timer = None
+        if seconds is not None:
+            timer = asyncio.get_running_loop().call_later(seconds, self._look_again)
+        try:
+            await self._hint
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+    async def _careful_turn(self) -> _Wait | None:
+        try:
+            return await self._turn()
+        except (NotFound, Paused):
+            return _Wait(0.0)  # the next look finds out
+        except RateLimited as error:
+            return _Wait(error.retry_after_ms / SECOND_MS, hinted=False)
+        except BrokerError as error:
+            log.warning("batch_not_leased", extra={"queue": self._queue, "reason": str(error)})
+        except Exception:
+            log.exception("batch_not_leased", extra={"queue": self._queue})
+        return _Wait(self._fail(BACKOFF_S_MAX), hinted=False)
+
+    async def _turn(self) -> _Wait | None:
+        """Send a batch if one is due; returns how to wait for the next, None at the end."""
+        consumer = await self._store.get(Consumer, self._id)
+        queue = await self._store.get(Queue, self._queue)
+        if consumer is None or consumer.parent != self._queue or queue is None:
+            return None
+        if consumer.mode != "push":
+            return None
+        waiting, count = (0, 0) if queue.paused else await self._ready(queue, consumer.batch_size)
+        if not waiting:
+            self._since_s = None
+            self._note_missing(False)
+            return _Wait()
+        now_s = asyncio.get_running_loop().time()
+        if self._since_s is None:
+            self._since_s = now_s
+        place = await self._places.find(consumer.tenant, consumer.script)
+        self._note_missing(place is None)
+        if place is None:
+            self._log_missing(consumer, now_s)
+            return _Wait(LOOK_EVERY_S, hinted=False)
+        self._meet(place.url)
+        if now_s < self._resume_s:
+            return _Wait(min(LOOK_EVERY_S, self._resume_s - now_s), hinted=False)
+        together = 1 if self._failures else consumer.concurrency_max or CONCURRENCY_DEFAULT
+        room = min(together - self._running, self._calls.free)
+        if room <= 0:
+            return _Wait(LOOK_EVERY_S, hinted=False)  # or until one of its calls ends
+        due_s = self._since_s + consumer.wait_ms_max / SECOND_MS
+        if waiting < count and now_s < due_s:
+            return _Wait(due_s - now_s)
+        if not self._reached:
+            return await self._knock(place.url)
+        if self._stopped:
+            return None
+        # Of a FIFO queue, two batches of one lease could hold messages of one group.
+        batches = 1 if queue.fifo else max(1, min(room, waiting // count))
+        return await self._send(queue, consumer, place, count, batches)
+
+    async def _ready(self, queue: Queue, batch_size: int) -> tuple[int, int]:
+        """How many messages wait (or as many as matter), and how many of them go together."""
+        now_ms = self._clock.now_ms()
+        stats = await self._store.stats(queue.id, now_ms=now_ms)
+        ready = stats.count - stats.leased - stats.delayed
+        fitting = BATCH_BYTES_MAX * stats.count // stats.bytes if stats.bytes else batch_size
+        count = max(1, min(batch_size, fitting))
+        if queue.fifo and ready:
+            # Of those, some may wait for others of their group.
+            ready = len(await self._store.peek(queue.id, count=count, now_ms=now_ms))
+        return ready, count
+
+    async def _send(
+        self, queue: Queue, consumer: Consumer, place: Place, count: int, batches: int
+    ) -> _Wait:
+        """Lease up to so many batches of `count` messages, and start a call with each."""
+        pulled = await self._broker.pull(
+            queue,
+            count=count * batches,
+            lease_ms=self._calls.lease_ms,
+            actor=Actor(consumer.id, "worker"),
+        )
+        if not pulled.messages:
+            return _Wait(LOOK_EVERY_S)  # somebody else was faster
+        # Those that are left are a new lot.
+        self._since_s = None
+        messages = [message for message, _ in pulled.messages]
+        for first in range(0, len(messages), count):
+            batch = Batch(queue, consumer, place, messages[first : first + count])
+            self._running += 1
+            self._calls.start(batch, self._ender(place.url))
+        return _Wait(0.0)
+
+    def _ender(self, url: str) -> Callable[[Ended], None]:
+        def ended(call: Ended) -> None:
+            self._running -= 1
+            if url == self._url:
+                self._judge(call)
+            self._look_again()
+
+        return ended
+
+    def _judge(self, call: Ended) -> None:
+        if call.outcome == "done":
+            self._failures, self._resume_s = 0, 0.0
+            return
+        if call.outcome == "unanswered":
+            self._reached = False
+        # Calls that were on their way together fail together, and that is one failure.
+        if call.began_s >= self._failed_s:
+            asked_ms = retry.asked_ms(call.retry_after, now_ms=self._clock.now_ms())
+            self._fail(BACKOFF_S_MAX, at_least_s=asked_ms / SECOND_MS)
+
+    def _fail(self, most_s: float, *, at_least_s: float = 0.0) -> float:
+        """Leave the worker alone for a while; returns how long."""
+        self._failures += 1
+        usual_s = BACKOFF_S * 2.0 ** min(self._failures - 1, 10)
+        wait_s = min(most_s, max(usual_s, at_least_s))
+        self._failed_s = asyncio.get_running_loop().time()
+        self._resume_s = self._failed_s + wait_s
+        return wait_s
+
+    def _meet(self, url: str) -> None:
+        """Whatever is known of a worker is forgotten when it moves."""
+        if url != self._url:
+            self._url = url
+            self._reached = False
+            self._failures, self._failed_s, self._resume_s = 0, 0.0, 0.0
+
+    async def _knock(self, url: str) -> _Wait:
+        """Nothing is leased for a worker that does not even take a connection."""
+        parts = urlsplit(url)
+        port = parts.port or {"http": 80, "https": 443}[parts.scheme]
+        try:
+            async with asyncio.timeout(KNOCK_S_MAX):
+                _, writer = await asyncio.open_connection(parts.hostname, port)
+        except (OSError, UnicodeError) as error:
+            reason = str(error) or type(error).__name__
+            log.warning("worker_unreachable", extra={"queue": self._queue, "reason": reason})
+            self._fail(KNOCK_EVERY_S_MAX)
+        else:
+            self._reached = True
+            writer.close()
+            with suppress(OSError):
+                await writer.wait_closed()
+        return _Wait(0.0)  # things may have changed meanwhile
+
+    def _note_missing(self, missing: bool) -> None:
+        self._counts.workers_missing += missing - self._missing
+        self._missing = missing
+
+    def _log_missing(self, consumer: Consumer, now_s: float) -> None:
+        if now_s - self._missing_logged_s >= MISSING_LOG_EVERY_S:
+            self._missing_logged_s = now_s
+            log.warning(
+                "worker_url_missing", extra={"queue": self._queue, "script": consumer.script}
+            )

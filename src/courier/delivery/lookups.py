@@ -1,0 +1,91 @@
+"""Looking names up, so that a name server which does not answer holds up nobody else.
+
+The event loop has a few threads of its own for this and for much else, which a handful of dead
+names would occupy for minutes. Here a lookup has a thread of its own, which the end of the
+process does not wait for; whoever asks for the same name meanwhile gets the same answer.
+"""
+
+import asyncio
+import socket
+import threading
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any
+
+LOOKUPS_MAX = 64
+# Answers are used again for so long, failures too.
+REMEMBERED_S = 10.0
+NAMES_MAX = 10_000
+
+Found = list[tuple[Any, ...]]
+Look = Callable[[str, int, int], Coroutine[Any, Any, Found]]
+
+
+class Lookups:
+    """`look` finds what a name stands for, as `socket.getaddrinfo` does, or raises OSError."""
+
+    def __init__(self, look: Look | None = None) -> None:
+        self._look = look or in_thread
+        self._running: dict[tuple[str, int, int], asyncio.Task[Found]] = {}
+        self._known: dict[tuple[str, int, int], tuple[float, Found | OSError]] = {}
+        self._turn = asyncio.Semaphore(LOOKUPS_MAX)
+
+    async def find(self, host: str, port: int, family: int) -> Found:
+        """Raises OSError."""
+        key = (host, port, family)
+        now_s = asyncio.get_running_loop().time()
+        at_s, known = self._known.get(key, (0.0, OSError()))
+        if key not in self._known or now_s - at_s >= REMEMBERED_S:
+            task = self._running.get(key)
+            if task is None:
+                task = asyncio.create_task(self._find(key))
+                self._running[key] = task
+                task.add_done_callback(lambda done: self._done(key, done))
+            # Who gives up waiting does not end the lookup for the others.
+            return await asyncio.shield(task)
+        if isinstance(known, OSError):
+            raise known
+        return known
+
+    async def _find(self, key: tuple[str, int, int]) -> Found:
+        async with self._turn:
+            return await self._look(*key)
+
+    def _done(self, key: tuple[str, int, int], task: "asyncio.Task[Found]") -> None:
+        del self._running[key]
+        if task.cancelled():
+            return
+        error = task.exception()
+        if len(self._known) >= NAMES_MAX:
+            self._known.clear()
+        now_s = asyncio.get_running_loop().time()
+        if isinstance(error, OSError):
+            self._known[key] = now_s, error
+        elif error is None:
+            self._known[key] = now_s, task.result()
+
+
+async def in_thread(host: str, port: int, family: int) -> Found:
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[Found] = loop.create_future()
+
+    def tell(found: Found | None, error: Exception | None) -> None:
+        if answer.done():
+            return
+        if error is not None:
+            answer.set_exception(error)
+        elif found is not None:
+            answer.set_result(found)
+
+    def look() -> None:
+        found: Found | None = None
+        error: Exception | None = None
+        try:
+            found = [*socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, family=family)]
+        except (OSError, UnicodeError) as refused:
+            error = refused if isinstance(refused, OSError) else OSError(str(refused))
+        with suppress(RuntimeError):  # the loop has ended meanwhile, and nobody waits
+            loop.call_soon_threadsafe(tell, found, error)
+
+    threading.Thread(target=look, name="courier-lookup", daemon=True).start()
+    return await answer

@@ -1,0 +1,94 @@
+"""Which addresses may be called.
+
+A name is resolved once, the addresses it stands for are checked, and the connection goes to one
+of those: a name that points elsewhere a moment later gains nothing.
+"""
+
+import socket
+from collections.abc import Sequence
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import Any
+from urllib.parse import urlsplit
+
+from aiohttp.abc import AbstractResolver, ResolveResult
+
+from courier.delivery.lookups import Look, Lookups
+
+Address = IPv4Address | IPv6Address
+Network = IPv4Network | IPv6Network
+
+# Of IPv6, what can be a public host at all: no address of another kind, however it is spelled.
+_UNICAST = ip_network("2000::/3")
+# Global by Python's word or within the above, and yet ways into a network of the operator's.
+_SPECIAL = [
+    ip_network("192.0.0.0/24"),
+    ip_network("192.88.99.0/24"),
+    ip_network("2001::/32"),
+    ip_network("2002::/16"),
+]
+
+
+class Refused(OSError):
+    """The address may not be called."""
+
+
+class BadNetwork(Exception):
+    """What the operator allows cannot be read; the message is one sentence."""
+
+
+class Targets(AbstractResolver):
+    """Resolves names for the HTTP client, to addresses that may be called."""
+
+    def __init__(self, allowed: Sequence[Network] = (), look: Look | None = None) -> None:
+        self._allowed = tuple(allowed)
+        self._lookups = Lookups(look)
+
+    def check(self, address: Address) -> None:
+        """Raises Refused for whatever is not a public address, unless it is allowed."""
+        inner = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+        real = inner or address
+        if any(real in network for network in self._allowed if network.version == real.version):
+            return
+        special = any(real in network for network in _SPECIAL if network.version == real.version)
+        unicast = real.version == 4 or real in _UNICAST
+        if not real.is_global or real.is_multicast or special or not unicast:
+            raise Refused(f"{address} is not a public address; the operator may allow it")
+
+    def check_url(self, url: str) -> None:
+        """Raises Refused when the URL names an address, not a name, that may not be called."""
+        host = urlsplit(url).hostname or ""
+        try:
+            address = ip_address(host.partition("%")[0])
+        except ValueError:
+            return  # a name; judged once it is resolved
+        self.check(address)
+
+    async def resolve(
+        self, host: str, port: int = 0, family: Any = socket.AF_UNSPEC
+    ) -> list[ResolveResult]:
+        found = await self._lookups.find(host, port, int(family))
+        results: list[ResolveResult] = []
+        for kind, _, protocol, _, place in found:
+            self.check(ip_address(str(place[0]).partition("%")[0]))
+            results.append(
+                ResolveResult(
+                    hostname=host,
+                    host=str(place[0]),
+                    port=port,
+                    family=kind,
+                    proto=protocol,
+                    flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
+                )
+            )
+        return results
+
+    async def close(self) -> None:
+        """Nothing to let go of."""
+
+
+def networks(text: str) -> list[Network]:
+    """Networks written with commas between them; raises BadNetwork."""
+    try:
+        return [ip_network(part.strip()) for part in text.split(",") if part.strip()]
+    except ValueError as error:
+        raise BadNetwork(f"push_networks must be networks with commas between: {error}") from None

@@ -1,0 +1,158 @@
+"""One HTTP request, a push or a look at a page, and what came of it."""
+
+import asyncio
+import ssl
+import time
+from collections.abc import Mapping
+from typing import Protocol
+
+import aiohttp
+from msgspec import Struct
+from yarl import URL
+
+from courier import __version__
+from courier.delivery.targets import Refused, Targets
+
+ANSWER_BYTES_MAX = 64 << 10
+USER_AGENT = f"Courier/{__version__}"
+
+
+class Push(Struct, frozen=True):
+    """`trusted`: the URL is the operator's own word, and may be anywhere."""
+
+    url: str
+    body: bytes
+    headers: Mapping[str, str]
+    trusted: bool = False
+
+
+class PushResult(Struct, frozen=True):
+    """What came of a push. Status 0: no whole answer came, and `error` says why."""
+
+    status: int
+    duration_ms: int
+    error: str = ""
+    body: bytes = b""
+    retry_after: str = ""
+
+    @property
+    def ok(self) -> bool:
+        return 200 <= self.status < 300
+
+
+class Transport(Protocol):
+    async def send(self, push: Push, *, timeout_ms: int) -> PushResult:
+        """Never raises for what the other side does: a refusal is a result."""
+        ...
+
+    async def get(self, url: str, *, timeout_ms: int) -> PushResult:
+        """Read what is there, from an address that may be called. Raises no more than `send`."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class HttpTransport:
+    """Keeps connections open between pushes. Follows no redirect, keeps no cookie."""
+
+    def __init__(self, targets: Targets, *, connections_max: int) -> None:
+        self._targets = targets
+        self._guarded = _session(targets, connections_max)
+        self._trusted = _session(None, connections_max)
+
+    async def send(self, push: Push, *, timeout_ms: int) -> PushResult:
+        return await self._request(
+            "POST",
+            push.url,
+            timeout_ms=timeout_ms,
+            headers=push.headers,
+            body=push.body,
+            trusted=push.trusted,
+        )
+
+    async def get(self, url: str, *, timeout_ms: int) -> PushResult:
+        # Nothing here unpacks an answer.
+        headers = {"accept-encoding": "identity"}
+        return await self._request("GET", url, timeout_ms=timeout_ms, headers=headers)
+
+    async def _request(
+        self,
+        method: str,
+        url: str,
+        *,
+        timeout_ms: int,
+        headers: Mapping[str, str],
+        body: bytes | None = None,
+        trusted: bool = False,
+    ) -> PushResult:
+        began_s = time.perf_counter()
+
+        def result(status: int, error: str = "", body: bytes = b"", after: str = "") -> PushResult:
+            return PushResult(
+                status, round((time.perf_counter() - began_s) * 1000), error, body, after
+            )
+
+        try:
+            if not trusted:
+                self._targets.check_url(url)
+            async with asyncio.timeout(timeout_ms / 1000):
+                session = self._trusted if trusted else self._guarded
+                async with session.request(
+                    method,
+                    URL(url, encoded=True),
+                    data=body,
+                    headers=headers,
+                    allow_redirects=False,
+                ) as answer:
+                    content = await _read(answer)
+                    return result(
+                        answer.status, body=content, after=answer.headers.get("retry-after", "")
+                    )
+        except TimeoutError:
+            return result(0, f"no whole answer within {timeout_ms} ms")
+        except Refused as error:
+            return result(0, str(error))
+        except (aiohttp.ClientError, OSError, ssl.SSLError, ValueError) as error:
+            return result(0, _cause(error))
+
+    async def close(self) -> None:
+        await self._guarded.close()
+        await self._trusted.close()
+
+
+def _session(targets: Targets | None, connections_max: int) -> aiohttp.ClientSession:
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(
+            resolver=targets,
+            use_dns_cache=False,
+            limit=connections_max,
+            keepalive_timeout=30,
+        ),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        headers={"user-agent": USER_AGENT, "accept": "*/*"},
+        timeout=aiohttp.ClientTimeout(total=None),
+        auto_decompress=False,
+        trust_env=False,
+    )
+
+
+async def _read(answer: aiohttp.ClientResponse) -> bytes:
+    """The answer, which counts only when it is whole. What is over the limit is not read."""
+    parts: list[bytes] = []
+    size = 0
+    async for part in answer.content.iter_any():
+        parts.append(part)
+        size += len(part)
+        if size >= ANSWER_BYTES_MAX:
+            answer.close()
+            break
+    return b"".join(parts)[:ANSWER_BYTES_MAX]
+
+
+def _cause(error: BaseException) -> str:
+    """In a few words, what went wrong."""
+    inner = error.__cause__ or error
+    if isinstance(inner, Refused):
+        return str(inner)
+    text = str(error) or type(error).__name__
+    return text[:500]

@@ -1,0 +1,101 @@
+"""Which URLs a listener may have: judged when it is made, long before the first push.
+
+The address that a name stands for is judged by `targets.py`, at every connection.
+"""
+
+import re
+import socket
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from urllib.parse import urlsplit
+
+from courier.core.errors import InvalidRequest
+from courier.delivery.targets import Address, Refused, Targets
+
+URL_CHARACTERS = (4, 253)
+_LOOPBACK = (IPv4Address("127.0.0.1"), IPv6Address("::1"))
+_LOOPBACK_NAMES = ("localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback")
+_PLACE = re.compile(
+    r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<name>[A-Za-z0-9._-]+))(?::(?P<port>[0-9]{1,5}))?"
+)
+_LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
+_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
+
+
+def check(url: str, targets: Targets, *, field: str) -> None:
+    """Raises InvalidRequest for a URL that will never be called."""
+    low, high = URL_CHARACTERS
+    if not low <= len(url) <= high:
+        raise InvalidRequest(field, f"must have {low} to {high} characters, not {len(url)}")
+    problem = _problem(url, targets)
+    if problem:
+        raise InvalidRequest(field, problem)
+
+
+def host_and_port(url: str) -> tuple[str, int]:
+    """Where a URL that passed `check` leads to."""
+    parts = urlsplit(url)
+    default = 443 if parts.scheme == "https" else 80
+    return (parts.hostname or "").removesuffix("."), parts.port or default
+
+
+def _problem(url: str, targets: Targets) -> str:
+    if not url.isascii() or not url.isprintable() or " " in url or "\\" in url:
+        return "must have no spaces, backslashes, control or non-ASCII characters"
+    if "#" in url:
+        return "must have no fragment"
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "is not a URL"
+    if parts.scheme not in ("http", "https") or not parts.netloc:
+        return "must be an absolute http:// or https:// URL with a host"
+    if "@" in parts.netloc:
+        return "must have no user name or password; see auth"
+    place = _PLACE.fullmatch(parts.netloc)
+    if place is None:
+        return "has no valid host and port"
+    if place["port"] and not 1 <= int(place["port"]) <= 65_535:
+        return f"has a port, {place['port']}, that is not from 1 to 65535"
+    try:
+        return _host_problem(place["six"], place["name"], targets)
+    except Refused as refused:
+        return str(refused)
+
+
+def _host_problem(six: str | None, name: str, targets: Targets) -> str:
+    """Raises Refused when the host is an address, in whatever spelling, that is not allowed."""
+    if six is not None:
+        try:
+            targets.check(ip_address(six))
+        except ValueError:
+            return f"has a host, [{six}], that is no address"
+        return ""
+    name = name.lower().removesuffix(".")
+    labels = name.split(".")
+    if not all(_LABEL.fullmatch(label) for label in labels):
+        return f"has a host, {name}, that is no name"
+    if _NUMBER.fullmatch(labels[-1]):
+        address = _address(name)
+        if address is None:
+            return f"has a host, {name}, that is neither a name nor an address"
+        targets.check(address)
+    local = name in _LOOPBACK_NAMES or labels[-1] == "localhost"
+    if local and not any(_allowed(address, targets) for address in _LOOPBACK):
+        return f"has a host, {name}, that is this machine; the operator may allow it"
+    return ""
+
+
+def _address(name: str) -> IPv4Address | None:
+    """Also in the spellings that resolvers know: 2130706433, 0x7f.1, 017700000001, 127.1."""
+    try:
+        return IPv4Address(socket.inet_aton(name))
+    except OSError:
+        return None
+
+
+def _allowed(address: Address, targets: Targets) -> bool:
+    try:
+        targets.check(address)
+    except Refused:
+        return False
+    return True

@@ -1,0 +1,96 @@
+"""Looking whether a domain's host serves the file that its tenant was asked to put there."""
+
+import asyncio
+import logging
+
+from courier.clock import Clock
+from courier.core.domains import CONTEXT_PATH, Domains
+from courier.core.errors import BrokerError
+from courier.core.store import Store
+from courier.core.types import HOUR_MS, MINUTE_MS, SECOND_MS, Domain
+from courier.delivery.transport import Transport
+
+FIRST_LOOK_MS = 10 * SECOND_MS
+OFTEN_EVERY_MS = MINUTE_MS
+OFTEN_FOR_MS = HOUR_MS
+LATER_EVERY_MS = 15 * MINUTE_MS
+LOOK_TIMEOUT_MS = 10 * SECOND_MS
+LOOKS_MAX = 20
+TURN_EVERY_S = 1.0
+_HTTP_PORT = 80
+_NEWLINES = (b"", b"\n", b"\r\n")
+
+log = logging.getLogger("courier.delivery")
+
+
+def looks_due(challenged_ms: int, now_ms: int) -> int:
+    """How many looks at a domain are due by now, if there was one whenever it was time."""
+    since_ms = now_ms - challenged_ms
+    if since_ms < FIRST_LOOK_MS:
+        return 0
+    often = 1 + (min(since_ms, OFTEN_FOR_MS) - FIRST_LOOK_MS) // OFTEN_EVERY_MS
+    return often + max(0, since_ms - OFTEN_FOR_MS) // LATER_EVERY_MS
+
+
+class DomainVerifier:
+    """Looks at a new domain soon and often, at one that keeps its owner waiting less often."""
+
+    def __init__(self, store: Store, domains: Domains, transport: Transport, clock: Clock) -> None:
+        self._store = store
+        self._domains = domains
+        self._transport = transport
+        self._clock = clock
+        self._looked: dict[str, tuple[str, int]] = {}
+
+    async def verify(self, domain: Domain) -> Domain:
+        """Look for the file now; the domain as it is afterwards."""
+        if domain.verified_ms:
+            return domain
+        scheme = "http" if domain.port == _HTTP_PORT else "https"
+        place = f"{scheme}://{domain.hostname}:{domain.port}"
+        url = f"{place}/{CONTEXT_PATH}/{domain.file_name}"
+        result = await self._transport.get(url, timeout_ms=LOOK_TIMEOUT_MS)
+        content = domain.file_content.encode()
+        if result.ok and result.body in [content + newline for newline in _NEWLINES]:
+            return await self._domains.note_verified(domain)
+        return await self._domains.get(domain.tenant, domain.id)
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            try:
+                await self.turn()
+            except BrokerError as error:
+                log.warning("domains_not_seen", extra={"reason": str(error)})
+            except Exception:
+                log.exception("domains_not_seen")
+            await asyncio.sleep(TURN_EVERY_S)
+
+    async def turn(self) -> int:
+        """Look at domains whose time has come, at so many at once; how many those were."""
+        now_ms = self._clock.now_ms()
+        open_ = [
+            domain
+            for domain in await self._store.scan(Domain)
+            if not domain.verified_ms and now_ms < domain.expires_ms
+        ]
+        known = {domain.id for domain in open_}
+        self._looked = {id: looked for id, looked in self._looked.items() if id in known}
+        due = [domain for domain in open_ if self._due(domain, now_ms)][:LOOKS_MAX]
+        for domain in due:
+            looks = looks_due(domain.challenged_ms, now_ms)
+            self._looked[domain.id] = domain.file_name, looks
+        await asyncio.gather(*(self._look(domain) for domain in due))
+        return len(due)
+
+    def _due(self, domain: Domain, now_ms: int) -> bool:
+        challenge, looks = self._looked.get(domain.id, ("", 0))
+        if challenge != domain.file_name:
+            looks = 0
+        return looks_due(domain.challenged_ms, now_ms) > looks
+
+    async def _look(self, domain: Domain) -> None:
+        try:
+            await self.verify(domain)
+        except BrokerError as error:
+            log.warning("domain_not_verified", extra={"domain": domain.id, "reason": str(error)})

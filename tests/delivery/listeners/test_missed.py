@@ -1,0 +1,101 @@
+"""What is kept of every delivery, and what is told about it."""
+
+import json
+
+from tests.delivery import receiver as answers
+from tests.delivery.listeners.organization import Organization, PushQueue, wait_until
+from tests.delivery.receiver import Receiver
+from tests.faults.connection import Connection
+
+PAGE = 10_000
+
+
+def test_of_two_listeners_the_failing_one_misses_the_message_until_it_recovers(
+    organization: Organization, receiver: Receiver
+) -> None:
+    queue = organization.queue()
+    receiver.on("/bad", answers.status(500), answers.status(503), answers.hang, answers.OK)
+    bad, good = queue.listen("/bad", timeout_ms=1_000), queue.listen("/good")
+    message = queue.add("hello")
+    good.wait(message, "acknowledged", attempts=1)
+    receiver.wait("/bad", 3)
+    assert bad.get()["messages"]["missed"] == [message]
+    assert good.get()["messages"]["missed"] == []
+    assert queue.message(message)["state"] == "delivering"
+    bad.wait(message, "acknowledged", attempts=4)
+    told = bad.get()["messages"]
+    assert (told["missed"], told["missed_count"], told["acknowledged_count"]) == ([], 0, 1)
+    assert told["last_success_at"] >= told["last_failure_at"] > 0
+    assert queue.message(message)["state"] == "delivered"
+    failed = organization.events(queue, "message_published_not_ok")
+    assert [(each["attempt"], each["status"] or 0) for each in failed] == [
+        (1, 500),
+        (2, 503),
+        (3, 0),
+    ]
+    assert {each["listener"]["id"] for each in failed} == {bad.id}
+    assert {each["message"]["id"] for each in failed} == {message}
+    sent = organization.events(queue, "message_published_ok")
+    assert {(each["listener"]["id"], each["attempt"]) for each in sent} == {
+        (bad.id, 4),
+        (good.id, 1),
+    }
+
+
+def test_a_delivery_on_its_way_says_so(queue: PushQueue, receiver: Receiver) -> None:
+    held = receiver.hold("/hook")
+    listener = queue.listen("/hook")
+    message = queue.add("hello")
+    receiver.wait("/hook", 1)
+    delivery = listener.delivery(message)
+    assert (delivery["state"], delivery["attempts"]) == ("in_flight", 1)
+    assert delivery["last_status"] is None
+    held.let_go()
+    listener.wait(message, "acknowledged")
+
+
+def test_missed_names_the_newest_hundred_and_counts_all(
+    queue: PushQueue, receiver: Receiver
+) -> None:
+    receiver.on("/hook", answers.status(500))
+    listener = queue.listen("/hook", max_attempts=1)
+    messages = [queue.add(str(number)) for number in range(120)]
+    wait_until(lambda: listener.get()["messages"]["missed_count"] == 120, "not all have failed")
+    assert listener.get()["messages"]["missed"] == messages[:19:-1]
+    receiver.on("/hook", answers.OK)
+    listener.retry(messages[-1])
+    wait_until(lambda: listener.get()["messages"]["missed_count"] == 119, "it still counts")
+    assert listener.get()["messages"]["missed"] == messages[-2:18:-1]
+
+
+def test_the_journal_has_every_attempt_and_no_secret(
+    organization: Organization, receiver: Receiver
+) -> None:
+    queue = organization.queue()
+    receiver.on("/hook", answers.status(500, b"answer-of-the-listener"), answers.OK)
+    secrets = ["header-secret-1", "bearer-secret-2"]
+    listener = queue.listen(
+        "/hook",
+        headers={"X-Secret": secrets[0]},
+        auth={"type": "bearer", "token": secrets[1]},
+    )
+    secrets += [listener.secret, listener.rotate()]
+    message = queue.add("hello")
+    listener.wait(message, "acknowledged", attempts=2)
+    listener.put(headers={"X-Secret": "header-secret-3"})
+    secrets.append("header-secret-3")
+    listener.delete()
+    connection = Connection(organization.server)
+    head = connection.journal_last()
+    events = connection.journal(after=max(0, head - PAGE), limit=PAGE)
+    connection.close()
+    attempts = [
+        (event["kind"], event["attempt"], event["detail"]["status"])
+        for event in events
+        if event["queue_name"] == queue.name and event["kind"] in ("pushed", "push_failed")
+    ]
+    assert attempts == [("push_failed", 1, 500), ("pushed", 2, 200)]
+    told = json.dumps(events) + organization.server.log()
+    for secret in secrets:
+        assert secret not in told
+        assert secret.removeprefix("whsec_") not in told

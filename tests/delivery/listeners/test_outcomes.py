@@ -1,0 +1,145 @@
+"""What an answer does to a push."""
+
+import time
+from email.utils import formatdate
+
+import pytest
+
+from tests.delivery import receiver as answers
+from tests.delivery.listeners.organization import Organization, PushQueue, wait_until
+from tests.delivery.receiver import MANY_BYTES, Receiver, closed_port
+
+QUIET_S = 0.5
+
+
+@pytest.mark.parametrize("code", [200, 201, 202, 204, 299])
+def test_two_hundreds_acknowledge(queue: PushQueue, receiver: Receiver, code: int) -> None:
+    receiver.on("/hook", answers.status(code))
+    listener = queue.listen("/hook")
+    message = queue.add("hello")
+    delivery = listener.wait(message, "acknowledged")
+    assert (delivery["attempts"], delivery["last_status"]) == (1, code)
+    assert not delivery["last_error"]
+    assert delivery["next_attempt_at"] is None
+    assert 0 <= delivery["duration_ms"] < 5_000
+    assert delivery["first_attempt_at"] == delivery["last_attempt_at"] is not None
+
+
+FAILURES: dict[str, tuple[answers.Answer, int | None]] = {
+    **{str(code): (answers.status(code), code) for code in (301, 304, 400, 401, 404, 429, 500)},
+    "503": (answers.status(503), 503),
+    "hang": (answers.hang, None),
+    "drip": (answers.drip(gap_s=0.1), None),
+    "reset": (answers.reset, None),
+    "close": (answers.close, None),
+    "too short": (answers.too_short, None),
+    "half then reset": (answers.half_then_reset, None),
+    "cut chunk": (answers.cut_chunk, None),
+    "garbage": (answers.garbage, None),
+    "endless head": (answers.endless_head, None),
+}
+
+
+@pytest.mark.parametrize("how", FAILURES)
+def test_everything_else_is_a_failure_and_the_push_is_made_again(
+    organization: Organization, receiver: Receiver, how: str
+) -> None:
+    queue = organization.queue()
+    answer, status = FAILURES[how]
+    held = receiver.hold("/hook")
+    receiver.on("/hook", answer, held)
+    listener = queue.listen("/hook", timeout_ms=1_000)
+    message = queue.add("hello")
+    receiver.wait("/hook", 2)
+    delivery = listener.wait(message, "in_flight", attempts=2)
+    assert (delivery["last_status"] or None) == status
+    assert bool(delivery["last_error"]) == (status is None)
+    assert listener.get()["messages"]["missed"] == [message]
+    held.let_go()
+    listener.wait(message, "acknowledged", attempts=2)
+    messages = listener.get()["messages"]
+    assert (messages["missed"], messages["missed_count"]) == ([], 0)
+    assert messages["acknowledged_count"] == 1
+    [bad] = organization.events(queue, "message_published_not_ok")
+    [good] = organization.events(queue, "message_published_ok")
+    assert (bad["attempt"], good["attempt"]) == (1, 2)
+    assert (bad["status"] or None, good["status"]) == (status, 200)
+
+
+def test_nobody_there_is_a_failure(queue: PushQueue) -> None:
+    listener = queue.listen(f"http://127.0.0.1:{closed_port()}/")
+    delivery = listener.wait(queue.add("hello"), "retrying")
+    assert not delivery["last_status"]
+    assert "127.0.0.1" in delivery["last_error"]
+
+
+def test_a_name_that_is_not_there_is_a_failure(queue: PushQueue) -> None:
+    listener = queue.listen("http://nowhere.invalid/")
+    delivery = listener.wait(queue.add("hello"), "retrying")
+    assert not delivery["last_status"]
+    assert delivery["last_error"]
+
+
+def test_a_listener_is_waited_for_as_long_as_it_asked_for(
+    queue: PushQueue, receiver: Receiver
+) -> None:
+    receiver.on("/hook", answers.hang)
+    listener = queue.listen("/hook", timeout_ms=1_000, max_attempts=1)
+    delivery = listener.wait(queue.add("hello"), "exhausted")
+    assert 1_000 <= delivery["duration_ms"] < 1_500
+    [request] = receiver.received("/hook")
+    receiver.wait_until("/hook", lambda _: request.answered_s is not None)
+    assert request.answered_s is not None
+    assert 0.9 < request.answered_s - request.at_s < 1.5
+
+
+def test_a_long_answer_is_not_read_to_its_end(queue: PushQueue, receiver: Receiver) -> None:
+    receiver.on("/hook", answers.large(MANY_BYTES))
+    listener = queue.listen("/hook")
+    listener.wait(queue.add("hello"), "acknowledged", attempts=1)
+
+
+@pytest.mark.parametrize("code", [429, 503])
+@pytest.mark.parametrize("form", ["seconds", "date"])
+def test_the_next_attempt_waits_for_as_long_as_the_receiver_asks(
+    queue: PushQueue, receiver: Receiver, code: int, form: str
+) -> None:
+    at_s = int(time.time()) + 3
+    value = "2" if form == "seconds" else formatdate(at_s, usegmt=True)
+    receiver.on("/hook", answers.retry_after(value, code), answers.OK)
+    listener = queue.listen("/hook")
+    message = queue.add("hello")
+    delivery = listener.wait(message, "retrying", attempts=1)
+    asked_ms = delivery["last_attempt_at"] + 2_000 if form == "seconds" else at_s * 1_000
+    assert asked_ms <= delivery["next_attempt_at"] <= asked_ms + 500
+    second = receiver.wait("/hook", 2)[1]
+    assert asked_ms <= second.time_ms <= asked_ms + 1_000
+    listener.wait(message, "acknowledged", attempts=2)
+
+
+def test_no_more_than_an_hour_is_granted(queue: PushQueue, receiver: Receiver) -> None:
+    receiver.on("/hook", answers.retry_after("86400"))
+    listener = queue.listen("/hook")
+    delivery = listener.wait(queue.add("hello"), "retrying")
+    wait_ms = delivery["next_attempt_at"] - delivery["last_attempt_at"]
+    assert 3_600_000 <= wait_ms < 3_602_000
+
+
+def test_a_listener_that_says_it_is_gone_is_disabled_and_the_rest_waits(
+    organization: Organization, receiver: Receiver
+) -> None:
+    queue = organization.queue()
+    receiver.on("/hook", answers.status(410))
+    listener = queue.listen("/hook", ordered=True)
+    first, second = queue.add("first"), queue.add("second")
+    delivery = listener.wait(first, "retrying", attempts=1)
+    assert delivery["last_status"] == 410
+    wait_until(lambda: listener.get()["status"] == "disabled", "it is not disabled")
+    time.sleep(QUIET_S)
+    assert [listener.delivery(each)["attempts"] for each in (first, second)] == [1, 0]
+    assert len(receiver.received("/hook")) == 1
+    receiver.on("/hook", answers.OK)
+    listener.put(status="enabled")
+    listener.wait(first, "acknowledged", attempts=2)
+    listener.wait(second, "acknowledged", attempts=1)
+    assert receiver.bodies("/hook") == ["first", "first", "second"]

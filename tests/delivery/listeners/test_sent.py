@@ -1,0 +1,254 @@
+"""What a listener is sent."""
+
+import base64
+import json
+import ssl
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from standardwebhooks.webhooks import Webhook, WebhookVerificationError
+
+from courier import __version__
+from tests.clients.discue import ok
+from tests.delivery import receiver as answers
+from tests.delivery.listeners.organization import PushQueue, organization_of
+from tests.delivery.receiver import Received, Receiver
+from tests.server import Server
+
+DATA = [
+    "{}",
+    ' { "a" : 1.50 , "a" : 2 }\r\n',
+    "plain",
+    "ümläut € 🦆",
+    " ",
+    "\t\r\n\x00\x7f",
+    "a" * 200_000,
+    "null",
+]
+TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+def verify(request: Received, secret: str) -> None:
+    Webhook(secret).verify(request.body, request.headers, json_parse=False)
+
+
+@pytest.mark.parametrize("data", DATA, ids=range(len(DATA)))
+def test_the_body_is_the_messages_data_byte_by_byte_and_a_stock_library_verifies_it(
+    queue: PushQueue, receiver: Receiver, data: str
+) -> None:
+    listener = queue.listen("/hook")
+    queue.add(data)
+    [request] = receiver.wait("/hook", 1)
+    assert request.body == data.encode()
+    verify(request, listener.secret)
+    with pytest.raises(WebhookVerificationError):
+        verify(request, "whsec_" + base64.b64encode(b"another" * 5).decode())
+
+
+def test_headers_say_what_is_sent_and_why(queue: PushQueue, receiver: Receiver) -> None:
+    listener = queue.listen("/hook?tenant=7")
+    message = queue.add('{"a": 1}', name="order-7")
+    began_s = time.time()
+    [request] = receiver.wait("/hook?tenant=7", 1)
+    headers = request.headers
+    assert request.method == "POST"
+    assert headers.pop("host") == f"127.0.0.1:{receiver.port}"
+    assert headers.pop("content-length") == "8"
+    assert headers.pop("webhook-signature").startswith("v1,")
+    assert abs(int(headers.pop("webhook-timestamp")) - began_s) < 10
+    assert len(headers.pop("x-delivery-id")) == 21
+    assert headers.pop("accept") == "*/*"
+    headers.pop("accept-encoding", None)
+    assert headers == {
+        "content-type": "application/json; charset=utf-8",
+        "user-agent": f"Courier/{__version__}",
+        "webhook-id": message,
+        "x-attempt": "1",
+        "x-listener-id": listener.id,
+        "x-message-name": "order-7",
+        "x-queue-id": queue.id,
+        "x-queue-name": queue.name,
+    }
+
+
+def test_what_is_not_json_is_plain_text(queue: PushQueue, receiver: Receiver) -> None:
+    queue.listen("/hook")
+    queue.add("{not json")
+    [request] = receiver.wait("/hook", 1)
+    assert request.headers["content-type"] == "text/plain; charset=utf-8"
+
+
+def test_an_envelope_has_the_data_and_what_it_is(queue: PushQueue, receiver: Receiver) -> None:
+    receiver.on("/hook", answers.status(500), answers.OK)
+    listener = queue.listen("/hook", body="envelope")
+    message = queue.add('{"a": "ü"}', name="order-7")
+    first, second = receiver.wait("/hook", 2)
+    for attempt, request in enumerate((first, second), 1):
+        verify(request, listener.secret)
+        assert request.headers["content-type"] == "application/json; charset=utf-8"
+        assert json.loads(request.body) == {
+            "message": {
+                "id": message,
+                "name": "order-7",
+                "created_at": queue.message(message)["created_at"],
+                "data": '{"a": "ü"}',
+            },
+            "queue": {"id": queue.id, "name": queue.name},
+            "listener": {"id": listener.id, "name": listener.name},
+            "attempt": attempt,
+        }
+
+
+def test_every_attempt_is_signed_anew_under_the_same_id(
+    queue: PushQueue, receiver: Receiver
+) -> None:
+    receiver.on("/hook", answers.retry_after("1"), answers.OK)
+    listener = queue.listen("/hook")
+    message = queue.add("hello")
+    first, second = receiver.wait("/hook", 2)
+    assert {each.headers["webhook-id"] for each in (first, second)} == {message}
+    assert first.headers["x-delivery-id"] != second.headers["x-delivery-id"]
+    assert int(first.headers["webhook-timestamp"]) < int(second.headers["webhook-timestamp"])
+    verify(first, listener.secret)
+    verify(second, listener.secret)
+
+
+@pytest.mark.parametrize(
+    ("auth", "told"),
+    [
+        ({"type": "bearer", "token": "abc.def"}, "Bearer abc.def"),
+        (
+            {"type": "basic", "username": "me", "password": "pässword:"},
+            "Basic " + base64.b64encode("me:pässword:".encode()).decode(),
+        ),
+    ],
+)
+def test_headers_and_authentication_of_the_owners_wish_are_sent_along(
+    queue: PushQueue, receiver: Receiver, auth: dict[str, str], told: str
+) -> None:
+    queue.listen("/hook", headers={"X-Shop": "7", "X-Api-Version": "2"}, auth=auth)
+    queue.add("hello")
+    [request] = receiver.wait("/hook", 1)
+    assert request.headers["x-shop"] == "7"
+    assert request.headers["x-api-version"] == "2"
+    assert request.headers["authorization"] == told
+
+
+def test_a_changed_wish_holds_from_the_next_push_on(queue: PushQueue, receiver: Receiver) -> None:
+    listener = queue.listen("/hook", headers={"X-Shop": "7"})
+    queue.add("one")
+    receiver.wait("/hook", 1)
+    listener.put(headers={"X-Shop": "8"}, auth={"type": "bearer", "token": "new"})
+    queue.add("two")
+    first, second = receiver.wait("/hook", 2)
+    assert (first.headers["x-shop"], second.headers["x-shop"]) == ("7", "8")
+    assert "authorization" not in first.headers
+    assert second.headers["authorization"] == "Bearer new"
+
+
+@pytest.mark.parametrize(
+    "name", ["webhook-id", "X-Attempt", "Content-Type", "Host", "User-Agent", "traceparent"]
+)
+def test_a_wish_never_overrides_what_courier_says(
+    queue: PushQueue, receiver: Receiver, name: str
+) -> None:
+    """Whether it is refused at once or left out later."""
+    body = {"name": "wish", "notify_url": receiver.url("/hook"), "liveness_url": receiver.url("/l")}
+    client = queue.organization.client
+    client.post(f"{queue.path}/listeners", {**body, "headers": {name: "theirs"}})
+    listener = queue.listen("/plain")
+    message = queue.add("hello")
+    listener.wait(message, "acknowledged")
+    for path in ("/hook", "/plain"):
+        for request in receiver.received(path):
+            assert "theirs" not in request.headers.values()
+
+
+def test_the_trace_of_the_publisher_is_passed_on(queue: PushQueue, receiver: Receiver) -> None:
+    queue.listen("/hook")
+    body = {"data": "traced"}
+    client = queue.organization.client
+    ok(client.post(f"{queue.path}/messages", body, headers={"traceparent": TRACE}))
+    [request] = receiver.wait("/hook", 1)
+    assert request.headers["traceparent"] == TRACE
+
+
+def test_after_a_change_of_secret_both_are_good_for_a_while(
+    queue: PushQueue, receiver: Receiver
+) -> None:
+    listener = queue.listen("/hook")
+    queue.add("one")
+    [first] = receiver.wait("/hook", 1)
+    new = listener.rotate()
+    queue.add("two")
+    second = receiver.wait("/hook", 2)[1]
+    assert len(first.headers["webhook-signature"].split(" ")) == 1
+    assert len(second.headers["webhook-signature"].split(" ")) == 2
+    verify(first, listener.secret)
+    verify(second, listener.secret)
+    verify(second, new)
+    with pytest.raises(WebhookVerificationError):
+        verify(first, new)
+
+
+@pytest.mark.parametrize("code", [301, 302, 307, 308])
+def test_no_redirect_is_followed(queue: PushQueue, receiver: Receiver, code: int) -> None:
+    receiver.on("/hook", answers.redirect(receiver.url("/elsewhere"), code), answers.OK)
+    listener = queue.listen("/hook")
+    message = queue.add("hello")
+    listener.wait(message, "acknowledged", attempts=2)
+    assert receiver.received("/elsewhere") == []
+
+
+def test_a_certificate_that_nobody_vouches_for_is_a_failure(
+    queue: PushQueue, tmp_path: Path
+) -> None:
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    subprocess.run(
+        [
+            *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1"),
+            *("-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"),
+            *("-keyout", str(key), "-out", str(certificate)),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    with Receiver(tls=context) as receiver:
+        listener = queue.listen(f"https://127.0.0.1:{receiver.port}/hook", max_attempts=1)
+        message = queue.add("hello")
+        delivery = listener.wait(message, "exhausted")
+        assert receiver.received("/hook") == []
+    assert "certificate" in delivery["last_error"].lower()
+
+
+def test_a_private_address_is_refused_unless_the_operator_allows_it(
+    start: Callable[..., Server], receiver: Receiver
+) -> None:
+    """Listeners made while it was allowed get nothing once it is not."""
+    server = start("--push-networks", "127.0.0.0/8", "--push-delay-percent", "1", usual=False)
+    with organization_of(server, receiver) as organization:
+        queue = organization.queue()
+        by_address = queue.listen("/address", max_attempts=1)
+        by_name = queue.listen(f"http://localhost:{receiver.port}/name", max_attempts=1)
+        message = queue.add("allowed")
+        by_address.wait(message, "acknowledged")
+        by_name.wait(message, "acknowledged")
+
+        server.args = ["--push-delay-percent", "1"]
+        server.restart()
+        message = queue.add("refused")
+        for listener in (by_address, by_name):
+            delivery = listener.wait(message, "exhausted")
+            assert "not a public address" in delivery["last_error"]
+            assert not delivery["last_status"]
+        for url in (receiver.url("/x"), "http://localhost/x", "http://169.254.169.254/x"):
+            body: dict[str, Any] = {"name": "more", "notify_url": url, "liveness_url": url}
+            answer = organization.client.post(f"{queue.path}/listeners", body)
+            assert answer.status_code == 422, answer.text
+    assert receiver.bodies("/address") == receiver.bodies("/name") == ["allowed"]
