@@ -1,7 +1,10 @@
 """The first credentials of a tenant, and the file that carries them to their owner."""
 
+import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 
@@ -15,6 +18,7 @@ from courier.files import write_private
 
 FIRST_TENANT = "default"
 CLOUDFLARE_PREFIX = "/client/v4"
+DISCUE_PREFIX = "/v1"
 
 
 class Credentials:
@@ -24,10 +28,13 @@ class Credentials:
         self._data = data
         self._url = url
         self._region = region
+        self._turn = asyncio.Lock()
 
     def path(self, tenant: str) -> Path:
-        name = "credentials.json" if tenant == FIRST_TENANT else f"credentials.{tenant}.json"
-        return self._data / name
+        if tenant == FIRST_TENANT:
+            return self._data / "credentials.json"
+        # Some dialects' names hold slashes.
+        return self._data / f"credentials.{quote(tenant, safe='')}.json"
 
     async def create_tenant(
         self, name: str, *, beside: str = "", actor: Actor = BROKER
@@ -38,8 +45,15 @@ class Credentials:
         next attempt replaces, and never a tenant that nobody can use. `beside` names a tenant
         of the organization that the new one is to belong to.
         """
-        tenant = await self._admin.new_tenant(name, beside=beside)
-        now_ms = tenant.created_ms
+        async with self._turn:
+            tenant = await self._admin.new_tenant(name, beside=beside)
+            made, made_keys = self._first_keys(tenant)
+            self._write(name, made)
+            await self._admin.add_tenant(tenant, made_keys, actor=actor)
+            return tenant, made
+
+    def _first_keys(self, tenant: Tenant) -> tuple[dict[str, Any], list[Key]]:
+        name, now_ms = tenant.name, tenant.created_ms
         key, token = keys.new_key(
             tenant=tenant.id, name="first", grants=keys.grants(["write"]), now_ms=now_ms
         )
@@ -51,16 +65,31 @@ class Credentials:
                 "api_token": token,
             },
         }
-        anypoint_keys, made["anypoint"] = self._anypoint(tenant, now_ms)
-        made_keys = [key, *anypoint_keys]
+        made_keys = [key]
+        for dialect, make in self._dialects.items():
+            more_keys, made[dialect] = make(tenant, now_ms)
+            made_keys += more_keys
         if name == FIRST_TENANT:
             scopes = keys.grants(["admin", "journal"])
             admin, token = keys.new_key(tenant=OPERATOR, name="first", grants=scopes, now_ms=now_ms)
             made["admin"] = {"token": token}
             made_keys.append(admin)
-        self._write(name, made)
-        await self._admin.add_tenant(tenant, made_keys, actor=actor)
-        return tenant, made
+        return made, made_keys
+
+    @property
+    def _dialects(self) -> dict[str, Callable[[Tenant, int], tuple[list[Key], dict[str, Any]]]]:
+        """Those that came after the first one, and what makes keys for each."""
+        return {"anypoint": self._anypoint, "discue": self._discue}
+
+    def _discue(self, tenant: Tenant, now_ms: int) -> tuple[list[Key], dict[str, Any]]:
+        """A key that may do everything, other keys included."""
+        key, secret = keys.new_key(
+            tenant=tenant.id,
+            name="first-discue",
+            grants=keys.grants(["write", *keys.KEYS, "usage:read"]),
+            now_ms=now_ms,
+        )
+        return [key], {"base_url": self._url + DISCUE_PREFIX, "api_key": secret}
 
     def _anypoint(self, tenant: Tenant, now_ms: int) -> tuple[list[Key], dict[str, Any]]:
         """A client app, a connected app and a user."""
@@ -94,6 +123,20 @@ class Credentials:
             "user": {"username": user, "password": password},
         }
 
+    async def rename_tenant(self, tenant: Tenant, name: str, *, actor: Actor) -> Tenant:
+        """The file has the new name before the tenant has, and the old one until it has.
+
+        So a crash may leave one file too many, and never a tenant without one.
+        """
+        async with self._turn:
+            await self._admin.check_tenant_name(name)
+            old = self.path(tenant.name)
+            if old.exists():
+                self._write(name, {**self.load(tenant.name), "tenant": name})
+            renamed = await self._admin.rename_tenant(tenant.id, name, actor=actor)
+            old.unlink(missing_ok=True)
+            return renamed
+
     async def refresh(self, tenant: Tenant) -> None:
         """Let the tenant's file name the address that the server has now.
 
@@ -103,12 +146,17 @@ class Credentials:
         if not path.exists():
             return
         made = msgspec.json.decode(path.read_bytes())
-        if "anypoint" not in made:
-            new_keys, made["anypoint"] = self._anypoint(tenant, tenant.created_ms)
-            # Keys of an attempt that did not get as far as the file are of no use to anyone.
-            await self._admin.replace_keys(tenant.id, new_keys, actor=BROKER)
-            self._write(made["tenant"], made)
-        urls = {"cloudflare": self._url + CLOUDFLARE_PREFIX, "anypoint": self._url}
+        for dialect, make in self._dialects.items():
+            if dialect not in made:
+                new_keys, made[dialect] = make(tenant, tenant.created_ms)
+                # Keys of an attempt that did not get as far as the file are of no use to anyone.
+                await self._admin.replace_keys(tenant.id, new_keys, actor=BROKER)
+                self._write(made["tenant"], made)
+        urls = {
+            "cloudflare": self._url + CLOUDFLARE_PREFIX,
+            "anypoint": self._url,
+            "discue": self._url + DISCUE_PREFIX,
+        }
         if any(made[dialect]["base_url"] != url for dialect, url in urls.items()):
             for dialect, url in urls.items():
                 made[dialect]["base_url"] = url

@@ -45,6 +45,8 @@ CALLER = "courier.caller"
 
 PATHS_REMEMBERED_MAX = 10_000
 _USUAL_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n"
+# Answers that have no body, and do not say how long it is.
+_BODILESS = (http.HTTPStatus.NO_CONTENT, http.HTTPStatus.NOT_MODIFIED)
 _BEARER = re.compile(r"bearer +(\S+) *", re.IGNORECASE)
 _STATUS = {status.value: f"{status.value} {status.phrase}".encode() for status in http.HTTPStatus}
 
@@ -109,6 +111,12 @@ class Request:
         if match is None:
             raise Unauthenticated("malformed" if header else "missing")
         return match[1]
+
+    @property
+    def remote(self) -> str:
+        """The address that the request came from."""
+        client = self._scope.get("client")
+        return str(client[0]) if client else ""
 
     @property
     def caller(self) -> Caller:
@@ -203,11 +211,16 @@ class Parameter(Struct, frozen=True):
 
 
 class Site(Protocol):
-    """One API: how it knows its callers, what it serves and how it answers."""
+    """One API: how it knows its callers, what it serves and how it answers.
+
+    `segments`: of everything under its prefix it answers only for paths that begin with one of
+    these; none means all.
+    """
 
     name: str
     prefix: str
     body_bytes_max: int
+    segments: Sequence[str]
 
     def routes(self) -> Sequence[Route]: ...
 
@@ -223,7 +236,7 @@ class Site(Protocol):
         """Raises NotJson, InvalidRequest."""
         ...
 
-    def answer(self, result: Any, route: Route) -> Response: ...
+    def answer(self, result: Any, route: Route, request: Request) -> Response: ...
 
     def refuse(self, error: BrokerError, route: Route | None, request: Request) -> Response: ...
 
@@ -240,13 +253,20 @@ class _Router(CompiledRouter):
 class _Mounted:
     def __init__(self, site: Site) -> None:
         self.site = site
-        self.below = site.prefix + "/"
+        self._below = tuple(f"{site.prefix}/{segment}" for segment in site.segments or ("",))
         self._router = _Router()
         table: dict[str, dict[str, Route]] = {}
         for route in site.routes():
             table.setdefault(site.prefix + route.path, {})[route.method] = route
         for path, methods in table.items():
             self._router.add_route(path, methods)
+
+    def covers(self, path: str) -> bool:
+        if not path.startswith(self._below):
+            return path == self.site.prefix
+        if not self.site.segments:
+            return True
+        return path[len(self.site.prefix) + 1 :].partition("/")[0] in self.site.segments
 
     def find(self, method: str, path: str) -> "_Found":
         found = self._router.find(path)
@@ -350,14 +370,7 @@ class App:
         Except where a path ends in a name, such as a message's, which seldom comes again.
         """
         path = _path(raw_path)
-        mounted = next(
-            (
-                each
-                for each in self._mounted
-                if path.startswith(each.below) or path == each.site.prefix
-            ),
-            self._mounted[-1],
-        )
+        mounted = next((each for each in self._mounted if each.covers(path)), self._mounted[-1])
         found = mounted.find(method, path)
         if found.route is None or not found.route.path.endswith("}"):
             if len(self._found) >= PATHS_REMEMBERED_MAX:
@@ -386,7 +399,7 @@ class App:
                 limit = min(route.body_bytes_max or site.body_bytes_max, self._body_bytes_max)
                 raw = await self._read(request, receive, limit)
                 call.body = site.decode(raw, route, request)
-            return site.answer(await route.handler(call), route)
+            return site.answer(await route.handler(call), route, request)
         except BrokerError as error:
             refused = site.refuse(error, route, request)
             refused.close = isinstance(error, BodyTooLong)
@@ -429,13 +442,12 @@ def _start(response: Response) -> Message:
 def _head(response: Response) -> bytes:
     if response.status == 200 and response.content_type is JSON and not response.headers:
         return _USUAL_HEAD % len(response.body)
-    if response.status == http.HTTPStatus.NO_CONTENT:
-        return b"HTTP/1.1 204 No Content\r\n"
-    head = b"HTTP/1.1 %s\r\ncontent-type: %s\r\ncontent-length: %d\r\n" % (
-        _STATUS[response.status],
-        response.content_type,
-        len(response.body),
-    )
+    head = b"HTTP/1.1 %s\r\n" % _STATUS[response.status]
+    if response.status not in _BODILESS:
+        head += b"content-type: %s\r\ncontent-length: %d\r\n" % (
+            response.content_type,
+            len(response.body),
+        )
     for name, value in response.headers:
         head += b"%s: %s\r\n" % (name, value)
     return head

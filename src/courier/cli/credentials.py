@@ -1,9 +1,11 @@
 """Who a command speaks as: credentials files, the flags that override them, `credentials`."""
 
 import argparse
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 
@@ -13,6 +15,7 @@ from courier.cli.errors import Misused
 from courier.cli.parser import Commands, command
 
 _API = "/client/v4"
+_TENANT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]*")
 
 
 class Access(msgspec.Struct, frozen=True):
@@ -119,9 +122,9 @@ def _data(args: argparse.Namespace) -> Path:
 def _file(data: Path, tenant: str | None) -> Path:
     if tenant is None or tenant == "default":
         return data / "credentials.json"
-    if "/" in tenant or "\0" in tenant:
+    if not _TENANT.fullmatch(tenant):
         raise Misused(f"{tenant!r} is not a tenant's name")
-    return data / f"credentials.{tenant}.json"
+    return data / f"credentials.{quote(tenant, safe='')}.json"
 
 
 def _token(text: str) -> str:

@@ -1,0 +1,29 @@
+"""Discue: queues that push their messages to listeners, with and without `/v1` before its paths."""
+
+from courier.dialects.discue.api_clients import ClientRoutes
+from courier.dialects.discue.api_keys import KeyRoutes
+from courier.dialects.discue.domains import DomainRoutes
+from courier.dialects.discue.events import EventRoutes
+from courier.dialects.discue.listeners import ListenerRoutes
+from courier.dialects.discue.messages import MessageRoutes
+from courier.dialects.discue.queues import QueueRoutes
+from courier.dialects.discue.site import Discue, Services
+
+PREFIX = "/v1"
+
+
+def sites(services: Services) -> list[Discue]:
+    routes = [
+        route
+        for family in (
+            QueueRoutes(services),
+            ListenerRoutes(services),
+            MessageRoutes(services),
+            KeyRoutes(services),
+            ClientRoutes(services),
+            DomainRoutes(services),
+            EventRoutes(services),
+        )
+        for route in family.routes()
+    ]
+    return [Discue(services, routes, prefix=PREFIX), Discue(services, routes, prefix="")]

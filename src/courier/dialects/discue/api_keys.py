@@ -1,0 +1,156 @@
+"""API keys. Some answers differ with how a key's maker writes its scopes; see `scopes.py`."""
+
+from typing import Any, Literal
+
+from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import replace
+
+from courier.core import keys
+from courier.core.types import Grant, Key, KeyUse
+from courier.dialects.discue import names, scopes
+from courier.dialects.discue.scopes import Scopes, ScopesBody
+from courier.dialects.discue.site import Answer, Services
+from courier.dialects.discue.wire import PAGING, Named, page
+from courier.web import Call, Route
+
+_KEYS = "/api_keys"
+_KEY = _KEYS + "/{api_key_id}"
+Status = Literal["enabled", "disabled"]
+
+
+class KeyBody(Named):
+    status: Status | UnsetType = UNSET
+    scopes: Scopes | UnsetType = UNSET
+
+    @property
+    def as_object(self) -> bool | None:
+        """Which spelling the request is in, if that can be told."""
+        if self.alias is not UNSET or isinstance(self.scopes, ScopesBody):
+            return True
+        return None if self.scopes is UNSET else False
+
+
+class KeyMember(Struct):
+    id: str
+    name: str
+    alias: str
+    key: str
+    status: Status
+    scopes: Any
+    created_at: int
+    updated_at: int
+    last_used_at: int | None
+
+
+class KeyAnswer(Struct):
+    api_key: KeyMember | str
+
+
+class KeysAnswer(Struct):
+    api_keys: list[KeyMember]
+
+
+class KeyRoutes:
+    def __init__(self, services: Services) -> None:
+        self._store = services.store
+        self._admin = services.admin
+        self._clock = services.clock
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("GET", _KEYS, self.list_keys, "keys:read", "List API keys", result=KeysAnswer,
+                  query=PAGING, family="api_keys"),
+            Route("POST", _KEYS, self.create_key, "keys:write", "Create an API key",
+                  body=KeyBody, body_optional=True, result=KeyAnswer, family="api_keys"),
+            Route("PUT", _KEYS, self.create_key, "keys:write", "Create an API key", body=KeyBody,
+                  body_optional=True, described=False),
+            Route("GET", _KEY, self.get_key, "keys:read", "Get an API key", result=KeyAnswer,
+                  family="api_keys"),
+            Route("PUT", _KEY, self.update_key, "keys:write", "Change an API key", body=KeyBody,
+                  body_optional=True, result=KeyAnswer, family="api_keys"),
+            Route("DELETE", _KEY, self.delete_key, "keys:write", "Delete an API key",
+                  family="api_keys"),
+        ]  # fmt: skip
+
+    async def list_keys(self, call: Call) -> Answer:
+        found, links = page(await self._admin.tokens(call.tenant), call.request, _KEYS)
+        members = [await self._member(key) for key in found]
+        links += [(key.name, names.shown(key.id), _path(key)) for key in found]
+        return Answer({"api_keys": members}, _KEYS, links)
+
+    async def create_key(self, call: Call) -> Answer:
+        body: KeyBody = call.body
+        wanted = scopes.USUAL if body.scopes is UNSET else scopes.read(body.scopes)
+        key, secret = keys.new_key(
+            tenant=call.tenant,
+            name=body.chosen() or "",
+            grants=self._granted(call, wanted),
+            now_ms=self._clock.now_ms(),
+        )
+        key = replace(
+            key,
+            name=key.name or f"key-{names.shown(key.id)[:7]}",
+            enabled=body.status != "disabled",
+            labels=scopes.labels(wanted, as_object=bool(body.as_object)),
+        )
+        await self._admin.add_token(key, actor=call.actor)
+        if not scopes.as_object(key):
+            return Answer({"api_key": secret, "id": names.shown(key.id)}, _path(key))
+        member = await self._member(key)
+        member.key = secret
+        return Answer({"api_key": member}, _path(key))
+
+    def _granted(self, call: Call, wanted: list[scopes.KeyScope]) -> tuple[Grant, ...]:
+        """Raises Forbidden for more than the caller's own key may do."""
+        assert call.key is not None
+        grants = scopes.grants(wanted)
+        scopes.check_held(call.key, grants)
+        return grants
+
+    async def get_key(self, call: Call) -> Answer:
+        key = await self._admin.token(call.tenant, names.read(call.params["api_key_id"]))
+        return Answer({"api_key": await self._member(key)}, _path(key))
+
+    async def update_key(self, call: Call) -> Answer:
+        body: KeyBody = call.body
+        name = body.chosen()
+        wanted = None if body.scopes is UNSET else scopes.read(body.scopes)
+        grants = None if wanted is None else self._granted(call, wanted)
+
+        def edit(key: Key) -> Key:
+            as_object = scopes.as_object(key) if body.as_object is None else body.as_object
+            known = scopes.of_key(key) if wanted is None else wanted
+            return replace(
+                key,
+                name=name or key.name,
+                enabled=key.enabled if body.status is UNSET else body.status == "enabled",
+                grants=key.grants if grants is None else grants,
+                labels=scopes.labels(known, as_object=as_object),
+            )
+
+        id = names.read(call.params["api_key_id"])
+        key = await self._admin.update_token(call.tenant, id, edit, actor=call.actor)
+        return Answer({"api_key": await self._member(key)}, _path(key))
+
+    async def delete_key(self, call: Call) -> Answer:
+        key = await self._admin.token(call.tenant, names.read(call.params["api_key_id"]))
+        await self._admin.delete_key(call.tenant, key.id, actor=call.actor)
+        return Answer({}, _KEYS)
+
+    async def _member(self, key: Key) -> KeyMember:
+        use = await self._store.get(KeyUse, key.id)
+        return KeyMember(
+            id=names.shown(key.id),
+            name=key.name,
+            alias=key.name,
+            key=key.hint,
+            status="enabled" if key.enabled else "disabled",
+            scopes=scopes.shown(key),
+            created_at=key.created_ms,
+            updated_at=key.modified_ms or key.created_ms,
+            last_used_at=use.at_ms if use else None,
+        )
+
+
+def _path(key: Key) -> str:
+    return f"{_KEYS}/{names.shown(key.id)}"

@@ -1,0 +1,188 @@
+"""Listeners: URLs that a queue's messages are pushed to."""
+
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from courier import ids
+from courier.core.errors import InvalidRequest
+from courier.core.listeners import record_name
+from courier.core.types import Listener, Liveness
+from courier.delivery import secrets, signing, urls
+from courier.delivery.secrets import Private
+from courier.dialects.discue import listener_wire as wire
+from courier.dialects.discue import names, scopes
+from courier.dialects.discue.site import Answer, Services
+from courier.dialects.discue.wire import PAGING, Link, page
+from courier.web import Call, Route
+
+MISSED_SHOWN_MAX = 100
+_LISTENERS = "/queues/{queue_id}/listeners"
+_LISTENER = _LISTENERS + "/{listener_id}"
+
+
+class ListenerRoutes:
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._store = services.store
+        self._listeners = services.admin.listeners
+        self._clock = services.clock
+        self._sealer = services.sealer
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("GET", "/listeners", self.list_all_listeners, "listeners:read",
+                  "List listeners of all queues", result=wire.ListenersAnswer, query=PAGING,
+                  family="listeners"),
+            Route("GET", _LISTENERS, self.list_listeners, "listeners:read", "List listeners",
+                  result=wire.ListenersAnswer, query=PAGING, family="listeners"),
+            Route("POST", _LISTENERS, self.create_listener, "listeners:write",
+                  "Create a listener", body=wire.ListenerBody, result=wire.ListenerAnswer,
+                  family="listeners"),
+            Route("PUT", _LISTENERS, self.create_listener, "listeners:write",
+                  "Create a listener", body=wire.ListenerBody, described=False),
+            Route("GET", _LISTENER, self.get_listener, "listeners:read", "Get a listener",
+                  result=wire.ListenerAnswer, family="listeners"),
+            Route("PUT", _LISTENER, self.update_listener, "listeners:write",
+                  "Change a listener", body=wire.ListenerBody, body_optional=True,
+                  result=wire.ListenerAnswer, family="listeners"),
+            Route("DELETE", _LISTENER, self.delete_listener, "listeners:write",
+                  "Delete a listener", family="listeners"),
+            Route("POST", _LISTENER + "/rotate_secret", self.rotate_secret, "listeners:write",
+                  "Sign with another secret, and for a day with the old one too",
+                  result=wire.ListenerAnswer, family="listeners"),
+            Route("POST", _LISTENER + "/backfill", self.backfill, "listeners:write",
+                  "Also push messages from before the listener was created",
+                  body=wire.BackfillBody, body_optional=True, result=wire.BackfillAnswer,
+                  family="listeners"),
+        ]  # fmt: skip
+
+    async def list_all_listeners(self, call: Call) -> Answer:
+        within = scopes.reach(call.key, "listeners:read")
+        found = [
+            each
+            for each in await self._store.scan(Listener, tenant=call.tenant)
+            if within is None or not within.isdisjoint((each.id, each.parent))
+        ]
+        return self._list(call, found, "/listeners")
+
+    async def list_listeners(self, call: Call) -> Answer:
+        found = await self._store.scan(Listener, parent=call.queue.id)
+        return self._list(call, found, f"/queues/{names.shown(call.queue.id)}/listeners")
+
+    def _list(self, call: Call, found: list[Listener], path: str) -> Answer:
+        shown, links = page(found, call.request, path)
+        links += [_link(each) for each in shown]
+        return Answer({"listeners": [self._member(each) for each in shown]}, path, links)
+
+    async def create_listener(self, call: Call) -> Answer:
+        body: wire.ListenerBody = call.body
+        title = body.required()
+        if body.notify_url is UNSET:
+            raise InvalidRequest("notify_url", "is required")
+        if body.liveness_url is UNSET:
+            raise InvalidRequest("liveness_url", "is required")
+        await self._check_urls(call)
+        now_ms = self._clock.now_ms()
+        secret = signing.new_secret()
+        listener = Listener(
+            id=ids.new_id(),
+            tenant=call.tenant,
+            parent=call.queue.id,
+            name=record_name(call.queue.id, title),
+            created_ms=now_ms,
+            modified_ms=now_ms,
+            title=title,
+            url=body.notify_url,
+            liveness_url=body.liveness_url,
+            secrets=(secrets.sealed(secret, self._sealer),),
+            private=secrets.seal_private(wire.private(Private(), body), self._sealer),
+        )
+        listener = wire.changed(listener, body)
+        await self._listeners.create(listener, actor=call.actor)
+        return self._answer(listener, secret)
+
+    async def _check_urls(self, call: Call) -> None:
+        """Raises InvalidRequest for a URL that will not be called."""
+        body: wire.ListenerBody = call.body
+        services = self._services
+        for field, url in (("notify_url", body.notify_url), ("liveness_url", body.liveness_url)):
+            if url is UNSET:
+                continue
+            urls.check(url, services.targets, field=field)
+            if services.domains_required:
+                host, port = urls.host_and_port(url)
+                if not await services.admin.domains.covers(call.tenant, host, port):
+                    raise InvalidRequest(field, f"{host}:{port} is none of your domains")
+
+    async def get_listener(self, call: Call) -> Answer:
+        listener = await self._listener(call)
+        now_ms = self._clock.now_ms()
+        missed = await self._store.missed(listener.id, limit=MISSED_SHOWN_MAX, now_ms=now_ms)
+        stats = await self._store.push_stats(listener.id, now_ms=now_ms)
+        member = self._member(listener)
+        member.liveness = wire.liveness_member(await self._store.get(Liveness, listener.id))
+        member.messages = wire.messages_member(stats, missed)
+        return Answer({"listener": member}, _path(listener))
+
+    async def update_listener(self, call: Call) -> Answer:
+        body: wire.ListenerBody = call.body
+        await self._check_urls(call)
+
+        def edit(known: Listener) -> Listener:
+            listener = wire.changed(known, body)
+            if body.headers is UNSET and body.auth is UNSET:
+                return listener
+            hidden = wire.private(secrets.open_private(known.private, self._sealer), body)
+            return replace(listener, private=secrets.seal_private(hidden, self._sealer))
+
+        id = names.read(call.params["listener_id"])
+        listener = await self._listeners.update(call.queue.id, id, edit, actor=call.actor)
+        return self._answer(listener)
+
+    async def delete_listener(self, call: Call) -> Answer:
+        id = names.read(call.params["listener_id"])
+        await self._listeners.delete(call.queue.id, id, actor=call.actor)
+        return Answer({}, f"/queues/{names.shown(call.queue.id)}/listeners")
+
+    async def rotate_secret(self, call: Call) -> Answer:
+        secret = signing.new_secret()
+        listener = await self._listeners.rotate(
+            call.queue.id,
+            names.read(call.params["listener_id"]),
+            secrets.sealed(secret, self._sealer),
+            actor=call.actor,
+        )
+        return self._answer(listener, secret)
+
+    async def backfill(self, call: Call) -> Answer:
+        body: wire.BackfillBody = call.body
+        listener = await self._listener(call)
+        done = await self._listeners.backfill(
+            listener,
+            since_ms=0 if body.since is UNSET else body.since,
+            until_ms=self._clock.now_ms() + 1 if body.until is UNSET else body.until,
+            after_seq=0 if body.after is UNSET else body.after,
+        )
+        found = wire.Backfill(done.bound, UNSET if done.next_seq is None else done.next_seq)
+        return Answer({"backfill": found}, _path(listener))
+
+    async def _listener(self, call: Call) -> Listener:
+        id = names.read(call.params["listener_id"])
+        return await self._listeners.of_queue(call.queue.id, id)
+
+    def _member(self, listener: Listener) -> wire.ListenerMember:
+        return wire.member(listener, secrets.open_private(listener.private, self._sealer))
+
+    def _answer(self, listener: Listener, secret: str = "") -> Answer:
+        member = self._member(listener)
+        if secret:
+            member.signing_secret = secret
+        return Answer({"listener": member}, _path(listener))
+
+
+def _path(listener: Listener) -> str:
+    return f"/queues/{names.shown(listener.parent)}/listeners/{names.shown(listener.id)}"
+
+
+def _link(listener: Listener) -> Link:
+    return listener.title, names.shown(listener.id), _path(listener)

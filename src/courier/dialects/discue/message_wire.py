@@ -1,0 +1,154 @@
+"""What Discue says and reads about messages and their way to listeners."""
+
+import base64
+import re
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from courier.core.errors import InvalidRequest
+from courier.core.lifecycle import NAME_HEADER
+from courier.core.types import Draft, Listener, Message, Push, PushStatus, Queue
+from courier.delivery.requests import TRACE_HEADER, message_id
+from courier.dialects.discue import names
+from courier.dialects.discue.queues import Item
+from courier.dialects.discue.wire import Named
+from courier.web import Request
+
+DATA_BYTES_MAX = 256 << 10
+ONCE_CHARACTERS_MAX = 128
+_TRACE = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}[0-9a-f-]{0,64}")
+
+Data = Annotated[str, Meta(extra_json_schema={"minLength": 1, "maxLength": DATA_BYTES_MAX})]
+State = Literal["stored", "delivering", "delivered", "failed"]
+
+
+class MessageBody(Named, kw_only=True):
+    data: Data
+
+
+class ListenerRef(Struct):
+    id: str
+    name: str
+
+
+class Delivery(Struct):
+    """Times are null until there was, or will be, such an attempt."""
+
+    listener: ListenerRef
+    state: PushStatus
+    attempts: int
+    first_attempt_at: int | None
+    last_attempt_at: int | None
+    next_attempt_at: int | None
+    last_status: int | None
+    last_error: str | None
+    duration_ms: int | None
+
+
+class MessageMember(Item):
+    """`data` is text, except where `encoding` says how it is written."""
+
+    data: str
+    created_at: int
+    size: int
+    state: State
+    deliveries: list[Delivery]
+    encoding: Literal["base64"] | UnsetType = UNSET
+
+
+class AddedAnswer(Struct):
+    message: Item
+
+
+class MessageAnswer(Struct):
+    message: MessageMember
+
+
+class MessagesAnswer(Struct):
+    messages: list[Item]
+
+
+class DeliveryAnswer(Struct):
+    delivery: Delivery
+
+
+def draft(body: MessageBody, request: Request) -> Draft:
+    """Raises InvalidRequest."""
+    headers = {}
+    name = body.chosen()
+    if name is not None:
+        headers[NAME_HEADER] = name
+    trace = request.header(TRACE_HEADER.encode())
+    if _TRACE.fullmatch(trace):
+        headers[TRACE_HEADER] = trace
+    data = body.data.encode()
+    if not 1 <= len(data) <= DATA_BYTES_MAX:
+        limit = f"must have 1 to {DATA_BYTES_MAX} bytes of UTF-8, not {len(data)}"
+        raise InvalidRequest("data", limit)
+    return Draft(data, headers=headers or None, once_key=_once_key(request))
+
+
+def _once_key(request: Request) -> str | None:
+    """Keys of the one dialect are none of another's."""
+    if b"idempotency-key" not in request.headers:
+        return None
+    key = request.header(b"idempotency-key")
+    if not 1 <= len(key) <= ONCE_CHARACTERS_MAX:
+        reason = f"an Idempotency-Key must have 1 to {ONCE_CHARACTERS_MAX} characters"
+        raise InvalidRequest("", reason)
+    return f"{key} message"
+
+
+def item(queue: Queue, message: Message) -> Item:
+    name = names.message_name(queue, message)
+    return Item(names.shown(message_id(queue, message)), name, name)
+
+
+def member(
+    queue: Queue, message: Message, pushes: Sequence[tuple[Push, Listener]]
+) -> MessageMember:
+    """The message's body must be in clear."""
+    short = item(queue, message)
+    data, encoding = _data(message)
+    return MessageMember(
+        id=short.id,
+        name=short.name,
+        alias=short.alias,
+        data=data,
+        created_at=message.published_ms,
+        size=message.size,
+        state=_state([push.status for push, _ in pushes]),
+        deliveries=[delivery(push, listener) for push, listener in pushes],
+        encoding=encoding,
+    )
+
+
+def _data(message: Message) -> tuple[str, Literal["base64"] | UnsetType]:
+    if message.content_type != "bytes":
+        return message.body.decode(), UNSET
+    return base64.b64encode(message.body).decode(), "base64"
+
+
+def _state(pushes: Sequence[PushStatus]) -> State:
+    if not pushes:
+        return "stored"
+    if "exhausted" in pushes:
+        return "failed"
+    return "delivered" if set(pushes) == {"acknowledged"} else "delivering"
+
+
+def delivery(push: Push, listener: Listener) -> Delivery:
+    report = push.report
+    return Delivery(
+        listener=ListenerRef(names.shown(listener.id), listener.title),
+        state=push.status,
+        attempts=push.attempts,
+        first_attempt_at=push.first_ms,
+        last_attempt_at=push.last_ms,
+        next_attempt_at=push.due_ms,
+        last_status=report.status or None if report else None,
+        last_error=report.error or None if report else None,
+        duration_ms=report.duration_ms if report else None,
+    )

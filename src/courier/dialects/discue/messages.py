@@ -1,0 +1,238 @@
+"""Messages: add, list, read, rename, delete, and retry a push by hand.
+
+Lists go queue by queue, oldest first, and in each by the order of arrival. Where a list goes on,
+`_links.next` continues behind its last item, whatever was added or deleted meanwhile; `page` counts
+from the beginning each time, and so only so far.
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+from courier import ids
+from courier.core.errors import NotFound
+from courier.core.types import Listener, Message, Push, Queue
+from courier.delivery.requests import message_id
+from courier.dialects.discue import message_wire as wire
+from courier.dialects.discue import names, scopes
+from courier.dialects.discue.errors import BadQuery, KeyReused, NotRetryable
+from courier.dialects.discue.queues import QUEUE, Item
+from courier.dialects.discue.site import Answer, Services
+from courier.dialects.discue.wire import PAGE_MAX, PAGING, Named, page
+from courier.web import Call, Parameter, Route
+
+EVERYWHERE = "/messages"
+MESSAGES = QUEUE + EVERYWHERE
+MESSAGE = MESSAGES + "/{message_id}"
+# Messages come from the store with their bodies, so only a few at a time.
+STEP = 100
+PAGES_REACH = 10_000
+QUEUES_LOOKED_AT_MAX = 1_000
+_LIST = (*PAGING, Parameter("after", str, "Only what follows; `_links.next` says it."))
+
+
+class Row(NamedTuple):
+    queue: Queue
+    item: Item
+
+
+class MessageRoutes:
+    def __init__(self, services: Services) -> None:
+        self._store = services.store
+        self._broker = services.broker
+        self._clock = services.clock
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("GET", EVERYWHERE, self.list_all_messages, "messages:read",
+                  "List messages of all queues", result=wire.MessagesAnswer, query=_LIST,
+                  family="messages"),
+            Route("GET", MESSAGES, self.list_messages, "messages:read", "List messages",
+                  result=wire.MessagesAnswer, query=_LIST, family="messages"),
+            Route("POST", MESSAGES, self.add_message, "messages:publish", "Add a message",
+                  body=wire.MessageBody, result=wire.AddedAnswer, family="messages"),
+            Route("PUT", MESSAGES, self.add_message, "messages:publish", "Add a message",
+                  body=wire.MessageBody, described=False),
+            Route("GET", MESSAGE, self.get_message, "messages:read",
+                  "Get a message, and how far it has come", result=wire.MessageAnswer,
+                  family="messages"),
+            Route("PUT", MESSAGE, self.rename_message, "messages:consume", "Rename a message",
+                  body=Named, result=wire.AddedAnswer, family="messages"),
+            Route("DELETE", MESSAGE, self.delete_message, "messages:consume",
+                  "Delete a message", family="messages"),
+            Route("POST", MESSAGE + "/deliveries/{listener_id}/retry", self.retry_delivery,
+                  "messages:consume", "Push a message to a listener again, now",
+                  result=wire.DeliveryAnswer, family="messages"),
+        ]  # fmt: skip
+
+    # --- lists ---
+
+    async def list_messages(self, call: Call) -> Answer:
+        after = _after(call)
+        seq = _seq(call.queue, after) if after else 0
+        return await self._list(call, [call.queue], seq, _collection(call.queue))
+
+    async def list_all_messages(self, call: Call) -> Answer:
+        within = scopes.reach(call.key, "messages:read")
+        queues = [
+            queue
+            for queue in await self._store.scan(Queue, tenant=call.tenant)
+            if within is None or queue.id in within
+        ]
+        after, seq = _after(call), 0
+        if after:
+            last, _, message = after.partition(".")
+            places = {queue.id: place for place, queue in enumerate(queues)}
+            if names.read(last) not in places:
+                raise BadQuery("after", "names a queue that is gone; begin again")
+            queues = queues[places[names.read(last)] :]
+            seq = _seq(queues[0], message) if message else await self._store.tail(queues[0].id)
+        return await self._list(call, queues, seq, EVERYWHERE)
+
+    async def _list(self, call: Call, queues: list[Queue], seq: int, path: str) -> Answer:
+        # As if there were as many as pages may reach.
+        places, _ = page(range(PAGES_REACH), call.request, path)
+        if not places:
+            raise BadQuery("page", f"must end before {PAGES_REACH} messages; follow _links.next")
+        skip, size = places[0], len(places)
+        looked_at = queues[:QUEUES_LOOKED_AT_MAX]
+        rows = await self._rows(looked_at, seq, skip + size + 1)
+        shown = rows[skip : skip + size]
+        last = ""
+        if len(rows) > skip + size:
+            last = shown[-1].item.id
+            if path == EVERYWHERE:
+                last = f"{names.shown(shown[-1].queue.id)}.{last}"
+        elif len(queues) > len(looked_at):
+            last = names.shown(looked_at[-1].id)
+        links = []
+        if last:
+            per_page = f"&per_page={size}" if size <= PAGE_MAX else ""
+            links.append(("next", "next", f"{path}?after={last}{per_page}"))
+        links += [(row.item.name, row.item.id, _path(row.queue, row.item)) for row in shown]
+        return Answer({"messages": [row.item for row in shown]}, path, links)
+
+    async def _rows(self, queues: Sequence[Queue], seq: int, count: int) -> list[Row]:
+        """Up to `count` messages of those queues, beginning behind `seq` of the first."""
+        rows: list[Row] = []
+        for queue in queues:
+            with suppress(NotFound):  # a queue that was deleted meanwhile has none
+                while len(rows) < count:
+                    limit = min(STEP, count - len(rows))
+                    found = await self._store.browse(
+                        queue.id,
+                        after_seq=seq,
+                        limit=limit,
+                        now_ms=self._clock.now_ms(),
+                        kept=True,
+                    )
+                    rows += [Row(queue, wire.item(queue, message)) for message in found]
+                    if len(found) < limit:
+                        break
+                    seq = found[-1].seq
+            if len(rows) == count:
+                break
+            seq = 0
+        return rows
+
+    # --- one message ---
+
+    async def add_message(self, call: Call) -> Answer:
+        queue: Queue = call.queue
+        draft = wire.draft(call.body, call.request)
+        receipt = await self._broker.publish(queue, [draft], actor=call.actor)
+        id = receipt.ids[0]
+        if receipt.repeated[0]:
+            known = await self._find(queue, id)
+            if known is not None:
+                if self._broker.opened(known).body != draft.body:
+                    raise KeyReused
+                return _answer(queue, wire.item(queue, known))
+        name = call.body.chosen() or names.invented(queue, id)
+        return _answer(queue, Item(names.shown(id), name, name))
+
+    async def get_message(self, call: Call) -> Answer:
+        message = await self._message(call)
+        pushes = await self._pushes(call.queue, message)
+        member = wire.member(call.queue, self._broker.opened(message), pushes)
+        return Answer({"message": member}, _path(call.queue, member))
+
+    async def rename_message(self, call: Call) -> Answer:
+        body: Named = call.body
+        name = body.required()
+        message = await self._message(call)
+        renamed = await self._store.rename(
+            call.queue.id, message.seq, name, actor=call.actor, now_ms=self._clock.now_ms()
+        )
+        if renamed is None:
+            raise NotFound("message", message.id)
+        return _answer(call.queue, wire.item(call.queue, renamed))
+
+    async def delete_message(self, call: Call) -> Answer:
+        message = await self._message(call)
+        now_ms = self._clock.now_ms()
+        seqs = [message.seq]
+        if not all(await self._store.remove(call.queue.id, seqs, actor=call.actor, now_ms=now_ms)):
+            raise NotFound("message", message.id)
+        return Answer({}, _collection(call.queue))
+
+    async def retry_delivery(self, call: Call) -> Answer:
+        message = await self._message(call)
+        listener = names.read(call.params["listener_id"])
+        now_ms = self._clock.now_ms()
+        retried = await self._store.retry_push(listener, message.seq, now_ms=now_ms)
+        for push, to in await self._pushes(call.queue, message):
+            if to.id == listener:
+                if not retried:
+                    raise NotRetryable(push.status)
+                path = _path(call.queue, wire.item(call.queue, message))
+                return Answer({"delivery": wire.delivery(push, to)}, path)
+        raise NotFound("delivery", listener)
+
+    async def _find(self, queue: Queue, id: str) -> Message | None:
+        """By its generated id, which another message's own id may look like."""
+        found = await self._store.find(queue.id, id, now_ms=self._clock.now_ms())
+        return found if found and message_id(queue, found) == id else None
+
+    async def _message(self, call: Call) -> Message:
+        id = names.read(call.params["message_id"])
+        found = await self._find(call.queue, id) if id else None
+        if found is None:
+            raise NotFound("message", id)
+        return found
+
+    async def _pushes(self, queue: Queue, message: Message) -> list[tuple[Push, Listener]]:
+        listeners = {each.id: each for each in await self._store.scan(Listener, parent=queue.id)}
+        now_ms = self._clock.now_ms()
+        return [
+            (push, listeners[push.listener])
+            for push in await self._store.pushes(queue.id, message.seq, now_ms=now_ms)
+            if push.listener in listeners
+        ]
+
+
+def _collection(queue: Queue) -> str:
+    return f"/queues/{names.shown(queue.id)}/messages"
+
+
+def _path(queue: Queue, item: Item) -> str:
+    return f"{_collection(queue)}/{item.id}"
+
+
+def _answer(queue: Queue, item: Item) -> Answer:
+    return Answer({"message": item}, _path(queue, item))
+
+
+def _after(call: Call) -> str:
+    """Where the list goes on; "": at its beginning."""
+    query = call.request.query
+    if "after" in query and "page" in query:
+        raise BadQuery("page", "cannot be given together with after")
+    return query.get("after", [""])[-1]
+
+
+def _seq(queue: Queue, message: str) -> int:
+    seq = ids.message_seq(names.read(message), queue=queue.id)
+    if seq is None:
+        raise BadQuery("after", "is not where a list could go on")
+    return seq

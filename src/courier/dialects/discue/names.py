@@ -1,0 +1,85 @@
+"""Ids and names as Discue writes them.
+
+An id is the core's 120 bits in 21 characters of A-Z a-z 0-9 and -, and reads back. The first is
+always a letter.
+"""
+
+import re
+
+from courier import ids
+from courier.core.errors import InvalidRequest
+from courier.core.lifecycle import NAME_HEADER
+from courier.core.types import Message, Queue
+
+ID_CHARACTERS = 21
+NAME_CHARACTERS_MAX = 64
+_ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-"
+_BASE = len(_ALPHABET)
+_VALUES = {character: value for value, character in enumerate(_ALPHABET)}
+_BITS = 120
+# Spreads ids that differ in a few bits only over the whole alphabet; odd, so it can be undone.
+_SPREAD = 0xB5026F5AA96619E9F2C3D4A5B6C7D9
+_UNSPREAD = pow(_SPREAD, -1, 1 << _BITS)
+_MASK = (1 << _BITS) - 1
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/\-]{3,63}", re.ASCII)
+
+
+def shown(id: str) -> str:
+    """The core's id in Discue's spelling."""
+    value = int(id[2:], 16) * _SPREAD & _MASK
+    characters = []
+    for _ in range(ID_CHARACTERS):
+        value, digit = divmod(value, _BASE)
+        characters.append(_ALPHABET[digit])
+    return "".join(reversed(characters))
+
+
+def read(text: str) -> str:
+    """The core's id that is spelled like this; "" for what is none."""
+    if len(text) != ID_CHARACTERS:
+        return ""
+    value = 0
+    for character in text:
+        if character not in _VALUES:
+            return ""
+        value = value * _BASE + _VALUES[character]
+    if value > _MASK:
+        return ""
+    return f"c0{value * _UNSPREAD & _MASK:030x}"
+
+
+def message_name(queue: Queue, message: Message) -> str:
+    """The name that a message was given, or one made up from where it is and its id.
+
+    Publishers of other dialects may use the header for whatever they like.
+    """
+    name = (message.headers or {}).get(NAME_HEADER)
+    if isinstance(name, str) and NAME.fullmatch(name):
+        return name
+    id = ids.message_id(published_ms=message.published_ms, seq=message.seq, queue=queue.id)
+    return invented(queue, id)
+
+
+def invented(queue: Queue, message: str) -> str:
+    """The name of a message, by its id, that was given none."""
+    return f"{queue.name[: NAME_CHARACTERS_MAX - 8]}-{shown(message)[:7]}"
+
+
+class Spelling:
+    """How the delivery engine names things to listeners."""
+
+    def id(self, id: str) -> str:
+        return shown(id)
+
+    def name(self, queue: Queue, message: Message) -> str:
+        return message_name(queue, message)
+
+
+def checked(name: str, field: str = "name") -> str:
+    if not NAME.fullmatch(name):
+        raise InvalidRequest(
+            field,
+            "must have 4 to 64 of A-Z a-z 0-9 . _ / and -, the first of them a letter or digit",
+        )
+    return name

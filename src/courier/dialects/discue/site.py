@@ -1,0 +1,284 @@
+"""What all of Discue's routes have in common: keys, links, conditions, and how it is answered."""
+
+import asyncio
+from collections.abc import Sequence
+from functools import wraps
+from typing import Any, Protocol
+
+import msgspec
+from msgspec import Struct
+
+from courier.clock import Clock
+from courier.core import keys
+from courier.core.admin import Admin
+from courier.core.broker import Broker, Sealer
+from courier.core.domains import Verifier
+from courier.core.errors import BrokerError, Rejected, Unauthenticated
+from courier.core.limits import API_WINDOW_MS, Rate
+from courier.core.store import Store
+from courier.core.types import MINUTE_MS, SECOND_MS, Actor, Key, Tenant
+from courier.delivery.targets import Targets
+from courier.dialects import json, openapi
+from courier.dialects.discue import names
+from courier.dialects.discue.errors import Stale, Unsupported, refusal
+from courier.dialects.discue.lockout import LockedOut, Lockout
+from courier.dialects.discue.negotiation import check_accept, check_media, etag, matches, pretty
+from courier.web import Call, NoRoute, Parameter, Request, Response, Route, WrongMethod
+
+JSON = b"application/json; charset=utf-8"
+TITLE = "Courier: Discue"
+SEGMENTS = (
+    "queues",
+    "listeners",
+    "messages",
+    "api_keys",
+    "api_clients",
+    "domains",
+    "events",
+    "stats",
+    "channels",
+    "topics",
+    "subscriptions",
+)
+# Links that are no items.
+_LINKS = ("self", "next")
+# The vendor names them, and says nothing else about them.
+UNKNOWN_RESOURCES = ("channels", "topics", "subscriptions")
+_BODIES = ("POST", "PUT")
+_KEY = {"token": {"type": "apiKey", "in": "header", "name": "X-API-KEY"}}
+_PRETTY = Parameter("pretty", bool, "Indent the answer.")
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Tenants(Protocol):
+    """Makes tenants, with their first keys for every dialect."""
+
+    async def create_tenant(self, name: str, *, actor: Actor) -> tuple[Tenant, dict[str, Any]]: ...
+
+    async def rename_tenant(self, tenant: Tenant, name: str, *, actor: Actor) -> Tenant: ...
+
+
+class Services(Struct, frozen=True):
+    """What every route may need. `url` is the public base address, without a slash at the end."""
+
+    store: Store
+    broker: Broker
+    admin: Admin
+    clock: Clock
+    sealer: Sealer
+    lockout: Lockout
+    api_rate: Rate
+    edit: asyncio.Lock
+    url: str
+    tenants: Tenants
+    verifier: Verifier
+    targets: Targets
+    domains_required: bool
+
+
+class Answer(Struct, frozen=True):
+    """A success: its members, and where it and what belongs to it can be read.
+
+    `path` is that of the resource, without prefix, `links` are (name, id, path) of others.
+    """
+
+    members: dict[str, Any]
+    path: str
+    links: Sequence[tuple[str, str, str]] = ()
+
+
+class Discue:
+    """The whole API under one prefix: `/v1`, or none."""
+
+    name = "discue"
+    body_bytes_max = 1 << 20
+
+    def __init__(self, services: Services, routes: Sequence[Route], *, prefix: str) -> None:
+        self.prefix = prefix
+        self.segments: Sequence[str] = () if prefix else SEGMENTS
+        self._services = services
+        self._keyring = keys.Keyring(services.store)
+        self._readers = {route.path: route.handler for route in routes if route.method == "GET"}
+        self._routes = [self._conditional(route) for route in routes]
+        self._described = [
+            msgspec.structs.replace(route, query=(*route.query, _PRETTY))
+            for route in self._routes
+            if route.described
+        ]
+
+    def routes(self) -> Sequence[Route]:
+        if not self.prefix:
+            return self._routes
+        return [
+            *self._routes,
+            Route("GET", "/openapi.json", self.openapi, None, "This API as OpenAPI"),
+            Route("GET", "/docs", self.docs, None, "This API as a page"),
+        ]
+
+    async def openapi(self, _: Call) -> Response:
+        document = openapi.document(
+            TITLE,
+            self.prefix,
+            self._described,
+            envelope=_linked,
+            failure=_FAILURE,
+            failures=(400, 401, 402, 403, 404, 405, 406, 409, 413, 415, 422, 423, 429, 503),
+            security=_KEY,
+        )
+        return Response(document)
+
+    async def docs(self, _: Call) -> Response:
+        return openapi.page(TITLE, self.prefix, self._described)
+
+    # --- who asks, and for what ---
+
+    async def authenticate(self, request: Request) -> Key:
+        now_ms = self._services.clock.now_ms()
+        self._services.lockout.check(request.remote, now_ms=now_ms)
+        secret = request.header(b"x-api-key")
+        if not secret:
+            raise Unauthenticated("missing")  # whoever shows nothing guesses nothing
+        key = await self._keyring.find(secret, now_ms=now_ms)
+        if key is None:
+            self._services.lockout.failed(request.remote, now_ms=now_ms)
+            raise Unauthenticated("unknown")
+        await self._services.admin.note_key_use(key)
+        return key
+
+    async def authorize(self, call: Call, route: Route) -> None:
+        """That what the path names exists, then the scope; leaves the queue on the call."""
+        assert call.key is not None
+        services = self._services
+        services.api_rate.take(call.key.id, 1, now_ms=services.clock.now_ms())
+        check_accept(call.request.header(b"accept"))
+        pretty(call.request)
+        named = {name: names.read(text) for name, text in call.params.items()}
+        if "queue_id" in named:
+            call.queue = await services.admin.queue(call.tenant, named["queue_id"])
+        if "listener_id" in named:
+            await services.admin.listeners.of_queue(call.queue.id, named["listener_id"])
+        if "domain_id" in named:
+            await services.admin.domains.get(call.tenant, named["domain_id"])
+        if route.scope is not None and route.scope != "any":
+            # A key that is limited to some things sees those in lists, and makes no others.
+            nothing = None if route.method == "GET" else ""
+            keys.require(call.key, route.scope, *(named.values() or (nothing,)))
+
+    def _conditional(self, route: Route) -> Route:
+        """Changes happen one at a time, and only to the version that `If-Match` names."""
+        if route.method not in ("PUT", "DELETE") or not route.path.endswith("}"):
+            return route
+        handler, reader = route.handler, self._readers.get(route.path)
+
+        @wraps(handler)
+        async def changed(call: Call) -> Any:
+            async with self._services.edit:
+                if call.queue is not None:  # it may have changed while others had their turn
+                    call.queue = await self._services.admin.queue(call.tenant, call.queue.id)
+                wanted = call.request.header(b"if-match")
+                if wanted and reader is not None:
+                    body = self._body(await reader(call))
+                    if not matches(wanted, etag(body)):
+                        raise Stale
+                return await handler(call)
+
+        return msgspec.structs.replace(route, handler=changed)
+
+    def decode(self, raw: bytes, route: Route, request: Request) -> Any:
+        if not raw.strip():
+            raw = b"{}" if route.body_optional else raw
+        elif request.method in _BODIES:
+            check_media(request.header(b"content-type"))
+        return json.decode(raw, route.body)
+
+    # --- answers ---
+
+    def _body(self, answer: Answer) -> dict[str, Any]:
+        base = self._services.url + self.prefix
+        links = {"self": {"href": base + answer.path}}
+        for name, id, path in answer.links:
+            taken = name in links or name in _LINKS
+            links[id if taken else name] = {"href": base + path}
+        return {**answer.members, "_links": links}
+
+    def answer(self, result: Any, route: Route, request: Request) -> Response:
+        if isinstance(result, Response):
+            return result
+        body = self._body(result)
+        headers = self._rate_headers(request)
+        if request.method == "GET":
+            version = etag(body)
+            headers = (*headers, (b"etag", version.encode()))
+            if matches(request.header(b"if-none-match"), version):
+                return Response(b"", 304, JSON, headers)
+        return Response(_spelled(body, request), 200, JSON, headers)
+
+    def refuse(self, error: BrokerError, route: Route | None, request: Request) -> Response:
+        if isinstance(error, NoRoute) and _first_segment(self, request) in UNKNOWN_RESOURCES:
+            error = Unsupported(_first_segment(self, request))
+        refused = refusal(error)
+        headers: tuple[tuple[bytes, bytes], ...] = ()
+        if not isinstance(error, Unauthenticated | LockedOut):
+            headers = self._rate_headers(request)
+        if refused.retry_after_s is not None:
+            headers = (*headers, (b"retry-after", b"%d" % refused.retry_after_s))
+        if isinstance(error, WrongMethod):
+            headers = (*headers, (b"allow", ", ".join(error.allowed).encode()))
+        return Response(_spelled(refused.body(), request), refused.status, JSON, headers)
+
+    def broken(self) -> Response:
+        return Response(b'{"title":"Internal Server Error","status":500}', 500, JSON)
+
+    def _rate_headers(self, request: Request) -> tuple[tuple[bytes, bytes], ...]:
+        """How much is left, for those who are limited at all."""
+        found = self._services.api_rate.standing(keys.id_of(request.header(b"x-api-key")))
+        if found is None:
+            return ()
+        limit, left, reset_ms = found
+        minute = -(-limit * MINUTE_MS // API_WINDOW_MS)
+        return (
+            (b"x-ratelimit-limit", b"%d" % minute),
+            (b"x-ratelimit-remaining", b"%d" % min(left, minute)),
+            (b"x-ratelimit-reset", b"%d" % -(-reset_ms // SECOND_MS)),
+        )
+
+
+def _spelled(body: dict[str, Any], request: Request) -> bytes:
+    raw = _encode(body)
+    try:
+        return msgspec.json.format(raw, indent=2) if pretty(request) else raw
+    except Rejected:
+        return raw
+
+
+def _linked(result: dict[str, Any]) -> dict[str, Any]:
+    """The schema of an answer: that of its members, and the links."""
+    link = {"type": "object", "required": ["href"], "properties": {"href": {"type": "string"}}}
+    links = {"type": "object", "required": ["self"], "additionalProperties": link}
+    answer = {"type": "object", "required": ["_links"], "properties": {"_links": links}}
+    return {"allOf": [result, answer]}
+
+
+def _first_segment(site: Discue, request: Request) -> str:
+    return request.path[len(site.prefix) + 1 :].partition("/")[0]
+
+
+_FAILURE: dict[str, Any] = {
+    "type": "object",
+    "required": ["title", "status"],
+    "properties": {
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "detail": {"type": "string"},
+        "request_id": {"type": "string"},
+        "errors": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["pointer", "message"],
+                "properties": {"pointer": {"type": "string"}, "message": {"type": "string"}},
+            },
+        },
+    },
+}

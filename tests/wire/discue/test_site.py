@@ -1,0 +1,848 @@
+"""What holds for every path: prefixes, keys, media types, links, errors, pages, versions."""
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import httpx
+import pytest
+
+from courier.dialects.discue.lockout import LockedOut, Lockout
+from tests.clients.discue import ID, DiscueClient, discue_http, fail, new_name, ok, pointers
+from tests.server import Server
+
+UNKNOWN = "AAAAAAAAAAAAAAAAAAAAA"
+MALFORMED = ["x", "_Tzrg1O3jk4_FZTAEThNq", "MbCS6UB_m7NdvyDOE8stT", "9" * 21, "é" * 21, "A" * 22,
+             "%ff", "%00", "..%2f..", "A" * 2_000, "c0" + "0" * 30]  # fmt: skip
+DOCUMENTED = {
+    *(("GET", path) for path in (
+        "/queues", "/queues/{}", "/queues/{}/schemas/{}", "/listeners", "/queues/{}/listeners",
+        "/queues/{}/listeners/{}", "/messages", "/queues/{}/messages", "/queues/{}/messages/{}",
+        "/api_keys", "/api_keys/{}", "/events", "/stats/messages", "/domains/{}")),
+    *(("POST", path) for path in (
+        "/queues", "/queues/{}/listeners", "/queues/{}/messages", "/api_keys", "/api_clients",
+        "/domains")),
+    *(("PUT", path) for path in (
+        "/queues/{}", "/queues/{}/listeners/{}", "/queues/{}/messages/{}", "/api_keys/{}",
+        "/api_clients/{}", "/domains/{}")),
+    *(("DELETE", path) for path in (
+        "/queues/{}", "/queues/{}/listeners/{}", "/queues/{}/messages/{}", "/api_keys/{}",
+        "/domains/{}")),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def standing(discue: DiscueClient) -> str:
+    """A queue for requests that must change nothing."""
+    return discue.new_queue()
+
+
+# --- prefixes --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("prefix", ["/v1", ""])
+def test_every_call_on_queues_and_messages_answers_under_either_prefix(
+    discue: DiscueClient, prefix: str
+) -> None:
+    client = discue.under(prefix)
+    answers = [client.post("/queues", {"name": new_name(), "schema": {"a": {"type": "string"}}})]
+    queue = ok(answers[0])["queue"]
+    path = f"/queues/{queue['id']}"
+    answers.append(client.post(f"{path}/messages", {"data": '{"a":"b"}'}))
+    message = f"{path}/messages/{ok(answers[1])['message']['id']}"
+    answers += [
+        client.get("/queues"),
+        client.get(path),
+        client.put(path, {"alias": new_name()}),
+        client.get(f"{path}/schemas/{queue['schema_id']}"),
+        client.get("/messages"),
+        client.get(f"{path}/messages"),
+        client.get(message),
+        client.put(message, {"name": "other"}),
+        client.delete(message),
+        client.delete(path),
+    ]
+    base = f"{client.http.base_url}".rstrip("/") + prefix
+    for answer in answers:
+        for link in ok(answer)["_links"].values():
+            assert re.match(re.escape(base) + "/(queues|messages)", link["href"]), link
+
+
+def test_what_one_prefix_wrote_the_other_reads(discue: DiscueClient) -> None:
+    queue = discue.under("").new_queue()
+    assert ok(discue.get(f"/queues/{queue}"))["queue"]["id"] == queue
+
+
+def test_links_lead_to_what_they_name(discue: DiscueClient, queue: str) -> None:
+    message = discue.add(queue, "a", name="first")
+    answer = ok(discue.get(f"/queues/{queue}/messages"))
+    headers = {"X-API-KEY": discue.key}
+    listed = discue.http.get(answer["_links"]["first"]["href"], headers=headers)
+    assert ok(listed)["message"]["id"] == message
+    itself = discue.http.get(answer["_links"]["self"]["href"], headers=headers)
+    assert ok(itself) == answer
+
+
+# --- the description -------------------------------------------------------------------------
+
+
+def test_the_description_names_every_documented_operation(http: httpx.Client) -> None:
+    document = http.get("/v1/openapi.json").json()
+    described = {
+        (method.upper(), re.sub(r"{\w+}", "{}", path.removeprefix("/v1")))
+        for path, item in document["paths"].items()
+        for method in item
+    }
+    assert len(DOCUMENTED) == 31
+    assert described >= DOCUMENTED
+
+
+def test_the_description_is_whole(http: httpx.Client) -> None:
+    response = http.get("/v1/openapi.json")
+    document = response.json()
+    assert document["openapi"].startswith("3.")
+    operations = [each for item in document["paths"].values() for each in item.values()]
+    names = [operation["operationId"] for operation in operations]
+    assert len(set(names)) == len(names)
+    for path, item in document["paths"].items():
+        for operation in item.values():
+            within = [each["name"] for each in operation["parameters"] if each["in"] == "path"]
+            assert within == re.findall(r"{(\w+)}", path)
+            assert "pretty" in [each["name"] for each in operation["parameters"]]
+            assert operation["security"] == [{"token": []}]
+            assert {"200", "400", "401", "403", "404", "422"} <= set(operation["responses"])
+    for reference in re.findall(r'"\$ref":"#/components/schemas/([^"]+)"', response.text):
+        assert reference in document["components"]["schemas"]
+
+
+def test_the_description_can_be_read_as_a_page(http: httpx.Client) -> None:
+    page = http.get("/v1/docs")
+    assert page.status_code == 200
+    assert page.headers["content-type"].startswith("text/html")
+    assert "/v1/queues/{queue_id}/messages" in page.text
+
+
+# --- keys ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("prefix", ["/v1", ""])
+@pytest.mark.parametrize("path", ["/queues", f"/queues/{UNKNOWN}", "/channels", "/queues/a/b/c/d"])
+def test_every_path_needs_a_key(stranger: httpx.Client, prefix: str, path: str) -> None:
+    fail(stranger.get(prefix + path), 401)
+    fail(stranger.get(prefix + path, headers={"X-API-KEY": ""}), 401)
+    fail(stranger.get(prefix + path, headers={"X-API-KEY": "unknown"}), 401)
+    fail(stranger.post(prefix + path, json={}), 401)
+
+
+def test_the_key_is_taken_from_its_own_header_only(
+    stranger: httpx.Client, discue: DiscueClient
+) -> None:
+    fail(stranger.get("/v1/queues", headers={"Authorization": f"Bearer {discue.key}"}), 401)
+    fail(stranger.get("/v1/queues", params={"X-API-KEY": discue.key}), 401)
+    ok(stranger.get("/v1/queues", headers={"x-api-key": discue.key}))
+    ok(stranger.get("/v1/queues", headers={"X-Api-Key": discue.key}))
+
+
+@pytest.mark.parametrize("change", ["x", " x"])
+def test_a_key_that_is_almost_right_is_wrong(
+    stranger: httpx.Client, discue: DiscueClient, change: str
+) -> None:
+    fail(stranger.get("/v1/queues", headers={"X-API-KEY": discue.key + change}), 401)
+    fail(stranger.get("/v1/queues", headers={"X-API-KEY": discue.key[:-1]}), 401)
+
+
+def test_a_deleted_key_is_unknown_at_once(stranger: httpx.Client, operator: httpx.Client) -> None:
+    made = operator.post("/tenants/default/keys", json={"name": new_name(), "scopes": ["read"]})
+    headers = {"X-API-KEY": made.json()["token"]}
+    ok(stranger.get("/v1/queues", headers=headers))
+    operator.delete(f"/tenants/default/keys/{made.json()['key']['id']}").raise_for_status()
+    fail(stranger.get("/v1/queues", headers=headers), 401)
+
+
+@pytest.mark.parametrize("kind", ["client_secret", "connected_app"])
+def test_credentials_that_are_traded_for_sessions_elsewhere_are_no_keys(
+    stranger: httpx.Client, server: Server, kind: str
+) -> None:
+    anypoint = server.credentials["anypoint"]
+    secret = anypoint[kind] if kind == "client_secret" else anypoint[kind]["client_secret"]
+    fail(stranger.get("/v1/queues", headers={"X-API-KEY": secret}), 401)
+
+
+def test_ten_bad_keys_lock_the_address_out_and_no_other(
+    server: Server, stranger: httpx.Client, discue: DiscueClient
+) -> None:
+    good = {"X-API-KEY": discue.key}
+    for number in range(9):
+        fail(stranger.get("/v1/queues", headers={"X-API-KEY": f"bad-{number}"}), 401)
+        ok(stranger.get("/v1/queues", headers=good))
+    fail(stranger.get("/queues", headers={"X-API-KEY": "bad"}), 401)
+    for path in ("/v1/queues", "/queues"):
+        fail(stranger.get(path, headers=good), 403)
+        fail(stranger.get(path, headers={"X-API-KEY": "bad"}), 403)
+        fail(stranger.get(path), 403)
+    ok(discue.get("/queues"))
+    with discue_http(server.url, local_address="127.0.0.77") as other:
+        ok(other.get("/v1/queues", headers=good))
+
+
+def test_requests_without_a_key_lock_nobody_out(
+    stranger: httpx.Client, discue: DiscueClient
+) -> None:
+    for _ in range(20):
+        fail(stranger.get("/v1/queues"), 401)
+    ok(stranger.get("/v1/queues", headers={"X-API-KEY": discue.key}))
+
+
+def locked_out(lockout: Lockout, address: str, now_ms: int) -> bool:
+    try:
+        lockout.check(address, now_ms=now_ms)
+    except LockedOut:
+        return True
+    return False
+
+
+def test_a_lock_out_takes_ten_failures_within_a_minute_and_lasts_five() -> None:
+    lockout = Lockout()
+    for number in range(10):
+        assert not locked_out(lockout, "a", 1_000 * number)
+        lockout.failed("a", now_ms=1_000 * number)
+    assert locked_out(lockout, "a", 9_000)
+    assert not locked_out(lockout, "b", 9_000)
+    assert locked_out(lockout, "a", 9_000 + 299_999)
+    assert not locked_out(lockout, "a", 9_000 + 300_000)
+    # It begins anew.
+    lockout.failed("a", now_ms=310_000)
+    assert not locked_out(lockout, "a", 310_000)
+
+
+def test_failures_more_than_a_minute_apart_lock_nobody_out() -> None:
+    lockout = Lockout()
+    for number in range(100):
+        lockout.failed("a", now_ms=7_000 * number)
+        assert not locked_out(lockout, "a", 7_000 * number)
+
+
+def test_addresses_without_number_are_not_all_remembered() -> None:
+    lockout = Lockout()
+    for number in range(50_000):
+        lockout.failed(str(number), now_ms=0)
+        for _ in range(9 if number < 20_000 else 0):
+            lockout.failed(str(number), now_ms=0)
+    assert len(lockout._failures) <= 10_000
+    assert len(lockout._until_ms) <= 10_000
+
+
+# --- scopes ----------------------------------------------------------------------------------
+
+SCOPES: list[tuple[str, str, str, Any]] = [
+    ("queues:read", "GET", "/queues", None),
+    ("queues:read", "GET", "/queues/$queue", None),
+    ("queues:write", "POST", "/queues", {"name": "$new"}),
+    ("queues:write", "PUT", "/queues", {"name": "$new"}),
+    ("queues:write", "PUT", "/queues/$queue", {}),
+    ("queues:write", "DELETE", "/queues/$queue", None),
+    ("schemas:read", "GET", "/queues/$queue/schemas/$schema", None),
+    ("messages:read", "GET", "/messages", None),
+    ("messages:read", "GET", "/queues/$queue/messages", None),
+    ("messages:read", "GET", "/queues/$queue/messages/$message", None),
+    ("messages:publish", "POST", "/queues/$queue/messages", {"data": '{"a":1}'}),
+    ("messages:publish", "PUT", "/queues/$queue/messages", {"data": '{"a":1}'}),
+    ("messages:consume", "PUT", "/queues/$queue/messages/$message", {"name": "other"}),
+    ("messages:consume", "DELETE", "/queues/$queue/messages/$message", None),
+]
+OTHER_SCOPES = ("queues:read", "queues:write", "schemas:read", "messages:read", "messages:publish",
+                "messages:consume", "listeners:read", "listeners:write", "domains:write",
+                "events:read", "usage:read", "keys:write")  # fmt: skip
+
+
+class Ground:
+    """A queue with a schema and a message, and what stands for their ids in paths."""
+
+    def __init__(self, discue: DiscueClient) -> None:
+        self.name = new_name()
+        made = ok(discue.post("/queues", {"name": self.name, "schema": {"a": {"type": "number"}}}))
+        self.queue: str = made["queue"]["id"]
+        self.schema: str = made["queue"]["schema_id"]
+        self.message = discue.add(self.queue, '{"a":1}')
+
+    def path(self, text: str) -> str:
+        for name in ("queue", "schema", "message"):
+            text = text.replace(f"${name}", getattr(self, name))
+        return text
+
+    def body(self, body: Any) -> Any:
+        return {"name": new_name()} if body == {"name": "$new"} else body
+
+
+@pytest.mark.parametrize(("scope", "method", "path", "body"), SCOPES)
+def test_a_call_needs_its_scope_and_no_other(
+    discue: DiscueClient,
+    new_key: Callable[..., DiscueClient],
+    scope: str,
+    method: str,
+    path: str,
+    body: Any,
+) -> None:
+    ground = Ground(discue)
+    without = new_key(*(each for each in OTHER_SCOPES if each != scope))
+    fail(without.request(method, ground.path(path), ground.body(body)), 403)
+    assert ok(discue.get(f"/queues/{ground.queue}/messages"))["messages"] == [
+        {
+            "id": ground.message,
+            **dict.fromkeys(("name", "alias"), f"{ground.name}-{ground.message[:7]}"),
+        }
+    ]
+    ok(new_key(scope).request(method, ground.path(path), ground.body(body)))
+
+
+@pytest.mark.parametrize(
+    ("scope", "method", "path", "body"), [each for each in SCOPES if "$queue" in each[2]]
+)
+def test_a_key_for_one_queue_is_forbidden_another_and_does_not_find_a_third(
+    discue: DiscueClient,
+    new_key: Callable[..., DiscueClient],
+    scope: str,
+    method: str,
+    path: str,
+    body: Any,
+) -> None:
+    own, other = Ground(discue), Ground(discue)
+    key = new_key(scope, targets=[own.name])
+    fail(key.request(method, other.path(path), body), 403)
+    fail(key.request(method, path.replace("$queue", UNKNOWN), body), 404)
+    ok(discue.get(f"/queues/{other.queue}/messages/{other.message}"))
+    ok(key.request(method, own.path(path), body))
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT"])
+def test_a_key_for_one_queue_makes_no_others(
+    discue: DiscueClient, new_key: Callable[..., DiscueClient], method: str
+) -> None:
+    own = Ground(discue)
+    name = new_name()
+    fail(new_key("write", targets=[own.name]).request(method, "/queues", {"name": name}), 403)
+    assert name not in ok(discue.get("/queues"))["_links"]
+
+
+def test_a_key_for_some_queues_sees_only_those_in_lists(
+    organization: DiscueClient, new_key: Callable[..., DiscueClient]
+) -> None:
+    grounds = [Ground(organization) for _ in range(3)]
+    key = new_key("read", tenant=organization.tenant, targets=[grounds[0].name, grounds[2].name])
+    queues = ok(key.get("/queues"))
+    assert [each["id"] for each in queues["queues"]] == [grounds[0].queue, grounds[2].queue]
+    assert set(queues["_links"]) == {"self", grounds[0].name, grounds[2].name}
+    messages = ok(key.get("/messages"))
+    assert [each["id"] for each in messages["messages"]] == [
+        grounds[0].message,
+        grounds[2].message,
+    ]
+
+
+@pytest.mark.parametrize(("scope", "method", "path", "body"), SCOPES)
+def test_nothing_of_another_organization_is_found(
+    discue: DiscueClient,
+    neighbour: DiscueClient,
+    scope: str,
+    method: str,
+    path: str,
+    body: Any,
+) -> None:
+    ground = Ground(discue)
+    response = neighbour.request(method, ground.path(path), ground.body(body))
+    if "$queue" in path:
+        fail(response, 404)
+    else:
+        assert ground.queue not in response.text and ground.message not in response.text
+    assert discue.messages(ground.queue) == [ground.message]
+    assert ok(discue.get(f"/queues/{ground.queue}"))["queue"]["name"] == ground.name
+
+
+# --- media types -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["application/json", "application/json; charset=utf-8", "APPLICATION/JSON", "text/x+json",
+     "application/vnd.api+json;v=1", "application/merge-patch+json", ""],
+)  # fmt: skip
+def test_a_body_may_be_any_json(discue: DiscueClient, kind: str) -> None:
+    headers = {"Content-Type": kind} if kind else {}
+    content = f'{{"name":"{new_name()}"}}'.encode()
+    ok(discue.post("/queues", content=content, headers=headers))
+
+
+@pytest.mark.parametrize(
+    "kind", ["text/plain", "application/x-www-form-urlencoded", "text/json", "application/xml",
+             "application/jsonp", "json", "multipart/form-data; boundary=x", "application/*"]
+)  # fmt: skip
+@pytest.mark.parametrize("method", ["POST", "PUT"])
+def test_a_body_that_says_to_be_something_else_is_not_taken(
+    discue: DiscueClient, standing: str, method: str, kind: str
+) -> None:
+    content = f'{{"name":"{new_name()}"}}'.encode()
+    path = "/queues" if method == "POST" else f"/queues/{standing}"
+    headers = {"Content-Type": kind}
+    fail(discue.request(method, path, content=content, headers=headers), 415)
+
+
+def test_no_body_needs_no_type(discue: DiscueClient, standing: str) -> None:
+    headers = {"Content-Type": "text/plain", "Content-Length": "0"}
+    ok(discue.put(f"/queues/{standing}", content=b"", headers=headers))
+    ok(discue.get("/queues", headers={"Content-Type": "text/plain"}))
+
+
+@pytest.mark.parametrize(
+    ("accept", "good"),
+    [
+        (None, True),
+        ("", True),
+        ("*/*", True),
+        ("application/*", True),
+        ("application/json", True),
+        ("APPLICATION/JSON; charset=utf-8", True),
+        ("application/hal+json", True),
+        ("text/html, */*;q=0.1", True),
+        ("text/html, application/json;q=0.001", True),
+        ("application/json, */*;q=0", True),
+        ("text/html", False),
+        ("text/*", False),
+        ("application/xml, text/html;q=0.9", False),
+        ("application/json;q=0", False),
+        ("*/*; q=0.000", False),
+        ("*/*, application/json;q=0.0", False),
+        ("application/*;q=0, */*", False),
+        ("nonsense", False),
+    ],
+)
+def test_answers_are_json_for_whoever_takes_it(
+    discue: DiscueClient, accept: str | None, good: bool
+) -> None:
+    headers = {"X-API-KEY": discue.key}
+    request = discue.http.build_request("GET", "/v1/queues", headers=headers)
+    del request.headers["accept"]
+    if accept is not None:
+        request.headers["accept"] = accept
+    response = discue.http.send(request)
+    if good:
+        ok(response)
+    else:
+        fail(response, 406)
+
+
+def test_nothing_is_done_for_whoever_takes_no_json(discue: DiscueClient) -> None:
+    name = new_name()
+    fail(discue.post("/queues", {"name": name}, headers={"Accept": "text/html"}), 406)
+    assert name not in ok(discue.get("/queues"))["_links"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b" ", b"{", b"nonsense", b"{'name': 'x'}", b'{"name": "abcd",}', b"\xff\xfe", b'"abcd"',
+     b"null", b"[]", b'[{"name":"abcd"}]', b"1", b"true", b'{"name":"abcd"}{}', b"[" * 100_000,
+     b'{"name":"ab\\ud800cd"}', b'{"a":' * 100_000],
+)  # fmt: skip
+def test_a_body_that_is_no_json_object_is_a_bad_request(
+    discue: DiscueClient, content: bytes
+) -> None:
+    headers = {"Content-Type": "application/json"}
+    fail(discue.post("/queues", content=content, headers=headers), 400)
+
+
+def test_a_body_over_a_mebibyte_is_too_long(discue: DiscueClient, standing: str) -> None:
+    headers = {"Content-Type": "application/json"}
+    path = f"/queues/{standing}/messages"
+    exact = b'{"data":"a"' + b" " * ((1 << 20) - 12) + b"}"
+    assert len(exact) == 1 << 20
+    discue.delete(
+        f"{path}/{ok(discue.post(path, content=exact, headers=headers))['message']['id']}"
+    )
+    fail(discue.post(path, content=exact + b" ", headers=headers), 413)
+
+
+def test_members_nobody_knows_are_ignored(discue: DiscueClient) -> None:
+    body = {"name": new_name(), "id": UNKNOWN, "listeners": [1], "_links": {}}
+    assert ok(discue.post("/queues?_embed=true&x=1", body))["queue"]["id"] != UNKNOWN
+
+
+def test_a_member_given_twice_is_refused(discue: DiscueClient) -> None:
+    content = f'{{"name":"{new_name()}","name":"{new_name()}"}}'.encode()
+    headers = {"Content-Type": "application/json"}
+    assert pointers(discue.post("/queues", content=content, headers=headers)) == ["/name"]
+
+
+# --- paths and methods -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("id", [UNKNOWN, *MALFORMED])
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("GET", "/queues/$"), ("PUT", "/queues/$"), ("DELETE", "/queues/$"),
+     ("GET", "/queues/$/messages"), ("POST", "/queues/$/messages"),
+     ("GET", "/queues/$queue/messages/$"), ("PUT", "/queues/$queue/messages/$"),
+     ("DELETE", "/queues/$queue/messages/$"), ("GET", "/queues/$queue/schemas/$")],
+)  # fmt: skip
+def test_an_id_that_names_nothing_is_not_found_however_it_looks(
+    discue: DiscueClient, standing: str, method: str, path: str, id: str
+) -> None:
+    path = path.replace("$queue", standing).replace("$", id)
+    body = {"name": "abcd", "data": "x"} if method in ("POST", "PUT") else None
+    assert id not in fail(discue.request(method, path, body), 404)["detail"] or len(id) == 1
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/", "/nothing", "/queue", "/queues/$queue/nothing", "/queues/$queue/schemas", "/stats",
+     "/queues/$queue/schema/x", "/queues/$queue/messages/x/y", "/v1/queues"],
+)  # fmt: skip
+def test_an_unknown_path_is_not_found(discue: DiscueClient, standing: str, path: str) -> None:
+    fail(discue.get(path.replace("$queue", standing)), 404)
+
+
+@pytest.mark.parametrize("resource", ["channels", "topics", "subscriptions"])
+@pytest.mark.parametrize("prefix", ["/v1", ""])
+@pytest.mark.parametrize("method", ["GET", "POST", "PUT", "DELETE"])
+def test_resources_that_are_only_names_are_not_implemented(
+    discue: DiscueClient, resource: str, prefix: str, method: str
+) -> None:
+    for path in (f"/{resource}", f"/{resource}/{UNKNOWN}"):
+        fail(discue.under(prefix).request(method, path), 501)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("DELETE", "/queues", "GET, POST, PUT"),
+        ("PATCH", "/queues", "GET, POST, PUT"),
+        ("HEAD", "/queues", "GET, POST, PUT"),
+        ("OPTIONS", "/queues", "GET, POST, PUT"),
+        ("POST", "/queues/$queue", "DELETE, GET, PUT"),
+        ("PATCH", "/queues/$queue", "DELETE, GET, PUT"),
+        ("DELETE", "/queues/$queue/messages", "GET, POST, PUT"),
+        ("POST", "/queues/$queue/messages/x", "DELETE, GET, PUT"),
+        ("POST", "/messages", "GET"),
+        ("PUT", "/queues/$queue/schemas/x", "GET"),
+        ("GET", "/queues/$queue/messages/x/deliveries/y/retry", "POST"),
+    ],
+)
+def test_a_wrong_method_is_told_the_right_ones(
+    discue: DiscueClient, standing: str, method: str, path: str, allowed: str
+) -> None:
+    response = discue.request(method, path.replace("$queue", standing))
+    assert response.status_code == 405
+    assert response.headers["allow"] == allowed
+    if method == "HEAD":
+        assert response.content == b""
+    else:
+        fail(response, 405)
+
+
+def test_no_id_in_an_answer_has_an_underscore(discue: DiscueClient) -> None:
+    for _ in range(20):
+        queue = discue.new_queue()
+        message = discue.add(queue, "x")
+        for id in (queue, message):
+            assert ID.fullmatch(id) and id[0].isalpha()
+        text = discue.get(f"/queues/{queue}/messages").text + discue.get(f"/queues/{queue}").text
+        assert "_" not in text.replace("_links", "").replace("created_at", "").replace(
+            "updated_at", ""
+        )
+
+
+# --- pretty ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "value", ["?pretty", "?pretty=", "?pretty=1", "?pretty=true", "?pretty=True"]
+)
+def test_pretty_answers_differ_in_white_space_only(
+    discue: DiscueClient, standing: str, value: str
+) -> None:
+    plain = discue.get(f"/queues/{standing}")
+    pretty = discue.get(f"/queues/{standing}{value}")
+    assert ok(plain) == ok(pretty)
+    assert re.sub(r"\s", "", pretty.text) == plain.text
+    assert '\n  "queue": {\n    "id"' in pretty.text
+    assert "\n" not in plain.text
+    assert plain.headers["etag"] == pretty.headers["etag"]
+
+
+@pytest.mark.parametrize("value", ["?pretty=false", "?pretty=0", "?pretty=FALSE", ""])
+def test_answers_that_need_not_be_pretty_have_no_white_space(
+    discue: DiscueClient, standing: str, value: str
+) -> None:
+    assert "\n" not in discue.get(f"/queues/{standing}{value}").text
+
+
+@pytest.mark.parametrize("value", ["yes", "2", "on", "tru", "%20"])
+@pytest.mark.parametrize("method", ["GET", "DELETE"])
+def test_pretty_takes_nothing_else(
+    discue: DiscueClient, queue: str, method: str, value: str
+) -> None:
+    fail(discue.request(method, f"/queues/{queue}?pretty={value}"), 400)
+    ok(discue.get(f"/queues/{queue}"))
+
+
+def test_errors_are_pretty_too(discue: DiscueClient, stranger: httpx.Client) -> None:
+    for response, status in (
+        (discue.get(f"/queues/{UNKNOWN}?pretty=true"), 404),
+        (discue.get("/nothing?pretty"), 404),
+        (discue.delete("/queues?pretty=1"), 405),
+        (discue.post("/queues?pretty=true", {}), 422),
+        (discue.get("/topics?pretty=true"), 501),
+        (stranger.get("/v1/queues?pretty=true"), 401),
+    ):
+        fail(response, status)
+        assert (
+            f'{{\n  "title": "{response.json()["title"]}",\n  "status": {status}' in response.text
+        )
+
+
+# --- errors ----------------------------------------------------------------------------------
+
+
+def test_every_refusal_has_an_id_of_its_own(discue: DiscueClient) -> None:
+    ids = {fail(discue.get(f"/queues/{UNKNOWN}"), 404)["request_id"] for _ in range(5)}
+    assert len(ids) == 5
+
+
+def test_a_frozen_queue_is_locked_for_publishers(
+    discue: DiscueClient, operator: httpx.Client
+) -> None:
+    name = new_name()
+    queue = discue.new_queue(name)
+    path = f"/tenants/default/queues/{name}/frozen"
+    operator.put(path, json={"frozen": True}).raise_for_status()
+    response = discue.post(f"/queues/{queue}/messages", {"data": "x"})
+    fail(response, 423)
+    assert int(response.headers["retry-after"]) > 0
+    assert discue.messages(queue) == []
+    operator.put(path, json={"frozen": False}).raise_for_status()
+    discue.add(queue, "x")
+
+
+@pytest.fixture(scope="module")
+def limited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server whose operator allows little: ten calls in five minutes, and three queues."""
+    args = ("--api-rate-max", "10", "--queues-max", "3")
+    server = Server(tmp_path_factory.mktemp("limited"), args=args).start()
+    yield server
+    server.stop()
+
+
+def limited_client(server: Server, http: httpx.Client) -> DiscueClient:
+    """With a key of its own, and so with all of its calls left."""
+    headers = {"Authorization": f"Bearer {server.credentials['admin']['token']}"}
+    body = {"name": new_name(), "scopes": ["write"]}
+    url = f"{server.url}/courier/v1/tenants/default/keys"
+    made = httpx.post(url, json=body, headers=headers, trust_env=False, verify=False)
+    return DiscueClient(http, made.raise_for_status().json()["token"])
+
+
+def test_calls_over_the_limit_are_told_when_to_come_again(limited: Server) -> None:
+    with discue_http(limited.url) as http:
+        client = limited_client(limited, http)
+        for number in range(10):
+            path = "/queues" if number % 2 else f"/queues/{UNKNOWN}"
+            response = client.get(path)
+            assert response.status_code == (200 if number % 2 else 404)
+            assert response.headers["x-ratelimit-limit"] == "2"
+            left = int(response.headers["x-ratelimit-remaining"])
+            assert left == min(2, 9 - number)
+            whole_s = int(response.headers["x-ratelimit-reset"]) - time.time()
+            assert 30 * number < whole_s < 30 * (number + 1) + 2
+        response = client.get("/queues")
+        fail(response, 429)
+        assert 1 <= int(response.headers["retry-after"]) <= 31
+        assert response.headers["x-ratelimit-remaining"] == "0"
+        # Another key has calls left, and strangers are told nothing about limits.
+        ok(limited_client(limited, http).get("/queues"))
+        assert "x-ratelimit-limit" not in http.get("/v1/queues").headers
+
+
+def test_without_a_limit_nothing_is_said_about_one(discue: DiscueClient) -> None:
+    assert not [name for name in discue.get("/queues").headers if name.startswith("x-rate")]
+
+
+def test_queues_over_the_operators_limit_are_to_be_paid_for(limited: Server) -> None:
+    with discue_http(limited.url) as http:
+        client = limited_client(limited, http)
+        for _ in range(3):
+            client.new_queue()
+        fail(client.post("/queues", {"name": new_name()}), 402)
+        assert len(ok(client.get("/queues"))["queues"]) == 3
+
+
+# --- versions --------------------------------------------------------------------------------
+
+
+def test_an_answer_that_is_known_already_is_not_sent_again(
+    discue: DiscueClient, queue: str
+) -> None:
+    path = f"/queues/{queue}"
+    version = discue.get(path).headers["etag"]
+    assert re.fullmatch(r'"[0-9a-f]+"', version)
+    for header in (version, f"W/{version}", f'"other", {version}', "*"):
+        response = discue.get(path, headers={"If-None-Match": header})
+        assert response.status_code == 304
+        assert response.content == b""
+        assert response.headers["etag"] == version
+    ok(discue.get(path, headers={"If-None-Match": '"other"'}))
+    ok(discue.put(path, {"name": new_name()}))
+    changed = discue.get(path, headers={"If-None-Match": version})
+    ok(changed)
+    assert changed.headers["etag"] != version
+
+
+@pytest.mark.parametrize("path", ["/queues", "/queues/$queue/messages", "/messages"])
+def test_lists_have_versions_too(organization: DiscueClient, path: str) -> None:
+    queue = organization.new_queue()
+    path = path.replace("$queue", queue)
+    version = organization.get(path).headers["etag"]
+    assert organization.get(path, headers={"If-None-Match": version}).status_code == 304
+    organization.add(queue, "x")
+    organization.new_queue()
+    ok(organization.get(path, headers={"If-None-Match": version}))
+
+
+@pytest.mark.parametrize("method", ["PUT", "DELETE"])
+def test_only_the_version_that_was_seen_is_changed(
+    discue: DiscueClient, queue: str, method: str
+) -> None:
+    path = f"/queues/{queue}"
+    seen = discue.get(path).headers["etag"]
+    name = ok(discue.put(path, {"name": new_name()}))["queue"]["name"]
+    body = {"name": new_name()} if method == "PUT" else None
+    fail(discue.request(method, path, body, headers={"If-Match": seen}), 409)
+    fail(discue.request(method, path, body, headers={"If-Match": '"x", "y"'}), 409)
+    assert ok(discue.get(path))["queue"]["name"] == name
+    seen = discue.get(path).headers["etag"]
+    ok(discue.request(method, path, body, headers={"If-Match": f'"x", {seen}'}))
+
+
+@pytest.mark.parametrize("method", ["PUT", "DELETE"])
+def test_a_message_is_changed_only_in_the_version_that_was_seen(
+    discue: DiscueClient, queue: str, method: str
+) -> None:
+    path = f"/queues/{queue}/messages/{discue.add(queue, 'x')}"
+    seen = discue.get(path).headers["etag"]
+    ok(discue.put(path, {"name": "first"}))
+    body = {"name": "second"} if method == "PUT" else None
+    fail(discue.request(method, path, body, headers={"If-Match": seen}), 409)
+    seen = discue.get(path).headers["etag"]
+    ok(discue.request(method, path, body, headers={"If-Match": seen}))
+
+
+def test_any_version_will_do_for_a_star_if_there_is_one(discue: DiscueClient, queue: str) -> None:
+    ok(discue.put(f"/queues/{queue}", {}, headers={"If-Match": "*"}))
+    fail(discue.put(f"/queues/{UNKNOWN}", {}, headers={"If-Match": "*"}), 404)
+
+
+@pytest.mark.parametrize("prefix", ["/v1", ""])
+def test_of_many_who_change_the_same_version_one_succeeds(
+    server: Server, discue: DiscueClient, queue: str, prefix: str
+) -> None:
+    path = f"/queues/{queue}"
+    seen = discue.under(prefix).get(path).headers["etag"]
+
+    def change(number: int) -> int:
+        with discue_http(server.url) as http:
+            client = DiscueClient(http, discue.key, prefix=prefix)
+            body = {"name": new_name(f"by-{number}")}
+            return client.put(path, body, headers={"If-Match": seen}).status_code
+
+    with ThreadPoolExecutor(12) as pool:
+        statuses = list(pool.map(change, range(12)))
+    assert sorted(statuses) == [200, *[409] * 11]
+
+
+# --- pages -----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def many(new_organization: Callable[[], DiscueClient]) -> tuple[DiscueClient, list[str]]:
+    """An organization with 25 queues, and their names, oldest first."""
+    client = new_organization()
+    names = [f"{number:02}-{new_name()}" for number in range(25)]
+    for name in names:
+        client.new_queue(name)
+    return client, names
+
+
+def listed(answer: dict[str, Any]) -> list[str]:
+    return [each["name"] for each in answer["queues"]]
+
+
+def test_without_parameters_everything_is_listed(many: tuple[DiscueClient, list[str]]) -> None:
+    client, names = many
+    answer = ok(client.get("/queues"))
+    assert listed(answer) == names
+    assert list(answer["_links"]) == ["self", *names]
+
+
+@pytest.mark.parametrize(
+    ("query", "start", "stop", "following"),
+    [
+        ("page=1", 0, 10, "page=2&per_page=10"),
+        ("page=2", 10, 20, "page=3&per_page=10"),
+        ("page=3", 20, 25, ""),
+        ("page=4", 25, 25, ""),
+        ("page=999999999", 25, 25, ""),
+        ("per_page=5", 0, 5, "page=2&per_page=5"),
+        ("per_page=25", 0, 25, ""),
+        ("per_page=24", 0, 24, "page=2&per_page=24"),
+        ("per_page=100", 0, 25, ""),
+        ("per_page=100000", 0, 25, ""),
+        ("page=2&per_page=1", 1, 2, "page=3&per_page=1"),
+        ("page=1&page=2", 10, 20, "page=3&per_page=10"),
+    ],
+)
+def test_pages_have_ten_items_or_as_many_as_asked_for(
+    many: tuple[DiscueClient, list[str]], query: str, start: int, stop: int, following: str
+) -> None:
+    client, names = many
+    answer = ok(client.get(f"/queues?{query}"))
+    assert listed(answer) == names[start:stop]
+    assert ("next" in answer["_links"]) == bool(following)
+    if following:
+        assert answer["_links"]["next"]["href"].endswith(f"/v1/queues?{following}")
+
+
+@pytest.mark.parametrize("name", ["page", "per_page"])
+@pytest.mark.parametrize("value", ["0", "-1", "", "x", "1.0", "+1", "1e3", "%D9%A1", "9" * 30])
+@pytest.mark.parametrize("path", ["/queues", "/messages", "/queues/$queue/messages"])
+def test_a_page_that_is_no_number_from_one_on_is_a_bad_request(
+    discue: DiscueClient, standing: str, path: str, name: str, value: str
+) -> None:
+    fail(discue.get(f"{path.replace('$queue', standing)}?{name}={value}"), 400)
+
+
+def test_items_that_share_a_name_or_take_one_of_ours_are_linked_by_id(
+    organization: DiscueClient,
+) -> None:
+    ids = {name: organization.new_queue(name) for name in ("self", "next", "other")}
+    links = ok(organization.get("/queues"))["_links"]
+    assert set(links) == {"self", ids["self"], ids["next"], "other"}
+    assert links["self"]["href"].endswith("/v1/queues")
+    assert links[ids["self"]]["href"].endswith(f"/v1/queues/{ids['self']}")
+    queue = ids["other"]
+    messages = [organization.add(queue, "x", name="same") for _ in range(2)]
+    links = ok(organization.get(f"/queues/{queue}/messages"))["_links"]
+    assert set(links) == {"self", "same", messages[1]}
+    assert links["same"]["href"].endswith(messages[0])
+
+
+def test_the_list_ends_after_a_thousand_and_says_where_it_goes_on(
+    organization: DiscueClient,
+) -> None:
+    names = [f"n-{number:04}" for number in range(1_003)]
+    for name in names:
+        organization.new_queue(name)
+    answer = ok(organization.get("/queues"))
+    assert listed(answer) == names[:1_000]
+    following = answer["_links"]["next"]["href"]
+    rest = organization.http.get(following, headers={"X-API-KEY": organization.key})
+    assert listed(ok(rest)) == names[1_000:]
+    assert "next" not in ok(rest)["_links"]
