@@ -87,4 +87,11 @@ SOURCES = (
         (),
         ("live_input.connected", "live_input.disconnected", "live_input.errored"),
     ),
+    Source(
+        "courier.queue",
+        (),
+        ("created", "updated", "deleted", "paused", "resumed", "purged", "backlog.exceeded"),
+    ),
+    Source("courier.message", (), ("buried",)),
+    Source("courier.pipeline", (), ("run.completed", "run.failed")),
 )

@@ -14,6 +14,7 @@ from courier.core.errors import (
     OverLimit,
     Paused,
     RateLimited,
+    SchemaBroken,
     ShuttingDown,
     StoreUnavailable,
     Unauthenticated,
@@ -32,7 +33,7 @@ class Refusal(NamedTuple):
 
 def refusal(error: BrokerError) -> Refusal:
     match error:
-        case InvalidRequest() | NotJson():
+        case InvalidRequest() | NotJson() | SchemaBroken():
             return Refusal(400, str(error))
         case BodyTooLong():
             return Refusal(413, str(error))

@@ -47,6 +47,7 @@ class AnypointSite:
     prefix = ""
     title = ""
     body_bytes_max = REQUEST_BYTES_MAX
+    segments: Sequence[str] = ()
     counted = True
     for_apps = False
     docs_path = ""
@@ -138,7 +139,7 @@ class AnypointSite:
             raw = b"{}"
         return json.decode(raw, route.body)
 
-    def answer(self, result: Any, route: Route) -> Response:
+    def answer(self, result: Any, route: Route, request: Request) -> Response:
         if isinstance(result, Response):
             return result
         if route.status == openapi.NO_CONTENT:

@@ -11,6 +11,7 @@ from courier.core import keys
 from courier.core.admin import Admin
 from courier.core.broker import Broker
 from courier.core.errors import BrokerError, Forbidden, InvalidRequest, Unauthenticated
+from courier.core.follower import Follower
 from courier.core.limits import API_WINDOW_MS, Rate
 from courier.core.store import Store
 from courier.core.types import Key
@@ -43,6 +44,7 @@ class Cloudflare:
     name = "cloudflare"
     prefix = "/client/v4"
     body_bytes_max = 4 << 20
+    segments: Sequence[str] = ()
 
     def __init__(
         self,
@@ -50,6 +52,7 @@ class Cloudflare:
         broker: Broker,
         admin: Admin,
         clock: Clock,
+        follower: Follower,
         *,
         json_body_encoding: str,
         api_rate_max: int,
@@ -62,7 +65,7 @@ class Cloudflare:
             *QueueRoutes(store, broker, admin, clock).routes(),
             *ConsumerRoutes(store, admin, clock).routes(),
             *MessageRoutes(broker, admin, wire.Bodies(json_body_encoding)).routes(),
-            *SubscriptionRoutes(store, admin, clock).routes(),
+            *SubscriptionRoutes(store, admin, clock, follower).routes(),
             *IdentityRoutes(store).routes(),
         ]
 
@@ -122,7 +125,7 @@ class Cloudflare:
             raw = b"{}"
         return json.decode(raw, route.body)
 
-    def answer(self, result: Any, route: Route) -> Response:
+    def answer(self, result: Any, route: Route, request: Request) -> Response:
         if isinstance(result, Response):
             return result
         if isinstance(result, Paged):

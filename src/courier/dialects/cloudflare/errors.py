@@ -14,6 +14,7 @@ from courier.core.errors import (
     OverLimit,
     Paused,
     RateLimited,
+    SchemaBroken,
     ShuttingDown,
     StoreUnavailable,
     Unauthenticated,
@@ -38,6 +39,8 @@ def refusal(error: BrokerError, route: Route | None) -> Refusal:
         case NotJson():
             code = {"push": 10208, "push_batch": 10208}.get(operation, 10026)
             return Refusal(400, 0 if family == "subscriptions" else code, str(error))
+        case SchemaBroken():
+            return Refusal(400, 10207, str(error))
         case OverLimit():
             return _over_limit(error, operation)
         case Unauthenticated(why="missing"):

@@ -2,6 +2,7 @@
 
 from msgspec import UNSET
 
+from courier.core import news
 from courier.core.errors import InvalidRequest
 from courier.dialects.cloudflare.wire import SourceBody
 
@@ -73,7 +74,14 @@ SOURCES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         (),
         ("live_input.connected", "live_input.disconnected", "live_input.errored"),
     ),
+    # What Courier itself has to say.
+    **{
+        kind: (("threshold",) if kind == news.QUEUE else (), known)
+        for kind, known in news.SOURCES.items()
+    },
 }
+# These may be left out, and identify nothing.
+OPTIONAL_FIELDS = ("threshold",)
 FIELD_CHARACTERS_MAX = 255
 
 
@@ -82,22 +90,29 @@ def source(given: SourceBody) -> dict[str, str]:
     kept: dict[str, str] = {"type": given.type}
     for name in SOURCES[given.type][0]:
         value = getattr(given, name)
-        if value is UNSET or not 1 <= len(value) <= FIELD_CHARACTERS_MAX:
-            raise InvalidRequest(
-                f"source.{name}", f"a string of 1 to {FIELD_CHARACTERS_MAX} characters is required"
-            )
-        kept[name] = value
+        if value is UNSET and name in OPTIONAL_FIELDS:
+            continue
+        kept[name] = check_field(name, "" if value is UNSET else value)
     return kept
+
+
+def check_field(name: str, value: str) -> str:
+    if not 1 <= len(value) <= FIELD_CHARACTERS_MAX:
+        raise InvalidRequest(
+            f"source.{name}", f"a string of 1 to {FIELD_CHARACTERS_MAX} characters is required"
+        )
+    return value
+
+
+def has(kind: str, event: str) -> bool:
+    """The source has an event of that name."""
+    known = SOURCES[kind][1]
+    return event in known or ("image.*" in known and event.startswith("image."))
 
 
 def events(kind: str, names: list[str]) -> tuple[str, ...]:
     """The events, each once, if the source has all of them."""
-    known = SOURCES[kind][1]
-    unknown = [
-        name
-        for name in names
-        if name not in known and not ("image.*" in known and name.startswith("image."))
-    ]
+    unknown = [name for name in names if not has(kind, name)]
     if unknown:
         raise InvalidRequest("events", f"Unrecognized event types: {', '.join(unknown)[:200]}")
     return tuple(dict.fromkeys(names))

@@ -1,5 +1,6 @@
 """Event subscriptions: which events become messages on which queue."""
 
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any
 
 from msgspec import UNSET
@@ -7,8 +8,10 @@ from msgspec.structs import replace
 
 from courier import ids
 from courier.clock import Clock
+from courier.core import news
 from courier.core.admin import Admin
 from courier.core.errors import InvalidRequest
+from courier.core.follower import Follower
 from courier.core.store import Store
 from courier.core.types import EventSubscription
 from courier.dialects.cloudflare import sources, wire
@@ -30,10 +33,11 @@ _ORDERS = {
 
 
 class SubscriptionRoutes:
-    def __init__(self, store: Store, admin: Admin, clock: Clock) -> None:
+    def __init__(self, store: Store, admin: Admin, clock: Clock, follower: Follower) -> None:
         self._store = store
         self._admin = admin
         self._clock = clock
+        self._follower = follower
 
     def routes(self) -> list[Route]:
         common: dict[str, Any] = {"family": "subscriptions", "settings": True}
@@ -66,22 +70,28 @@ class SubscriptionRoutes:
         source = sources.source(body.source)
         events = sources.events(source["type"], body.events)
         queue = await self._admin.queue(call.tenant, body.destination.queue_id)
-        now_ms = self._clock.now_ms()
-        subscription = EventSubscription(
-            id=ids.new_id(),
-            tenant=call.tenant,
-            parent=queue.id,
-            created_ms=now_ms,
-            modified_ms=now_ms,
-            title=wire.given(body.name, f"{queue.name} {source['type']}"),
-            enabled=wire.given(body.enabled, True),
-            source=source,
-            events=events,
-        )
-        created = await self._admin.put_subscription(
-            call.tenant, None, lambda _: subscription, actor=call.actor
-        )
+        async with self._settled(source) as since:
+            now_ms = self._clock.now_ms()
+            subscription = EventSubscription(
+                id=ids.new_id(),
+                tenant=call.tenant,
+                parent=queue.id,
+                created_ms=now_ms,
+                modified_ms=now_ms,
+                title=wire.given(body.name, f"{queue.name} {source['type']}"),
+                enabled=wire.given(body.enabled, True),
+                source=source,
+                events=events,
+                since=since,
+            )
+            created = await self._admin.put_subscription(
+                call.tenant, None, lambda _: subscription, actor=call.actor
+            )
         return wire.subscription_result(created)
+
+    def _settled(self, source: dict[str, str]) -> AbstractAsyncContextManager[int]:
+        """Whatever happened at the source so far is for the subscriptions as they are now."""
+        return self._follower.settled() if source["type"] in news.OURS else nullcontext(0)
 
     async def list_subscriptions(self, call: Call) -> Paged:
         query = call.request.query
@@ -105,30 +115,33 @@ class SubscriptionRoutes:
 
     async def edit_subscription(self, call: Call) -> wire.SubscriptionResult:
         body: wire.SubscriptionEdit = call.body
+        id = call.params["subscription_id"]
         destination = None if body.destination is UNSET else body.destination.queue_id
         if destination is not None:
             await self._admin.queue(call.tenant, destination)
+        source = (await self._admin.subscription(call.tenant, id)).source
+        async with self._settled(source) as since:
 
-        def edit(known: EventSubscription | None) -> EventSubscription:
-            assert known is not None
-            return replace(
-                known,
-                modified_ms=self._clock.now_ms(),
-                title=wire.given(body.name, known.title),
-                enabled=wire.given(body.enabled, known.enabled),
-                events=known.events
-                if body.events is UNSET
-                else sources.events(known.source["type"], body.events),
-                parent=destination or known.parent,
-            )
+            def edit(known: EventSubscription | None) -> EventSubscription:
+                assert known is not None
+                return replace(
+                    known,
+                    modified_ms=self._clock.now_ms(),
+                    title=wire.given(body.name, known.title),
+                    enabled=wire.given(body.enabled, known.enabled),
+                    events=known.events
+                    if body.events is UNSET
+                    else sources.events(source["type"], body.events),
+                    parent=destination or known.parent,
+                    since=since,
+                )
 
-        changed = await self._admin.put_subscription(
-            call.tenant, call.params["subscription_id"], edit, actor=call.actor
-        )
+            changed = await self._admin.put_subscription(call.tenant, id, edit, actor=call.actor)
         return wire.subscription_result(changed)
 
     async def delete_subscription(self, call: Call) -> wire.SubscriptionResult:
-        deleted = await self._admin.delete_subscription(
-            call.tenant, call.params["subscription_id"], actor=call.actor
-        )
+        id = call.params["subscription_id"]
+        source = (await self._admin.subscription(call.tenant, id)).source
+        async with self._settled(source):
+            deleted = await self._admin.delete_subscription(call.tenant, id, actor=call.actor)
         return wire.subscription_result(deleted)

@@ -439,6 +439,9 @@ SourceType = Literal[
     "artifacts",
     "artifacts.repo",
     "browserRun",
+    "courier.message",
+    "courier.pipeline",
+    "courier.queue",
     "email.sending",
     "images",
     "kv",
@@ -452,6 +455,10 @@ SourceType = Literal[
     "workersBuilds.worker",
     "workflows.workflow",
 ]
+
+
+# A whole number from 1 to 10^9; text, as everything that is said of a source.
+Threshold = Annotated[str, Meta(pattern=r"^([1-9][0-9]{0,8}|1000000000)$(?!\n)")]
 
 
 class Destination(Struct):
@@ -471,6 +478,7 @@ class SourceBody(Struct):
     repo_name: str | UnsetType = UNSET
     zone_id: str | UnsetType = UNSET
     domain: str | UnsetType = UNSET
+    threshold: Threshold | UnsetType = UNSET
 
 
 class SubscriptionBody(Struct):
