@@ -6,9 +6,9 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench import backlog, polls, space, store
+from bench import backlog, polls, pushes, space, store
 from bench.anypoint import Anypoint
-from bench.bars import Bar, backlog_bars, dialect_bars, peer_bars, poll_bars
+from bench.bars import Bar, backlog_bars, dialect_bars, peer_bars, poll_bars, push_bars
 from bench.beanstalkd import Beanstalkd
 from bench.comparison import compare, say
 from bench.courier import Courier
@@ -34,8 +34,8 @@ def main() -> int:
         if options.what == "store":
             print(render(store.compare(plan, root)))
             return 0
-        parts = {"dialects": [_dialects], "polls": [_polls]}
-        every = [_peers, _backlog, _space, _polls]
+        parts = {"dialects": [_dialects], "polls": [_polls], "pushes": [_pushes]}
+        every = [_peers, _backlog, _space, _polls, _pushes]
         found = [part(plan, root) for part in parts.get(options.what, every)]
     print(render([row for rows, _ in found for row in rows]))
     missed = _judge([bar for _, bars in found for bar in bars])
@@ -47,7 +47,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "what",
         nargs="?",
-        choices=("all", "dialects", "polls", "store"),
+        choices=("all", "dialects", "polls", "pushes", "store"),
         default="all",
         help="one part alone; store: without HTTP, and no part of all",
     )
@@ -94,6 +94,13 @@ def _polls(plan: Plan, root: Path) -> Found:
     with tempfile.TemporaryDirectory(dir=root) as directory:
         held = polls.measure(Path(directory), plan)
     return held.rows(), poll_bars(held)
+
+
+def _pushes(plan: Plan, root: Path) -> Found:
+    say("pushes")
+    with tempfile.TemporaryDirectory(dir=root) as directory:
+        made = pushes.measure(Path(directory), plan)
+    return made.rows(), push_bars(made)
 
 
 def _judge(bars: Sequence[Bar]) -> list[Bar]:

@@ -8,6 +8,7 @@ from bench.comparison import Comparison
 from bench.courier import Courier
 from bench.floor import Floor
 from bench.polls import Polls
+from bench.pushes import COURIER, PLAIN, SENT_TO, WELL, Pushes
 from bench.redis import Redis
 from bench.redis_py import RedisPy
 from bench.table import MB
@@ -77,6 +78,32 @@ def poll_bars(polls: Polls) -> list[Bar]:
             50,
             " ms",
             at_most=True,
+        ),
+    ]
+
+
+def push_bars(pushes: Pushes) -> list[Bar]:
+    latency, speed = pushes.latency, pushes.speed
+    return [
+        *(
+            Bar(
+                f"p99 of a push to {WELL} listeners beside one that {dead} and alone",
+                ratio(figure.p99_ms, latency["none"].p99_ms),
+                1.2,
+                "x",
+                at_most=True,
+            )
+            for dead, figure in latency.items()
+            if dead != "none"
+        ),
+        *(
+            Bar(
+                f"pushes to {listeners} at full speed beside a {PLAIN}",
+                ratio(speed[listeners, COURIER].rate, speed[listeners, PLAIN].rate),
+                0.5,
+                "x",
+            )
+            for listeners in SENT_TO
         ),
     ]
 

@@ -93,9 +93,12 @@ def check_acked(answer: bytes, count: int) -> None:
 
 
 class CourierServer:
-    def __init__(self, directory: Path, *, module: str = "courier") -> None:
+    def __init__(
+        self, directory: Path, *, module: str = "courier", args: Sequence[str] = ()
+    ) -> None:
         self.directory = directory
         self._module = module
+        self._args = args
         self._port = free_port()
         self.start()
         self.credentials = json.loads((directory / "credentials.json").read_text())
@@ -110,6 +113,7 @@ class CourierServer:
             [
                 *(sys.executable, "-m", self._module, "serve", "--host", "127.0.0.1"),
                 *("--port", str(self._port), "--data", str(self.directory)),
+                *self._args,
             ],
             port=self._port,
             directory=self.directory,

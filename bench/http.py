@@ -3,6 +3,7 @@
 import http.client
 import json
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from bench.client import Refused
@@ -43,9 +44,17 @@ def ask(port: int, method: str, path: str, *, token: str = "", body: Any = None)
     return json.loads(answer)
 
 
-def fetch(port: int, method: str, path: str, *, token: str = "", body: Any = None) -> bytes:
+def fetch(
+    port: int,
+    method: str,
+    path: str,
+    *,
+    token: str = "",
+    body: Any = None,
+    headers: Mapping[str, str] | None = None,
+) -> bytes:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    headers = {**(headers or {}), **({"Authorization": f"Bearer {token}"} if token else {})}
     try:
         connection.request(method, path, None if body is None else json.dumps(body), headers)
         response = connection.getresponse()

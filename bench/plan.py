@@ -16,6 +16,9 @@ class Plan(NamedTuple):
     poll_rounds: int
     poll_seconds: float
     firsts: int  # messages to those who wait
+    push_rounds: int
+    push_seconds: float
+    pushes: int  # to each listener, when only speed counts
 
 
 FULL = Plan(
@@ -31,6 +34,9 @@ FULL = Plan(
     poll_rounds=8,
     poll_seconds=5.0,
     firsts=2_000,
+    push_rounds=5,
+    push_seconds=6.0,
+    pushes=5_000,
 )
 QUICK = Plan(
     warmup_s=0.3,
@@ -45,4 +51,7 @@ QUICK = Plan(
     poll_rounds=3,
     poll_seconds=2.0,
     firsts=200,
+    push_rounds=2,
+    push_seconds=3.0,
+    pushes=1_000,
 )

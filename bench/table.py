@@ -1,5 +1,6 @@
 """The one table: rows of text, columns as wide as they need to be."""
 
+import math
 from typing import NamedTuple
 
 from bench.figure import Figure
@@ -43,7 +44,7 @@ class Row(NamedTuple):
 
 
 def _ms(value: float | None) -> str:
-    return "" if value is None else f"{value:.2f}"
+    return "" if value is None or math.isnan(value) else f"{value:.2f}"
 
 
 def render(rows: list[Row]) -> str:

@@ -16,18 +16,34 @@ from courier import sealing, serving
 from courier.clock import Clock, SystemClock
 from courier.config import Config
 from courier.core.admin import Admin
+from courier.core.announcer import Announcer
 from courier.core.broker import Broker
 from courier.core.errors import BrokerError, Unavailable
-from courier.core.limits import Limits
+from courier.core.follower import Follower
+from courier.core.limits import API_WINDOW_MS, Limits, Rate
 from courier.core.store import Store
 from courier.core.sweeper import Sweeper
 from courier.core.types import BROKER, Queue, Tenant
 from courier.core.usage import Usage
+from courier.core.watch import Watch
 from courier.credentials import FIRST_TENANT, Credentials
-from courier.dialects import anypoint
+from courier.delivery.calls import Calls
+from courier.delivery.engine import Engine
+from courier.delivery.feed import Services as WorkerServices
+from courier.delivery.places import BadPlaces, Places
+from courier.delivery.places import urls as worker_urls
+from courier.delivery.targets import BadNetwork, Targets, networks
+from courier.delivery.transport import HttpTransport
+from courier.delivery.verifier import DomainVerifier
+from courier.delivery.workers import Workers
+from courier.dialects import anypoint, discue
 from courier.dialects.anypoint.names import Regions
 from courier.dialects.anypoint.site import Services
 from courier.dialects.cloudflare import Cloudflare
+from courier.dialects.cloudflare.events import Events
+from courier.dialects.discue.lockout import Lockout
+from courier.dialects.discue.names import Spelling
+from courier.dialects.discue.site import Services as DiscueServices
 from courier.ops import Ops
 from courier.store.memory import MemoryStore
 from courier.store.sqlite import SqliteStore
@@ -48,6 +64,12 @@ class Courier(Struct):
     sweeper: Sweeper
     usage: Usage
     clock: Clock
+    engine: Engine
+    workers: Workers
+    transport: HttpTransport
+    verifier: DomainVerifier
+    follower: Follower
+    watch: Watch
 
     async def note_usage(self) -> None:
         """Write down what was counted since the last sweep."""
@@ -87,7 +109,14 @@ def serve(
     set_up_logs(level=config.log_level, format=config.log_format)
     try:
         uvloop.run(_serve(config, opened))
-    except (Unavailable, sealing.BadKey, serving.CannotListen, OSError) as error:
+    except (
+        Unavailable,
+        sealing.BadKey,
+        BadNetwork,
+        BadPlaces,
+        serving.CannotListen,
+        OSError,
+    ) as error:
         sys.exit(f"courier: {error}")
 
 
@@ -105,6 +134,37 @@ def build(store: Store, config: Config, *, port: int) -> Courier:
     )
     broker = Broker(store, clock, limits, sealer)
     admin = Admin(store, clock, limits)
+    announcer = Announcer(store, clock, limits, sealer, Events())
+    follower = Follower(store, admin, clock, announcer)
+    places = Places(store, clock, sealer, worker_urls(config.worker_urls))
+    targets = Targets(networks(config.push_networks))
+    transport = HttpTransport(targets, connections_max=config.pushes_max)
+    verifier = DomainVerifier(store, admin.domains, transport, clock)
+    engine = Engine(
+        store,
+        broker,
+        admin,
+        clock,
+        sealer,
+        transport,
+        Spelling(),
+        pushes_max=config.pushes_max,
+        delay_percent=config.push_delay_percent,
+        liveness_every_ms=config.liveness_every_ms,
+        domains_required=config.domains_required,
+    )
+    calls = Calls(
+        store,
+        clock,
+        transport,
+        telemetry,
+        timeout_ms=config.worker_wait_ms_max,
+        calls_max=config.pushes_max,
+    )
+    workers = Workers(
+        WorkerServices(store, broker, clock, places, calls, telemetry),
+        drain_wait_ms_max=config.drain_wait_ms_max,
+    )
     usage = Usage()
     credentials = Credentials(
         admin, sealer, data=config.data, url=config.url(port), region=config.region
@@ -124,6 +184,7 @@ def build(store: Store, config: Config, *, port: int) -> Courier:
             broker,
             admin,
             clock,
+            follower,
             json_body_encoding=config.json_body_encoding,
             api_rate_max=config.api_rate_max,
         ),
@@ -139,6 +200,23 @@ def build(store: Store, config: Config, *, port: int) -> Courier:
                 config.url(port),
             )
         ),
+        *discue.sites(
+            DiscueServices(
+                store,
+                broker,
+                admin,
+                clock,
+                sealer,
+                Lockout(),
+                Rate("the API", limit=config.api_rate_max, window_ms=API_WINDOW_MS),
+                asyncio.Lock(),
+                config.url(port),
+                credentials,
+                verifier,
+                targets,
+                config.domains_required,
+            )
+        ),
         Ops(
             store,
             broker,
@@ -147,16 +225,40 @@ def build(store: Store, config: Config, *, port: int) -> Courier:
             telemetry,
             sweeper,
             credentials,
+            sealer,
+            places,
+            announcer,
+            engine,
             journal_page_max=config.journal_page_max,
         ),
     ]
+
+    def drain() -> None:
+        broker.drain()
+        workers.drain()
+
     app = App(
         sites,
         telemetry=telemetry,
         body_bytes_max=config.request_bytes_max,
-        on_drain=broker.drain,
+        on_drain=drain,
     )
-    return Courier(app, credentials, store, broker, admin, sweeper, usage, clock)
+    return Courier(
+        app,
+        credentials,
+        store,
+        broker,
+        admin,
+        sweeper,
+        usage,
+        clock,
+        engine,
+        workers,
+        transport,
+        verifier,
+        follower,
+        Watch(store, clock, announcer),
+    )
 
 
 def _tune_collector() -> None:
@@ -175,7 +277,15 @@ async def _serve(config: Config, opened: Callable[[Config], Coroutine[Any, Any, 
             await _first_start(courier)
             _welcome(config.url(listener.getsockname()[1]), courier)
             _tune_collector()
-            async with _running(courier.sweeper.run(), courier.resume_purges()):
+            async with _running(
+                courier.sweeper.run(),
+                courier.resume_purges(),
+                courier.engine.run(),
+                courier.verifier.run(),
+                courier.workers.run(),
+                courier.follower.run(),
+                courier.watch.run(),
+            ):
                 await serving.run(
                     courier.app,
                     listener,
@@ -189,6 +299,7 @@ async def _serve(config: Config, opened: Callable[[Config], Coroutine[Any, Any, 
                     drain_wait_ms_max=config.drain_wait_ms_max,
                 )
             await courier.note_usage()
+            await courier.transport.close()
     finally:
         await store.close()
     log.info("stopped")
@@ -220,7 +331,7 @@ def _welcome(url: str, courier: Courier) -> None:
     print(f"Courier is running on {url}")
     if path.exists():
         made = courier.credentials.load()
-        cloudflare, anypoint = made["cloudflare"], made["anypoint"]
+        cloudflare, anypoint, discue = made["cloudflare"], made["anypoint"], made["discue"]
         account = f"{cloudflare['base_url']}/accounts/{cloudflare['account_id']}"
         print(
             f"Credentials are in {path}. Try, as a client of Cloudflare Queues:\n\n"
@@ -230,7 +341,10 @@ def _welcome(url: str, courier: Courier) -> None:
             f"or of Anypoint MQ:\n\n"
             f"  curl {anypoint['base_url']}/api/v1/authorize -d grant_type=client_credentials \\\n"
             f"    -d client_id={anypoint['client_id']} \\\n"
-            f"    -d client_secret={anypoint['client_secret']}\n"
+            f"    -d client_secret={anypoint['client_secret']}\n\n"
+            f"or of Discue:\n\n"
+            f"  curl {discue['base_url']}/queues -H 'X-API-KEY: {discue['api_key']}' \\\n"
+            f"    -H 'Content-Type: application/json' -d '{{\"name\":\"greetings\"}}'\n"
         )
     sys.stdout.flush()
     log.info("started", extra={"url": url})

@@ -108,3 +108,10 @@ def test_a_pipeline_is_registered_moves_forward_and_is_forgotten(story: Journal)
 def test_keys_never_show_their_digest_in_the_journal(story: Journal) -> None:
     for event in story.events(after=0, limit=1000):
         assert "digest" not in event.get("detail", {})
+
+
+def test_readers_of_the_servers_own_are_left_to_the_server(story: Journal) -> None:
+    for method, body in (("PUT", {"offset": 0}), ("DELETE", None)):
+        refused = story.call(method, "/journal/pipelines/courier.events", body)
+        assert refused.status_code == 400
+        assert "the server's own" in refused.json()["error"]["message"]

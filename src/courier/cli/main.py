@@ -12,7 +12,18 @@ import sys
 from collections.abc import Sequence
 
 from courier import __version__
-from courier.cli import credentials, journal, keys, messages, queues, serve, tenants
+from courier.cli import (
+    credentials,
+    events,
+    journal,
+    keys,
+    listeners,
+    messages,
+    queues,
+    serve,
+    tenants,
+    workers,
+)
 from courier.cli.errors import Stop
 from courier.cli.parser import Parser
 from courier.config import ConfigError
@@ -30,7 +41,18 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="version", version=f"courier {__version__}")
     commands = top.add_subparsers(metavar="COMMAND", required=True)
-    for group in (serve, credentials, tenants, keys, queues, messages, journal):
+    for group in (
+        serve,
+        credentials,
+        tenants,
+        keys,
+        queues,
+        messages,
+        listeners,
+        workers,
+        events,
+        journal,
+    ):
         group.add(commands)
     return top
 

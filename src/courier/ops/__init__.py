@@ -8,7 +8,8 @@ import msgspec
 from courier.clock import Clock
 from courier.core import keys
 from courier.core.admin import OPERATOR, Admin
-from courier.core.broker import Broker
+from courier.core.announcer import Announcer
+from courier.core.broker import Broker, Sealer
 from courier.core.errors import (
     BrokerError,
     Conflict,
@@ -25,10 +26,15 @@ from courier.core.store import Store
 from courier.core.sweeper import Sweeper
 from courier.core.types import Key, Scope, Tenant
 from courier.credentials import Credentials
+from courier.delivery.engine import Engine
+from courier.delivery.places import Places
 from courier.dialects import json
+from courier.ops.events import EventRoutes
 from courier.ops.health import HealthRoutes
 from courier.ops.journal import JournalRoutes, OffsetTrimmed
+from courier.ops.listeners import ListenerRoutes
 from courier.ops.operator import OperatorRoutes
+from courier.ops.workers import WorkerRoutes
 from courier.telemetry import Telemetry
 from courier.web import Call, NoRoute, NotJson, Request, Response, Route, WrongMethod
 
@@ -41,6 +47,7 @@ class Ops:
     name = "courier"
     prefix = ""
     body_bytes_max = 4 << 20
+    segments: Sequence[str] = ()
 
     def __init__(
         self,
@@ -51,6 +58,10 @@ class Ops:
         telemetry: Telemetry,
         sweeper: Sweeper,
         credentials: Credentials,
+        sealer: Sealer,
+        places: Places,
+        announcer: Announcer,
+        engine: Engine,
         *,
         journal_page_max: int,
     ) -> None:
@@ -59,9 +70,12 @@ class Ops:
         self._admin = admin
         self._clock = clock
         self._routes = [
-            *HealthRoutes(store, clock, telemetry, sweeper).routes(),
+            *HealthRoutes(store, clock, telemetry, sweeper, engine).routes(),
             *JournalRoutes(store, admin, page_max=journal_page_max).routes(),
             *OperatorRoutes(store, broker, admin, credentials).routes(),
+            *ListenerRoutes(store, admin, clock).routes(),
+            *WorkerRoutes(admin, clock, sealer, places).routes(),
+            *EventRoutes(admin, announcer).routes(),
         ]
 
     def routes(self) -> Sequence[Route]:
@@ -81,11 +95,12 @@ class Ops:
             return
         if scope == "admin":
             raise Forbidden(scope)
-        if "queue" in call.params:
+        if "tenant" in call.params:
             tenant = await self._store.get(Tenant, call.key.tenant)
             if tenant is None or tenant.name != call.params["tenant"]:
                 raise Forbidden(scope)
-            queue = await self._admin.queue_named(tenant.id, call.params["queue"])
+        if "queue" in call.params:
+            queue = await self._admin.queue_named(call.key.tenant, call.params["queue"])
             keys.require(call.key, scope, queue.id)
         else:
             keys.require(call.key, scope)
@@ -93,7 +108,7 @@ class Ops:
     def decode(self, raw: bytes, route: Route, request: Request) -> Any:
         return json.decode(raw if raw or not route.body_optional else b"{}", route.body)
 
-    def answer(self, result: Any, route: Route) -> Response:
+    def answer(self, result: Any, route: Route, request: Request) -> Response:
         return result if isinstance(result, Response) else Response(_encode(result))
 
     def refuse(self, error: BrokerError, route: Route | None, request: Request) -> Response:

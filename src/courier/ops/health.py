@@ -5,13 +5,22 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from courier.clock import Clock
 from courier.core.store import Store
 from courier.core.sweeper import Sweeper
-from courier.core.types import SECOND_MS, Pipeline, Queue, Tenant
+from courier.core.types import SECOND_MS, Listener, Pipeline, Queue, Tenant
+from courier.delivery.engine import Engine
 from courier.telemetry import Telemetry, exposition
 from courier.web import Call, Response, Route
 
 
 class HealthRoutes:
-    def __init__(self, store: Store, clock: Clock, telemetry: Telemetry, sweeper: Sweeper) -> None:
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        telemetry: Telemetry,
+        sweeper: Sweeper,
+        engine: Engine,
+    ) -> None:
+        self._engine = engine
         self._store = store
         self._clock = clock
         self._telemetry = telemetry
@@ -60,12 +69,40 @@ class HealthRoutes:
         return [
             *families.values(),
             oldest,
+            *await self._push_gauges(names, now_ms),
             *await self._journal_gauges(),
             *(
                 CounterMetricFamily(f"courier_store_{name}", "Counted by the store.", value=value)
                 for name, value in self._store.figures().items()
             ),
         ]
+
+    async def _push_gauges(self, tenants: dict[str, str], now_ms: int) -> list[Metric]:
+        pushes = CounterMetricFamily(
+            "courier_pushes", "Requests made to listeners.", labels=("outcome",)
+        )
+        pushes.add_metric(("taken",), self._engine.pushed)
+        pushes.add_metric(("failed",), self._engine.failed)
+        in_flight = GaugeMetricFamily(
+            "courier_pushes_in_flight",
+            "Requests that listeners have not answered yet.",
+            value=self._engine.in_flight,
+        )
+        labels = ("tenant", "queue", "listener")
+        open = GaugeMetricFamily(
+            "courier_pushes_open", "Messages that a listener is still to get.", labels=labels
+        )
+        missed = GaugeMetricFamily(
+            "courier_pushes_missed", "Of a listener's, those that have failed.", labels=labels
+        )
+        for listener in await self._store.scan(Listener):
+            queue = await self._store.get(Queue, listener.parent)
+            stats = await self._store.push_stats(listener.id, now_ms=now_ms)
+            tenant = tenants.get(listener.tenant, listener.tenant)
+            label = (tenant, queue.name if queue else "", listener.title)
+            open.add_metric(label, stats.open)
+            missed.add_metric(label, stats.missed)
+        return [pushes, in_flight, open, missed]
 
     async def _journal_gauges(self) -> list[Metric]:
         head = await self._store.head()

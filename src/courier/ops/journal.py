@@ -16,6 +16,8 @@ from courier.core.types import Pipeline, Run
 from courier.web import Call, Request, Response, Route
 
 PAGE = 1_000
+# Readers of the journal inside the server have names that begin like this.
+OWN_READERS = "courier."
 ARROW = "application/vnd.apache.arrow.stream"
 
 _encode = msgspec.json.Encoder().encode
@@ -84,7 +86,7 @@ class JournalRoutes:
 
     async def commit_pipeline(self, call: Call) -> dict[str, Any]:
         _operator(call)
-        name = call.params["name"]
+        name = _reader(call)
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", name):
             raise InvalidRequest("name", "expected 1 to 63 letters, digits, dots or dashes")
         offset: int = call.body.offset
@@ -95,8 +97,15 @@ class JournalRoutes:
 
     async def delete_pipeline(self, call: Call) -> dict[str, Any]:
         _operator(call)
-        await self._admin.delete_pipeline(call.params["name"], actor=call.actor)
+        await self._admin.delete_pipeline(_reader(call), actor=call.actor)
         return {}
+
+
+def _reader(call: Call) -> str:
+    name = call.params["name"]
+    if name.startswith(OWN_READERS):
+        raise InvalidRequest("name", f"'{OWN_READERS}...' are readers of the server's own")
+    return name
 
 
 def _operator(call: Call) -> None:

@@ -1,4 +1,4 @@
-"""One tenant on every store, through both dialects."""
+"""One tenant on every store, through every dialect."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -16,8 +16,9 @@ from tests.server import Server
 def both(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Server]:
-    """A server that is spoken to in both dialects."""
-    server = Server(tmp_path_factory.mktemp("cross"), args=["--store", request.param]).start()
+    """A server that is spoken to in every dialect, and may push to this machine."""
+    args = ["--store", request.param, "--push-networks", "127.0.0.0/8"]
+    server = Server(tmp_path_factory.mktemp("cross"), args=args).start()
     yield server
     server.stop()
     assert "Traceback" not in server.log()

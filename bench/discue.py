@@ -1,0 +1,77 @@
+"""Courier through its Discue dialect, as far as pushes need it."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from bench import http
+from bench.courier import CourierServer
+from bench.process import Process, free_port
+from bench.receiver import ARRIVALS, Arrivals, body
+from bench.workload import BODY
+
+
+class Receiver:
+    """The process that pushes are sent to."""
+
+    def __init__(self, directory: Path) -> None:
+        self.port = free_port()
+        command = [sys.executable, "-m", "bench.receiver", str(self.port)]
+        self.process = Process(command, port=self.port, directory=directory)
+        self.process.wait_until(self.process.answers)
+
+    def url(self, path: str) -> str:
+        return f"http://127.0.0.1:{self.port}{path}"
+
+    def arrivals(self) -> Arrivals:
+        """What came since the last call."""
+        found: Arrivals = http.ask(self.port, "GET", ARRIVALS)
+        return found
+
+
+class DiscueServer(CourierServer):
+    """Pushes to this machine."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory, args=("--push-networks", "127.0.0.0/8"))
+
+    def ask(self, method: str, path: str, told: Any = None) -> Any:
+        key = self.credentials["discue"]["api_key"]
+        headers = {"X-API-KEY": key, "Content-Type": "application/json"}
+        answer = http.fetch(self._port, method, f"/v1{path}", body=told, headers=headers)
+        return json.loads(answer)
+
+    def new_push_queue(self, name: str) -> "PushQueue":
+        return PushQueue(self, self.ask("POST", "/queues", {"name": name})["queue"]["id"])
+
+
+class PushQueue:
+    def __init__(self, server: DiscueServer, id: str) -> None:
+        self._server = server
+        self._path = f"/queues/{id}"
+        self._listeners = 0
+
+    def listen(self, url: str, live: str, *, status: str = "enabled") -> str:
+        """The path of a new listener."""
+        self._listeners += 1
+        told = {
+            "name": f"listener-{self._listeners}",
+            "notify_url": url,
+            "liveness_url": live,
+            "status": status,
+        }
+        made = self._server.ask("POST", f"{self._path}/listeners", told)
+        return f"{self._path}/listeners/{made['listener']['id']}"
+
+    def switch(self, listener: str, status: str) -> None:
+        self._server.ask("PUT", listener, {"status": status})
+
+    def publish(self, number: int) -> bytes:
+        data = json.dumps({"data": body(number, len(BODY)).decode()}).encode()
+        key = self._server.credentials["discue"]["api_key"]
+        head = (
+            f"POST /v1{self._path}/messages HTTP/1.1\r\nHost: 127.0.0.1\r\nX-API-KEY: {key}\r\n"
+            f"Content-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n"
+        )
+        return head.encode() + data

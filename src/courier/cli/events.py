@@ -1,0 +1,82 @@
+"""`event`: tell the server of something that happened at a source outside of it."""
+
+import argparse
+import sys
+from typing import Any
+
+import msgspec
+
+from courier.cli import output
+from courier.cli.client import Client, segment
+from courier.cli.credentials import access, add_access
+from courier.cli.errors import Misused
+from courier.cli.parser import Commands, command, group
+
+PAYLOAD_BYTES_MAX = 1 << 20
+
+
+def add(commands: Commands) -> None:
+    events = group(commands, "event", "tell of events that queues subscribe to")
+
+    send = command(events, "send", "turn an event into messages for its subscriptions", _send)
+    send.add_argument("source", metavar="SOURCE", help="type of the source, such as r2")
+    send.add_argument("event", metavar="EVENT", help="what happened, such as bucket.created")
+    send.add_argument(
+        "--field",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="what identifies the source, such as worker_name=shop; repeatable",
+    )
+    send.add_argument(
+        "--payload", default="{}", metavar="JSON", help="details, an object; - reads it from stdin"
+    )
+    send.add_argument(
+        "--id", metavar="ID", help="sending again with the same id stores nothing new for a day"
+    )
+    output.add_json(send)
+    add_access(send)
+
+
+def _send(args: argparse.Namespace) -> None:
+    source = {"type": args.source}
+    for text in args.field:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise Misused(f"--field takes NAME=VALUE, not {text!r}")
+        if name in source:
+            raise Misused(f"--field {name} is given twice, or is what SOURCE says")
+        source[name] = value
+    wanted: dict[str, Any] = {
+        "source": source,
+        "event": args.event,
+        "payload": _payload(args.payload),
+    }
+    if args.id is not None:
+        wanted["id"] = args.id
+    client = Client(access(args))
+    told = client.operate("POST", f"/tenants/{segment(client.tenant)}/events", wanted)
+    if args.json:
+        output.print_json(told)
+        return
+    line = f"sent to {output.count(told['delivered'], 'subscription')}"
+    if told["repeated"]:
+        line += f"; {told['repeated']} had it already"
+    if told["refused"]:
+        line += f"; {told['refused']} could not take it"
+    print(line)
+
+
+def _payload(text: str) -> msgspec.Raw:
+    """JSON as it was given, digit for digit."""
+    content = text.encode(errors="surrogateescape")
+    if text == "-":
+        content = sys.stdin.buffer.read(PAYLOAD_BYTES_MAX + 1)
+    if len(content) > PAYLOAD_BYTES_MAX:
+        raise Misused(f"the payload is longer than {PAYLOAD_BYTES_MAX} bytes")
+    try:
+        content.decode()
+        msgspec.json.decode(content)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Misused(f"the payload is not JSON: {error}") from error
+    return msgspec.Raw(content)

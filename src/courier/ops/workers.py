@@ -1,0 +1,122 @@
+"""Where the scripts of worker consumers run, as the operator says."""
+
+import base64
+import binascii
+from typing import Any
+
+from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import replace
+
+from courier import ids
+from courier.clock import Clock
+from courier.core.admin import Admin
+from courier.core.broker import Sealer
+from courier.core.errors import InvalidRequest, NotFound
+from courier.core.types import DAY_MS, Worker
+from courier.delivery import signing
+from courier.delivery.places import Places
+from courier.delivery.secrets import opened, sealed
+from courier.web import Call, Route
+
+_WORKERS = "/courier/v1/tenants/{tenant}/workers"
+_WORKER = _WORKERS + "/{worker}"
+# A secret that was replaced signs for this long beside the new one.
+REPLACED_MS = DAY_MS
+SECRET_PREFIX = "whsec_"
+SECRET_BYTES_MIN, SECRET_BYTES_MAX = 24, 64
+
+
+class WorkerBody(Struct):
+    url: str
+    secret: str | UnsetType = UNSET
+
+
+class WorkerRoutes:
+    def __init__(self, admin: Admin, clock: Clock, sealer: Sealer, places: Places) -> None:
+        self._admin = admin
+        self._clock = clock
+        self._sealer = sealer
+        self._places = places
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("GET", _WORKERS, self.list_workers, "admin", "List workers"),
+            Route("PUT", _WORKER, self.put_worker, "admin", "Say where a script runs",
+                  body=WorkerBody),
+            Route("DELETE", _WORKER, self.remove_worker, "admin", "Forget where a script runs"),
+            Route("GET", _WORKER + "/secret", self.worker_secret, "admin",
+                  "What calls to a worker are signed with"),
+        ]  # fmt: skip
+
+    async def _tenant_id(self, call: Call) -> str:
+        return (await self._admin.tenant(call.params["tenant"])).id
+
+    async def list_workers(self, call: Call) -> dict[str, Any]:
+        found = {name: _shown(name, url) for name, url in self._places.urls.items()}
+        for worker in await self._admin.workers.list(await self._tenant_id(call)):
+            found[worker.name] = _shown(worker.name, worker.url, worker)
+        return {"workers": [found[name] for name in sorted(found)]}
+
+    async def put_worker(self, call: Call) -> dict[str, Any]:
+        body: WorkerBody = call.body
+        tenant, name = await self._tenant_id(call), call.params["worker"]
+        now_ms = self._clock.now_ms()
+        given = None if body.secret is UNSET else _checked(body.secret)
+
+        def edit(known: Worker | None) -> Worker:
+            if known is None:
+                secret = sealed(given or signing.new_secret(), self._sealer)
+                return Worker(
+                    id=ids.new_id(),
+                    tenant=tenant,
+                    name=name,
+                    created_ms=now_ms,
+                    url=body.url,
+                    secrets=(secret,),
+                )
+            secrets = known.secrets
+            if given and given != opened(secrets, self._sealer, now_ms=now_ms)[0]:
+                old = replace(secrets[0], until_ms=now_ms + REPLACED_MS)
+                secrets = (sealed(given, self._sealer), old)
+            return replace(known, url=body.url, secrets=secrets)
+
+        worker = await self._admin.workers.put(tenant, name, edit, actor=call.actor)
+        secret = opened(worker.secrets, self._sealer, now_ms=now_ms)[0]
+        return {"worker": _shown(name, worker.url, worker), "secret": secret}
+
+    async def remove_worker(self, call: Call) -> dict[str, Any]:
+        tenant, name = await self._tenant_id(call), call.params["worker"]
+        if name in self._places.urls and not await self._admin.workers.find(tenant, name):
+            raise InvalidRequest("worker", f"'{name}' comes from the setting worker_urls")
+        await self._admin.workers.remove(tenant, name, actor=call.actor)
+        return {}
+
+    async def worker_secret(self, call: Call) -> dict[str, str]:
+        name = call.params["worker"]
+        place = await self._places.find(await self._tenant_id(call), name)
+        if place is None:
+            raise NotFound("worker", name)
+        return {"secret": place.secrets[0]}
+
+
+def _shown(name: str, url: str, record: Worker | None = None) -> dict[str, Any]:
+    return {
+        "name": name,
+        "url": url,
+        "source": "setting" if record is None else "record",
+        "created_ms": None if record is None else record.created_ms,
+    }
+
+
+def _checked(secret: str) -> str:
+    try:
+        raw = base64.b64decode(secret.removeprefix(SECRET_PREFIX), validate=True)
+    except (binascii.Error, ValueError):
+        raw = b""
+    fits = SECRET_BYTES_MIN <= len(raw) <= SECRET_BYTES_MAX
+    if not (fits and secret.startswith(SECRET_PREFIX)):
+        raise InvalidRequest(
+            "secret",
+            f"must be {SECRET_PREFIX} and {SECRET_BYTES_MIN} to {SECRET_BYTES_MAX} bytes in base64",
+        )
+    return secret

@@ -1,0 +1,120 @@
+"""What is too large, too long or too many."""
+
+import json
+
+import pytest
+
+from tests.attack.discue import Discue, Spot, accepted, body, refused, settle_down
+from tests.attack.peer import Peer
+from tests.server import Server
+
+DATA_BYTES_MAX = 256 << 10
+REQUEST_BYTES_MAX = 1 << 20
+
+
+@pytest.fixture
+def spot(server: Server, queue_name: str) -> Spot:
+    spot = settle_down(Discue(server), queue_name)
+    accepted(spot.discue.ask("PUT", f"/queues/{spot.queue}", b'{"schema": null}'))
+    return spot
+
+
+@pytest.mark.parametrize("character", ["a", "\u00e9", "\U0001f986", "\n", '"'])
+def test_data_of_just_the_limit_is_stored_and_one_byte_more_is_not(
+    spot: Spot, character: str
+) -> None:
+    """Bytes of UTF-8 count, not those of the request."""
+    path = f"/queues/{spot.queue}/messages"
+    count, rest = divmod(DATA_BYTES_MAX, len(character.encode()))
+    data = character * count + "a" * rest
+    made = accepted(spot.discue.ask("POST", path, body({"data": data})))["message"]
+    stored = accepted(spot.discue.ask("GET", f"{path}/{made['id']}"))["message"]
+    assert (stored["data"], stored["size"]) == (data, DATA_BYTES_MAX)
+    refused(spot.discue.ask("POST", path, body({"data": data + "a"})), 422)
+
+
+def test_a_request_over_the_cap_is_refused_before_it_is_sent(spot: Spot) -> None:
+    for length in (REQUEST_BYTES_MAX + 1, 1 << 40):
+        with Peer(spot.discue.server) as peer:
+            path = f"/queues/{spot.queue}/messages"
+            peer.send(spot.discue.head("POST", path, f"Content-Length: {length}") + b"\r\n")
+            refused(peer.answer(), 413)
+
+
+@pytest.mark.parametrize("length", [0, 1, 3, 65, 1_000, 100_000])
+def test_a_name_of_the_wrong_length_is_refused(spot: Spot, length: int) -> None:
+    before = spot.discue.everything()
+    name = "n" * length
+    for path, told in (
+        ("/queues", {"name": name}),
+        (f"/queues/{spot.queue}/messages", {"name": name, "data": "x"}),
+        (
+            f"/queues/{spot.queue}/listeners",
+            {"name": name, "notify_url": "https://x.invalid", "liveness_url": "https://x.invalid"},
+        ),
+        ("/api_keys", {"name": name}),
+        ("/domains", {"alias": name, "hostname": "x.invalid", "port": 443}),
+    ):
+        refused(spot.discue.ask("POST", path, body(told)), 422)
+    assert spot.discue.everything() == before
+
+
+@pytest.mark.parametrize("length", [254, 10_000])
+def test_a_url_or_a_host_that_is_too_long_is_refused(spot: Spot, length: int) -> None:
+    long = "https://x.invalid/" + "p" * (length - 18)
+    told = {"name": "long-one", "notify_url": long, "liveness_url": "https://x.invalid/"}
+    refused(spot.discue.ask("POST", f"/queues/{spot.queue}/listeners", body(told)), 422)
+    domain = {"alias": "long-one", "hostname": "h" * length, "port": 443}
+    refused(spot.discue.ask("POST", "/domains", body(domain)), 422)
+
+
+def test_very_many_unknown_members_are_ignored_or_refused_at_once(spot: Spot) -> None:
+    told = {f"member-{number}": number for number in range(30_000)}
+    answer = spot.discue.ask("POST", f"/queues/{spot.queue}/messages", body({**told, "data": "x"}))
+    if answer.status == 200:
+        accepted(answer)
+    else:
+        refused(answer, 413, 422)
+
+
+def test_an_idempotency_key_that_is_too_long_is_refused(spot: Spot) -> None:
+    path = f"/queues/{spot.queue}/messages"
+    told = json.dumps({"data": "x"}).encode()
+    refused(spot.discue.ask("POST", path, told, "Idempotency-Key: " + "k" * 129), 400, 422)
+    accepted(spot.discue.ask("POST", path, told, "Idempotency-Key: " + "k" * 128))
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        *("page=0", "page=-1", "page=x", "page=1.5", "page=%31%00", "per_page=0", "per_page=x"),
+        *("pretty=2", "pretty=yes"),
+    ],
+)
+def test_a_query_that_makes_no_sense_is_refused(spot: Spot, query: str) -> None:
+    refused(spot.discue.ask("GET", f"/queues?{query}"), 400)
+
+
+@pytest.mark.parametrize("query", [f"page={10**30}", "per_page=100000", "page=1&page=2", "=", "&&"])
+def test_a_query_that_asks_for_much_gets_an_answer(spot: Spot, query: str) -> None:
+    answer = spot.discue.ask("GET", f"/queues?{query}")
+    if answer.status == 200:
+        accepted(answer)
+    else:
+        refused(answer, 400)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        *("limit=0", "limit=-1", "limit=x", "events=x", "startAfter=x&startAfterId=y"),
+        f"startAfter={10**30}&startAfterId=evt000000000000000001",
+        "startAfter=-1&startAfterId=evt000000000000000001",
+    ],
+)
+def test_a_query_for_events_that_makes_no_sense_gets_an_answer(spot: Spot, query: str) -> None:
+    answer = spot.discue.ask("GET", f"/events?{query}")
+    if answer.status == 200:
+        accepted(answer)
+    else:
+        refused(answer, 400)
