@@ -4,7 +4,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -64,18 +65,25 @@ class Command:
         assert "Traceback" not in ran.err, ran.err
         return ran
 
+    @contextmanager
     def start(
         self, *args: str, stdin: int | IO[bytes] | None = None, stderr: int = subprocess.PIPE
-    ) -> subprocess.Popen[bytes]:
-        """Start it and leave it running. Its stdout is a pipe; so is stderr, unless given."""
-        return subprocess.Popen(
+    ) -> Iterator[subprocess.Popen[bytes]]:
+        """Run it beside the test. Its stdout is a pipe; so is stderr, unless given."""
+        with subprocess.Popen(
             [sys.executable, "-m", "courier", *args, *self._common],
             stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=stderr,
             cwd=self._cwd,
             env=clean_environ(),
-        )
+        ) as process:
+            try:
+                yield process
+            except BaseException:
+                # Nobody will tell it to end any more, and leaving this block waits for it.
+                process.kill()
+                raise
 
     def fails(self, status: int, *args: str, stdin: bytes = b"") -> str:
         """Run it, expect this status and one line of explanation, and return that line."""

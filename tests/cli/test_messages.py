@@ -179,8 +179,11 @@ def test_a_terminal_sees_a_bar_and_a_pipe_sees_lines(
     file = tmp_path / "lines"
     file.write_bytes(b"x\n" * 20_500)
     ours, theirs = pty.openpty()
-    with file.open("rb") as stdin, open(ours, "rb", buffering=0) as terminal:
-        process = courier.start("publish", queue, "--lines", stdin=stdin, stderr=theirs)
+    with (
+        file.open("rb") as stdin,
+        open(ours, "rb", buffering=0) as terminal,
+        courier.start("publish", queue, "--lines", stdin=stdin, stderr=theirs) as process,
+    ):
         os.close(theirs)
         drawn = b""
         while b"\n" not in drawn:

@@ -17,12 +17,10 @@ def test_the_start_prints_the_address_and_a_line_to_paste(fresh_server: Server) 
 
 def test_any_free_port_is_taken_when_asked_for_none(tmp_path: Path, queue_name: str) -> None:
     with Command("--data", str(tmp_path)).start("serve", "--port", "0") as process:
-        try:
-            assert process.stdout is not None
-            assert process.stdout.readline().startswith(b"Courier is running on http://127.0.0.1:")
-            Command("--data", str(tmp_path))("queue", "create", queue_name)
-        finally:
-            process.terminate()
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith(b"Courier is running on http://127.0.0.1:")
+        Command("--data", str(tmp_path))("queue", "create", queue_name)
+        process.terminate()
         process.communicate()
     assert process.returncode == 0
 

@@ -1,6 +1,7 @@
 """The server is killed again and again while callers are at work; nothing answered is undone."""
 
 from collections import Counter
+from contextlib import closing
 
 import pytest
 
@@ -99,14 +100,13 @@ class PullTrial(Trial):
 def test_nothing_answered_is_undone_by_killing_the_server(
     fresh_server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    trial = PullTrial(fresh_server)
-    trial.run([trial.caller(f"caller{n}", SEED * 1_000 + n) for n in range(CALLERS)])
-    for queue in trial.ids:
-        trial.drain(queue)
-    trial.ledger.read(trial.connection)
+    with closing(PullTrial(fresh_server)) as trial:
+        trial.run([trial.caller(f"caller{n}", SEED * 1_000 + n) for n in range(CALLERS)])
+        for queue in trial.ids:
+            trial.drain(queue)
+        trial.ledger.read(trial.connection)
     fates = Counter(life.closed for life in trial.ledger.lives.values())
     assert set(fates) == {"acked", "buried"}, fates
-    trial.close()
     assert "Traceback" not in fresh_server.log()
     history = trial.history
     with capsys.disabled():

@@ -8,6 +8,7 @@ locks expire, stands in `lease.py`.
 """
 
 from collections import Counter
+from contextlib import closing
 
 import pytest
 
@@ -91,15 +92,14 @@ class FifoTrial(Trial):
 def test_groups_keep_their_order_and_copies_stay_whole_over_kills(
     fresh_server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    trial = FifoTrial(fresh_server)
-    trial.run([trial.caller(f"caller{n}", SEED * 1_000 + n) for n in range(CALLERS)])
-    for queue in QUEUES:
-        trial.drain(queue)
-    trial.check()
-    trial.history.check_delivered()
+    with closing(FifoTrial(fresh_server)) as trial:
+        trial.run([trial.caller(f"caller{n}", SEED * 1_000 + n) for n in range(CALLERS)])
+        for queue in QUEUES:
+            trial.drain(queue)
+        trial.check()
+        trial.history.check_delivered()
     fates = Counter(life.closed for life in trial.ledger.lives.values())
     assert set(fates) == {"acked", "buried"}, fates
-    trial.close()
     assert "Traceback" not in fresh_server.log()
     history = trial.history
     with capsys.disabled():
