@@ -9,6 +9,11 @@ PYTHON := .venv/bin/python
 RUN_READY := .venv/.run-ready
 DEV_READY := .venv/.dev-ready
 CLIENTS_READY := .tools/.ready
+# Two at a time. Neighbours stay together, because many share a server that their worker started,
+# until a worker has nothing left to do and takes from the end of the other's list.
+PYTEST := $(PYTHON) -m pytest -n 2 --dist worksteal
+# Python keeps what it compiles, whatever the caller's setting: tests start it many hundred times.
+export PYTHONDONTWRITEBYTECODE :=
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-6s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -17,8 +22,8 @@ run: $(RUN_READY) ## start the server; options go in ARGS="--port 9000"
 	@$(PYTHON) -m courier serve $(ARGS)
 
 test: lint $(CLIENTS_READY) ## lint, then every test, the fast ones first
-	$(PYTHON) -m pytest -m "not slow"
-	$(PYTHON) -m pytest -m slow
+	$(PYTEST) -m "not slow"
+	$(PYTEST) -m slow
 
 lint: $(DEV_READY) ## check style and types of source, tests and bench
 	$(PYTHON) -m ruff check

@@ -6,6 +6,7 @@ from collections.abc import Generator, Iterator
 import httpx
 import pytest
 
+from tests.report import TOLD
 from tests.server import Server
 
 LOG_LINES_SHOWN = 100
@@ -63,3 +64,11 @@ def pytest_runtest_makereport(
                 lines = value.log().splitlines()[-LOG_LINES_SHOWN:]
                 report.sections.append((f"log of {name}", "\n".join(lines)))
     return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print what tests had to tell; what a worker process prints itself is seen by nobody."""
+    for report in terminalreporter.getreports("passed"):
+        for name, told in report.user_properties:
+            if name == TOLD:
+                terminalreporter.write_line(f"{report.location[2]}: {told}")
