@@ -17,19 +17,15 @@ SLOW_FOLDERS = ("tests/attack", "tests/conformance/cross")
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """One server for the whole run. Tests share it: each works on queues of its own."""
-    server = Server(tmp_path_factory.mktemp("server")).start()
-    yield server
-    if server.running:
-        server.stop()
+    with Server(tmp_path_factory.mktemp("server")).start() as server:
+        yield server
 
 
 @pytest.fixture
 def fresh_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server of the test's own, with nothing in it; the test may stop, kill or restart it."""
-    server = Server(tmp_path_factory.mktemp("fresh-server")).start()
-    yield server
-    if server.running:
-        server.stop()
+    with Server(tmp_path_factory.mktemp("fresh-server")).start() as server:
+        yield server
 
 
 @pytest.fixture

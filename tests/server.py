@@ -45,6 +45,14 @@ class Server:
         self._log = directory / "server.log"
         self._process: subprocess.Popen[bytes] | None = None
 
+    def __enter__(self) -> "Server":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Whatever happened, no process stays behind."""
+        if self.running:
+            self.stop()
+
     def start(self) -> "Server":
         """Start, and return once `/ready` answers 200."""
         assert self._process is None, "the server runs already"

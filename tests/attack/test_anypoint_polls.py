@@ -42,10 +42,9 @@ def roomy_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     wanted = 2 * WAITERS + 500
     limit = max(soft, wanted if hard == resource.RLIM_INFINITY else min(wanted, hard))
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
-    server = Server(tmp_path_factory.mktemp("roomy")).start()
-    yield server
-    no_traceback(server)
-    server.stop()
+    with Server(tmp_path_factory.mktemp("roomy")).start() as server:
+        yield server
+        no_traceback(server)
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
@@ -195,9 +194,9 @@ def test_all_who_wait_for_a_deleted_queue_are_told_at_once(busy: Spot) -> None:
 def test_all_who_wait_on_a_server_that_stops_are_let_go(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    server = Server(tmp_path_factory.mktemp("stopping")).start()
-    spot = settle_down(Environment(server), "q")
     with ExitStack() as stack:
+        server = stack.enter_context(Server(tmp_path_factory.mktemp("stopping")).start())
+        spot = settle_down(Environment(server), "q")
         peers = waiting(spot, spot.queue, 300, stack)
         began = time.monotonic()
         server.stop()

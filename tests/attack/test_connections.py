@@ -178,10 +178,9 @@ def roomy_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     wanted = 4 * IDLE
     limit = max(soft, wanted if hard == resource.RLIM_INFINITY else min(wanted, hard))
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
-    server = Server(tmp_path_factory.mktemp("roomy")).start()
-    yield server
-    no_traceback(server)
-    server.stop()
+    with Server(tmp_path_factory.mktemp("roomy")).start() as server:
+        yield server
+        no_traceback(server)
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 

@@ -50,12 +50,9 @@ def test_settings_of_a_file_and_of_variables_reach_the_server(
     settings = tmp_path / "courier.toml"
     settings.write_text('queues_max = 1\nstore = "memory"')
     variables = {"COURIER_REQUEST_BYTES_MAX": "1KiB"}
-    server = Server(tmp_path, args=["--config", str(settings)], env=variables).start()
-    try:
+    with Server(tmp_path, args=["--config", str(settings)], env=variables).start() as server:
         courier = Command("--data", str(server.data))
         courier("queue", "create", queue_name)
         courier.fails(1, "queue", "create", f"{queue_name}-2")
         courier.fails(1, "publish", queue_name, "x" * 1_024)
         assert not list(server.data.glob("*.db"))
-    finally:
-        server.stop()

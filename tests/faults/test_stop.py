@@ -75,13 +75,13 @@ def test_request_that_never_ends_does_not_hold_up_a_stop_for_ever(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     directory = tmp_path_factory.mktemp("impatient")
-    server = Server(directory, env={"COURIER_DRAIN_WAIT_MS_MAX": "500"}).start()
-    with server.client() as client:
-        path = create_queue(client)
-    with begin_publish(server, path, b'{"body":1}'):
-        began = time.monotonic()
-        server.stop()
-        assert time.monotonic() - began < 8
+    with Server(directory, env={"COURIER_DRAIN_WAIT_MS_MAX": "500"}).start() as server:
+        with server.client() as client:
+            path = create_queue(client)
+        with begin_publish(server, path, b'{"body":1}'):
+            began = time.monotonic()
+            server.stop()
+            assert time.monotonic() - began < 8
 
 
 def test_second_sigterm_changes_nothing(fresh_server: Server) -> None:
