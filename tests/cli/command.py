@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -70,14 +71,16 @@ class Command:
         self, *args: str, stdin: int | IO[bytes] | None = None, stderr: int = subprocess.PIPE
     ) -> Iterator[subprocess.Popen[bytes]]:
         """Run it beside the test. Its stdout is a pipe; so is stderr, unless given."""
-        with subprocess.Popen(
-            [sys.executable, "-m", "courier", *args, *self._common],
-            stdin=stdin,
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-            cwd=self._cwd,
-            env=clean_environ(),
-        ) as process:
+        with sigint_heard():
+            started = subprocess.Popen(
+                [sys.executable, "-m", "courier", *args, *self._common],
+                stdin=stdin,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                cwd=self._cwd,
+                env=clean_environ(),
+            )
+        with started as process:
             try:
                 yield process
             except BaseException:
@@ -93,6 +96,19 @@ class Command:
         # Only a mistake in the arguments may be introduced by a reminder of what they are.
         assert not before or (status == 2 and before[0].startswith("usage: ")), ran.err
         return line
+
+
+@contextmanager
+def sigint_heard() -> Iterator[None]:
+    """What is started meanwhile can be interrupted, even if the tests run in the background.
+
+    A shell may let background jobs ignore SIGINT. Their processes inherit that, but no handler.
+    """
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def clean_environ() -> dict[str, str]:
