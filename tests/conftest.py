@@ -6,6 +6,7 @@ from collections.abc import Generator, Iterator
 import httpx
 import pytest
 
+from tests.report import TOLD
 from tests.server import Server
 
 LOG_LINES_SHOWN = 100
@@ -16,19 +17,15 @@ SLOW_FOLDERS = ("tests/attack", "tests/conformance/cross")
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """One server for the whole run. Tests share it: each works on queues of its own."""
-    server = Server(tmp_path_factory.mktemp("server")).start()
-    yield server
-    if server.running:
-        server.stop()
+    with Server(tmp_path_factory.mktemp("server")).start() as server:
+        yield server
 
 
 @pytest.fixture
 def fresh_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server of the test's own, with nothing in it; the test may stop, kill or restart it."""
-    server = Server(tmp_path_factory.mktemp("fresh-server")).start()
-    yield server
-    if server.running:
-        server.stop()
+    with Server(tmp_path_factory.mktemp("fresh-server")).start() as server:
+        yield server
 
 
 @pytest.fixture
@@ -63,3 +60,11 @@ def pytest_runtest_makereport(
                 lines = value.log().splitlines()[-LOG_LINES_SHOWN:]
                 report.sections.append((f"log of {name}", "\n".join(lines)))
     return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print what tests had to tell; what a worker process prints itself is seen by nobody."""
+    for report in terminalreporter.getreports("passed"):
+        for name, told in report.user_properties:
+            if name == TOLD:
+                terminalreporter.write_line(f"{report.location[2]}: {told}")

@@ -2,12 +2,14 @@
 
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,9 @@ import httpx
 START_SECONDS_MAX = 30.0
 STOP_SECONDS_MAX = 30.0
 POLL_SECONDS = 0.02
+# Outgoing connections get their ports from 32,768 up. One of them, of this test run or of another
+# beside it, would else be given a server's port between its kill and its start.
+PORTS = range(20_000, 32_768)
 
 
 class Server:
@@ -39,6 +44,14 @@ class Server:
         self._env = dict(env or {})
         self._log = directory / "server.log"
         self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> "Server":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Whatever happened, no process stays behind."""
+        if self.running:
+            self.stop()
 
     def start(self) -> "Server":
         """Start, and return once `/ready` answers 200."""
@@ -144,8 +157,9 @@ class Server:
 
 
 def free_port() -> int:
-    """A port that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port that was free a moment ago, and that no connection is given while it is."""
+    while True:
+        port = random.choice(PORTS)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port

@@ -22,10 +22,8 @@ HASTY = {
 @pytest.fixture(scope="package")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """One server for all attacks. They list everything again and again, so it holds only theirs."""
-    server = Server(tmp_path_factory.mktemp("attacked")).start()
-    yield server
-    if server.running:
-        server.stop()
+    with Server(tmp_path_factory.mktemp("attacked")).start() as server:
+        yield server
 
 
 @pytest.fixture(autouse=True)
@@ -82,7 +80,6 @@ def attacked(fresh_server: Server) -> Iterator[Server]:
 @pytest.fixture(scope="module")
 def hasty_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server that waits for nobody for long and takes few connections."""
-    server = Server(tmp_path_factory.mktemp("hasty"), env=HASTY).start()
-    yield server
-    no_traceback(server)
-    server.stop()
+    with Server(tmp_path_factory.mktemp("hasty"), env=HASTY).start() as server:
+        yield server
+        no_traceback(server)

@@ -42,10 +42,9 @@ def roomy_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     wanted = 2 * WAITERS + 500
     limit = max(soft, wanted if hard == resource.RLIM_INFINITY else min(wanted, hard))
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
-    server = Server(tmp_path_factory.mktemp("roomy")).start()
-    yield server
-    no_traceback(server)
-    server.stop()
+    with Server(tmp_path_factory.mktemp("roomy")).start() as server:
+        yield server
+        no_traceback(server)
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
@@ -195,9 +194,9 @@ def test_all_who_wait_for_a_deleted_queue_are_told_at_once(busy: Spot) -> None:
 def test_all_who_wait_on_a_server_that_stops_are_let_go(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    server = Server(tmp_path_factory.mktemp("stopping")).start()
-    spot = settle_down(Environment(server), "q")
     with ExitStack() as stack:
+        server = stack.enter_context(Server(tmp_path_factory.mktemp("stopping")).start())
+        spot = settle_down(Environment(server), "q")
         peers = waiting(spot, spot.queue, 300, stack)
         began = time.monotonic()
         server.stop()
@@ -216,12 +215,10 @@ def test_message_is_not_kept_for_who_has_left(spot: Spot, politely: bool) -> Non
     """It is there for the next one at once, not when the lock of the absent one ends."""
     for queue in (spot.queue, spot.line):
         for _ in range(50):
-            peer = Peer(spot.environment.server)
-            peer.send(poll(spot, queue))
-            if politely:
-                peer.close()
-            else:
-                peer.abort()
+            with Peer(spot.environment.server) as peer:
+                peer.send(poll(spot, queue))
+                if not politely:
+                    peer.abort()
         spot.publish(queue, "m1")
         found: list[str] = []
 
@@ -238,15 +235,16 @@ def test_leaving_at_any_moment_loses_nothing(spot: Spot) -> None:
     chance = random.Random(17)
     ids = [f"m{number:03}" for number in range(60)]
     for id in ids:
-        peers = [Peer(spot.environment.server) for _ in range(3)]
-        for peer in peers:
-            peer.send(poll(spot, spot.line, count=1, lock_ms=300))
-        for peer in peers[:2]:
-            peer.answered(within_s=chance.choice([0, 0, 0.002]))
-            peer.abort()
-        spot.publish(spot.line, id)
-        peers[2].answered(within_s=chance.choice([0, 0.001, 0.005]))
-        peers[2].abort()
+        with ExitStack() as stack:
+            peers = [stack.enter_context(Peer(spot.environment.server)) for _ in range(3)]
+            for peer in peers:
+                peer.send(poll(spot, spot.line, count=1, lock_ms=300))
+            for peer in peers[:2]:
+                peer.answered(within_s=chance.choice([0, 0, 0.002]))
+                peer.abort()
+            spot.publish(spot.line, id)
+            peers[2].answered(within_s=chance.choice([0, 0.001, 0.005]))
+            peers[2].abort()
     assert spot.backlog() == len(ids)
     found: list[str] = []
 
@@ -291,10 +289,10 @@ def test_caller_that_leaves_with_requests_behind_its_poll_does_no_harm(spot: Spo
     path = f"/{spot.queue}/messages"
     put = spot.broker.request("PUT", f"{path}/m1", b"{}")
     for _ in range(20):
-        peer = Peer(spot.environment.server)
-        peer.send(poll(spot, spot.queue) + put * 3)
-        peer.answered(within_s=0.002)
-        peer.abort()
+        with Peer(spot.environment.server) as peer:
+            peer.send(poll(spot, spot.queue) + put * 3)
+            peer.answered(within_s=0.002)
+            peer.abort()
     served(spot)
     assert spot.backlog() == 0, "a request was run for a caller who had left before its turn"
 

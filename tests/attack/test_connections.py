@@ -45,12 +45,10 @@ def test_request_broken_off_in_its_body_stores_nothing(target: Target, politely:
     start = whole.index(b"\r\n\r\n")
     cuts = [whole[:end] for end in range(start, len(whole), 7)]
     for part in [*cuts, whole[:-1], chunked]:
-        peer = Peer(account.server)
-        peer.send(part)
-        if politely:
-            peer.close()
-        else:
-            peer.abort()
+        with Peer(account.server) as peer:
+            peer.send(part)
+            if not politely:
+                peer.abort()
     assert target.backlog() == 0
 
 
@@ -58,11 +56,11 @@ def test_batch_whose_caller_leaves_is_stored_whole_or_not_at_all(target: Target)
     account = target.account
     chance = random.Random(7)
     for number in range(60):
-        peer = Peer(account.server)
         bodies = [f"{number}-{place}" for place in range(20)]
-        peer.send(account.request("POST", f"{target.path}/messages/batch", batch(*bodies)))
-        peer.answered(within_s=chance.choice([0, 0, 0.001, 0.003]))
-        peer.abort()
+        with Peer(account.server) as peer:
+            peer.send(account.request("POST", f"{target.path}/messages/batch", batch(*bodies)))
+            peer.answered(within_s=chance.choice([0, 0, 0.001, 0.003]))
+            peer.abort()
     stored = everything(target)
     assert len(stored) % 20 == 0
     assert len(set(stored)) == len(stored)
@@ -78,9 +76,9 @@ def test_pull_whose_caller_leaves_loses_nothing(target: Target) -> None:
     accepted(target.post("/messages/batch", batch(*"abcdefgh")))
     pull = b'{"batch_size":2,"visibility_timeout_ms":1}'
     for _ in range(30):
-        peer = Peer(account.server)
-        peer.send(account.request("POST", f"{target.path}/messages/pull", pull))
-        peer.abort()
+        with Peer(account.server) as peer:
+            peer.send(account.request("POST", f"{target.path}/messages/pull", pull))
+            peer.abort()
     found: set[str] = set()
     deadline = time.monotonic() + 10
     while len(found) < 8:
@@ -142,9 +140,9 @@ def test_caller_that_leaves_in_a_pipeline_does_no_harm(target: Target) -> None:
     account = target.account
     good = account.request("POST", f"{target.path}/messages", b'{"body":1}')
     for _ in range(20):
-        peer = Peer(account.server)
-        peer.send(good * 5)
-        peer.abort()
+        with Peer(account.server) as peer:
+            peer.send(good * 5)
+            peer.abort()
     assert target.backlog() <= 100
 
 
@@ -180,10 +178,9 @@ def roomy_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     wanted = 4 * IDLE
     limit = max(soft, wanted if hard == resource.RLIM_INFINITY else min(wanted, hard))
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
-    server = Server(tmp_path_factory.mktemp("roomy")).start()
-    yield server
-    no_traceback(server)
-    server.stop()
+    with Server(tmp_path_factory.mktemp("roomy")).start() as server:
+        yield server
+        no_traceback(server)
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 

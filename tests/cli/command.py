@@ -2,9 +2,11 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -64,18 +66,27 @@ class Command:
         assert "Traceback" not in ran.err, ran.err
         return ran
 
+    @contextmanager
     def start(
         self, *args: str, stdin: int | IO[bytes] | None = None, stderr: int = subprocess.PIPE
-    ) -> subprocess.Popen[bytes]:
-        """Start it and leave it running. Its stdout is a pipe; so is stderr, unless given."""
-        return subprocess.Popen(
-            [sys.executable, "-m", "courier", *args, *self._common],
-            stdin=stdin,
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-            cwd=self._cwd,
-            env=clean_environ(),
-        )
+    ) -> Iterator[subprocess.Popen[bytes]]:
+        """Run it beside the test. Its stdout is a pipe; so is stderr, unless given."""
+        with sigint_heard():
+            started = subprocess.Popen(
+                [sys.executable, "-m", "courier", *args, *self._common],
+                stdin=stdin,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                cwd=self._cwd,
+                env=clean_environ(),
+            )
+        with started as process:
+            try:
+                yield process
+            except BaseException:
+                # Nobody will tell it to end any more, and leaving this block waits for it.
+                process.kill()
+                raise
 
     def fails(self, status: int, *args: str, stdin: bytes = b"") -> str:
         """Run it, expect this status and one line of explanation, and return that line."""
@@ -85,6 +96,19 @@ class Command:
         # Only a mistake in the arguments may be introduced by a reminder of what they are.
         assert not before or (status == 2 and before[0].startswith("usage: ")), ran.err
         return line
+
+
+@contextmanager
+def sigint_heard() -> Iterator[None]:
+    """What is started meanwhile can be interrupted, even if the tests run in the background.
+
+    A shell may let background jobs ignore SIGINT. Their processes inherit that, but no handler.
+    """
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def clean_environ() -> dict[str, str]:

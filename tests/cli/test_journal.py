@@ -2,6 +2,7 @@
 
 import json
 import signal
+from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 
 import httpx
@@ -96,6 +97,20 @@ def test_follow_prints_events_as_they_happen(server: Server, courier: Command, q
         process.send_signal(signal.SIGINT)
         _, complaint = process.communicate(timeout=30)
     assert (seen, complaint, process.returncode) == (["one", "two"], b"", 130)
+
+
+def test_follow_has_no_gap_and_no_repetition_while_events_keep_coming(
+    server: Server, courier: Command, http: httpx.Client, queue: str
+) -> None:
+    [found] = http.get("/queues", params={"name": queue}).json()["result"]
+    after = last_offset(server)
+    follow = ("journal", "--follow", "--json", "--after", str(after), "--limit", "600")
+    with ThreadPoolExecutor(1) as pool:
+        following = pool.submit(courier, *follow)
+        while not following.done():
+            http.post(f"/queues/{found['queue_id']}/messages", json={"body": "x"})
+    offsets = [json.loads(line)["offset"] for line in following.result().out.splitlines()]
+    assert offsets == list(range(after + 1, after + 601))
 
 
 def test_follow_ends_at_its_limit(server: Server, courier: Command, queue: str) -> None:

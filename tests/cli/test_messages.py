@@ -69,16 +69,14 @@ def test_json_bodies_are_shown_decoded(courier: Command, queue: str, text: str) 
 def test_json_bodies_are_shown_decoded_whatever_the_server_is_set_to(
     tmp_path: Path, queue_name: str
 ) -> None:
-    server = Server(tmp_path, args=["--json-body-encoding", "plain", "--store", "memory"]).start()
-    try:
+    plain = ["--json-body-encoding", "plain", "--store", "memory"]
+    with Server(tmp_path, args=plain).start() as server:
         courier = Command("--data", str(server.data))
         courier("queue", "create", queue_name)
         for text in ["null", "true", "1234", '"true"', "[]", '"aGk="']:
             courier("publish", queue_name, text, "--json")
         shown = courier("peek", queue_name, "--count", "100").rows
         assert [row[-1] for row in shown] == ["null", "true", "1234", '"true"', "[]", '"aGk="']
-    finally:
-        server.stop()
 
 
 def test_a_table_shows_control_characters_escaped(courier: Command, queue: str) -> None:
@@ -179,8 +177,11 @@ def test_a_terminal_sees_a_bar_and_a_pipe_sees_lines(
     file = tmp_path / "lines"
     file.write_bytes(b"x\n" * 20_500)
     ours, theirs = pty.openpty()
-    with file.open("rb") as stdin, open(ours, "rb", buffering=0) as terminal:
-        process = courier.start("publish", queue, "--lines", stdin=stdin, stderr=theirs)
+    with (
+        file.open("rb") as stdin,
+        open(ours, "rb", buffering=0) as terminal,
+        courier.start("publish", queue, "--lines", stdin=stdin, stderr=theirs) as process,
+    ):
         os.close(theirs)
         drawn = b""
         while b"\n" not in drawn:

@@ -17,12 +17,10 @@ def test_the_start_prints_the_address_and_a_line_to_paste(fresh_server: Server) 
 
 def test_any_free_port_is_taken_when_asked_for_none(tmp_path: Path, queue_name: str) -> None:
     with Command("--data", str(tmp_path)).start("serve", "--port", "0") as process:
-        try:
-            assert process.stdout is not None
-            assert process.stdout.readline().startswith(b"Courier is running on http://127.0.0.1:")
-            Command("--data", str(tmp_path))("queue", "create", queue_name)
-        finally:
-            process.terminate()
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith(b"Courier is running on http://127.0.0.1:")
+        Command("--data", str(tmp_path))("queue", "create", queue_name)
+        process.terminate()
         process.communicate()
     assert process.returncode == 0
 
@@ -52,12 +50,9 @@ def test_settings_of_a_file_and_of_variables_reach_the_server(
     settings = tmp_path / "courier.toml"
     settings.write_text('queues_max = 1\nstore = "memory"')
     variables = {"COURIER_REQUEST_BYTES_MAX": "1KiB"}
-    server = Server(tmp_path, args=["--config", str(settings)], env=variables).start()
-    try:
+    with Server(tmp_path, args=["--config", str(settings)], env=variables).start() as server:
         courier = Command("--data", str(server.data))
         courier("queue", "create", queue_name)
         courier.fails(1, "queue", "create", f"{queue_name}-2")
         courier.fails(1, "publish", queue_name, "x" * 1_024)
         assert not list(server.data.glob("*.db"))
-    finally:
-        server.stop()

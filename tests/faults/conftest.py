@@ -38,7 +38,5 @@ def fillable(
 
 
 def _running(server: Server, disk: Disk) -> Iterator[tuple[Server, Disk]]:
-    server.start()
-    yield server, disk
-    if server.running:
-        server.stop()
+    with server.start():
+        yield server, disk

@@ -55,6 +55,7 @@ class Channel:
             try:
                 channel.connect()
             except OSError as error:
+                channel.close()
                 raise Refused from error
             self._http = channel
         return self._http

@@ -1,6 +1,7 @@
 """The disk is full: nothing more is promised, nothing promised is lost, and it passes."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any, NamedTuple
 
 import pytest
@@ -28,9 +29,13 @@ class Full(NamedTuple):
 
 @pytest.fixture
 def full(fillable: tuple[Server, Disk]) -> Iterator[Full]:
-    """Publish until the first refusal; what was accepted by then is in `stored`."""
     server, disk = fillable
-    connection = Connection(server)
+    with closing(Connection(server)) as connection:
+        yield fill(server, disk, connection)
+
+
+def fill(server: Server, disk: Disk, connection: Connection) -> Full:
+    """Publish until the first refusal; what was accepted by then is in `stored`."""
     queue = connection.ask("POST", "/queues", {"queue_name": "full"})["queue_id"]
     path = f"/queues/{queue}"
     connection.ask("POST", f"{path}/consumers", {"type": "http_pull"})
@@ -48,8 +53,7 @@ def full(fillable: tuple[Server, Disk]) -> Iterator[Full]:
     else:
         raise AssertionError("the disk never fills up")
     leases = [message["lease_id"] for message in pulled]
-    yield Full(server, disk, connection, path, stored, leases)
-    connection.close()
+    return Full(server, disk, connection, path, stored, leases)
 
 
 def draft(body: str) -> dict[str, Any]:

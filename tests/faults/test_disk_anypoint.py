@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from typing import Any, NamedTuple
 
 import pytest
@@ -37,9 +38,13 @@ class Full(NamedTuple):
 
 @pytest.fixture
 def full(fillable: tuple[Server, Disk]) -> Iterator[Full]:
-    """Publish to the exchange until the first refusal; what was accepted is in `copied`."""
     server, disk = fillable
-    environment = Environment(server)
+    with closing(Environment(server)) as environment:
+        yield fill(server, disk, environment)
+
+
+def fill(server: Server, disk: Disk, environment: Environment) -> Full:
+    """Publish to the exchange until the first refusal; what was accepted is in `copied`."""
     for queue in BOUND:
         environment.create_queue(queue)
     environment.create_exchange(EXCHANGE, *BOUND)
@@ -51,8 +56,7 @@ def full(fillable: tuple[Server, Disk]) -> Iterator[Full]:
     while publish(environment, EXCHANGE, f"m{len(copied)}")[0] == 201:
         copied.append(f"m{len(copied)}")
         assert len(copied) < PUBLISHES_MAX, "the disk never fills up"
-    yield Full(server, disk, environment, copied, held)
-    environment.close()
+    return Full(server, disk, environment, copied, held)
 
 
 def big(id: str, **headers: Any) -> dict[str, Any]:

@@ -1,6 +1,8 @@
 """The server is killed again and again while callers are at work; nothing answered is undone."""
 
 from collections import Counter
+from collections.abc import Callable
+from contextlib import closing
 
 import pytest
 
@@ -8,6 +10,7 @@ from tests.faults.connection import Connection
 from tests.faults.crew import Caller
 from tests.faults.history import Delivery, History
 from tests.faults.trial import CALLERS, KILLS, SEED, TIMEOUT_SECONDS, Trial
+from tests.report import TOLD
 from tests.server import Server
 
 ATTEMPTS_MAX = {"orders": 3, "plain": 101}
@@ -97,21 +100,20 @@ class PullTrial(Trial):
 @pytest.mark.slow
 @pytest.mark.timeout(TIMEOUT_SECONDS)
 def test_nothing_answered_is_undone_by_killing_the_server(
-    fresh_server: Server, capsys: pytest.CaptureFixture[str]
+    fresh_server: Server, record_property: Callable[[str, object], None]
 ) -> None:
-    trial = PullTrial(fresh_server)
-    trial.run([trial.caller(f"caller{n}", SEED * 1_000 + n) for n in range(CALLERS)])
-    for queue in trial.ids:
-        trial.drain(queue)
-    trial.ledger.read(trial.connection)
+    with closing(PullTrial(fresh_server)) as trial:
+        trial.run([trial.caller(f"caller{n}", SEED * 1_000 + n) for n in range(CALLERS)])
+        for queue in trial.ids:
+            trial.drain(queue)
+        trial.ledger.read(trial.connection)
     fates = Counter(life.closed for life in trial.ledger.lives.values())
     assert set(fates) == {"acked", "buried"}, fates
-    trial.close()
     assert "Traceback" not in fresh_server.log()
     history = trial.history
-    with capsys.disabled():
-        print(
-            f"\n{KILLS} kills, {history.operations} operations, {history.in_doubt} in doubt,"
-            f" {fates['acked']} messages acked, {fates['buried']} buried"
-        )
+    record_property(
+        TOLD,
+        f"{KILLS} kills, {history.operations} operations, {history.in_doubt} in doubt,"
+        f" {fates['acked']} messages acked, {fates['buried']} buried",
+    )
     assert history.in_doubt > 0, "every kill missed"

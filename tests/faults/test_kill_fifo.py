@@ -8,6 +8,8 @@ locks expire, stands in `lease.py`.
 """
 
 from collections import Counter
+from collections.abc import Callable
+from contextlib import closing
 
 import pytest
 
@@ -16,6 +18,7 @@ from tests.faults.fifo_crew import BATCH_MAX, FifoCaller, Site
 from tests.faults.fifo_history import FifoHistory
 from tests.faults.lease import Lease
 from tests.faults.trial import CALLERS, KILLS, SEED, TIMEOUT_SECONDS, Trial
+from tests.report import TOLD
 from tests.server import Server
 
 ATTEMPTS_MAX = 2
@@ -89,22 +92,21 @@ class FifoTrial(Trial):
 @pytest.mark.slow
 @pytest.mark.timeout(TIMEOUT_SECONDS)
 def test_groups_keep_their_order_and_copies_stay_whole_over_kills(
-    fresh_server: Server, capsys: pytest.CaptureFixture[str]
+    fresh_server: Server, record_property: Callable[[str, object], None]
 ) -> None:
-    trial = FifoTrial(fresh_server)
-    trial.run([trial.caller(f"caller{n}", SEED * 1_000 + n) for n in range(CALLERS)])
-    for queue in QUEUES:
-        trial.drain(queue)
-    trial.check()
-    trial.history.check_delivered()
+    with closing(FifoTrial(fresh_server)) as trial:
+        trial.run([trial.caller(f"caller{n}", SEED * 1_000 + n) for n in range(CALLERS)])
+        for queue in QUEUES:
+            trial.drain(queue)
+        trial.check()
+        trial.history.check_delivered()
     fates = Counter(life.closed for life in trial.ledger.lives.values())
     assert set(fates) == {"acked", "buried"}, fates
-    trial.close()
     assert "Traceback" not in fresh_server.log()
     history = trial.history
-    with capsys.disabled():
-        print(
-            f"\n{KILLS} kills, {history.operations} operations, {history.in_doubt} in doubt,"
-            f" {fates['acked']} messages acked, {fates['buried']} buried"
-        )
+    record_property(
+        TOLD,
+        f"{KILLS} kills, {history.operations} operations, {history.in_doubt} in doubt,"
+        f" {fates['acked']} messages acked, {fates['buried']} buried",
+    )
     assert history.in_doubt > 0, "every kill missed"

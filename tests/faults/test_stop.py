@@ -5,6 +5,7 @@ import signal
 import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 import pytest
 
@@ -74,13 +75,13 @@ def test_request_that_never_ends_does_not_hold_up_a_stop_for_ever(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     directory = tmp_path_factory.mktemp("impatient")
-    server = Server(directory, env={"COURIER_DRAIN_WAIT_MS_MAX": "500"}).start()
-    with server.client() as client:
-        path = create_queue(client)
-    with begin_publish(server, path, b'{"body":1}'):
-        began = time.monotonic()
-        server.stop()
-        assert time.monotonic() - began < 8
+    with Server(directory, env={"COURIER_DRAIN_WAIT_MS_MAX": "500"}).start() as server:
+        with server.client() as client:
+            path = create_queue(client)
+        with begin_publish(server, path, b'{"body":1}'):
+            began = time.monotonic()
+            server.stop()
+            assert time.monotonic() - began < 8
 
 
 def test_second_sigterm_changes_nothing(fresh_server: Server) -> None:
@@ -100,10 +101,12 @@ def test_second_sigterm_changes_nothing(fresh_server: Server) -> None:
 @pytest.mark.parametrize("fifo", [False, True])
 def test_long_poll_is_let_go_before_the_server_leaves(fresh_server: Server, fifo: bool) -> None:
     """It ends as one that found nothing, and no message is locked for its sake."""
-    environment = Environment(fresh_server)
-    queue = environment.create_queue("waited-for", fifo=fifo)
-    waiter = Environment(fresh_server)
-    with ThreadPoolExecutor(1) as pool:
+    with (
+        closing(Environment(fresh_server)) as environment,
+        closing(Environment(fresh_server)) as waiter,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        queue = environment.create_queue("waited-for", fifo=fifo)
         polled = pool.submit(waiter.try_broker, "GET", f"{queue}/messages?pollingTime=20000")
         time.sleep(0.3)
         assert not polled.done()
@@ -112,30 +115,26 @@ def test_long_poll_is_let_go_before_the_server_leaves(fresh_server: Server, fifo
         fresh_server.stop()
         assert time.monotonic() - began < 8
         assert polled.result()[0] in (204, 503)
-    waiter.close()
-    fresh_server.start()
-    environment.publish(queue, "m1")
-    [found] = environment.get(queue)
-    assert found["headers"]["deliveryCount"] == "1"
-    environment.close()
+        fresh_server.start()
+        environment.publish(queue, "m1")
+        [found] = environment.get(queue)
+        assert found["headers"]["deliveryCount"] == "1"
 
 
 def test_client_that_polls_on_does_not_hold_up_a_stop(fresh_server: Server) -> None:
     """Consumers ask again as soon as they are answered, on the same connection."""
-    environment = Environment(fresh_server)
-    queue = environment.create_queue("waited-for")
 
-    def poll() -> None:
+    def poll(environment: Environment, queue: str) -> None:
         with pytest.raises((Refused, InDoubt)):
             while True:
                 status, _, _ = environment.try_broker("GET", f"{queue}/messages?pollingTime=20000")
                 assert status in (204, 503)
 
-    with ThreadPoolExecutor(1) as pool:
-        polled = pool.submit(poll)
+    with closing(Environment(fresh_server)) as environment, ThreadPoolExecutor(1) as pool:
+        queue = environment.create_queue("waited-for")
+        polled = pool.submit(poll, environment, queue)
         time.sleep(0.3)
         began = time.monotonic()
         fresh_server.stop()
         assert time.monotonic() - began < 8
         polled.result()
-    environment.close()

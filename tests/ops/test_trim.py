@@ -1,6 +1,7 @@
 """How much of the journal is kept."""
 
 import time
+from contextlib import closing
 from pathlib import Path
 
 import httpx
@@ -34,9 +35,11 @@ def wait_for_first(journal: Journal, above: int) -> int:
 
 def test_a_journal_over_its_size_gives_up_its_oldest_events_loudly(tmp_path: Path) -> None:
     """Even those that a registered pipeline has yet to read; it then hears of it."""
-    server = Server(tmp_path, args=["--journal-bytes-max", "300000"]).start()
-    journal = Journal(server)
-    with server.client() as http:
+    with (
+        Server(tmp_path, args=["--journal-bytes-max", "300000"]).start() as server,
+        closing(Journal(server)) as journal,
+        server.client() as http,
+    ):
         journal.call("PUT", "/journal/pipelines/slow", {"offset": 0})
         epoch = journal.head()["epoch"]
         publish(http, 20)
@@ -50,14 +53,14 @@ def test_a_journal_over_its_size_gives_up_its_oldest_events_loudly(tmp_path: Pat
         assert "journal_trimmed_for_space" in server.log()
         metrics = journal.call("GET", "/metrics").text
         assert "courier_journal_forced_trims_total 0.0" not in metrics
-    journal.close()
-    server.stop()
 
 
 def test_old_events_stay_until_every_pipeline_has_them(tmp_path: Path) -> None:
-    server = Server(tmp_path, args=["--journal-retention-ms", "0"]).start()
-    journal = Journal(server)
-    with server.client() as http:
+    with (
+        Server(tmp_path, args=["--journal-retention-ms", "0"]).start() as server,
+        closing(Journal(server)) as journal,
+        server.client() as http,
+    ):
         journal.call("PUT", "/journal/pipelines/lake", {"offset": 0})
         publish(http, 3)
         server.restart()  # the first sweep after a start trims
@@ -65,5 +68,3 @@ def test_old_events_stay_until_every_pipeline_has_them(tmp_path: Path) -> None:
         journal.call("PUT", "/journal/pipelines/lake", {"offset": journal.head()["last"]})
         first = wait_for_first(journal, above=1)
         assert first <= journal.head()["last"]
-    journal.close()
-    server.stop()

@@ -188,10 +188,11 @@ OLD, NEW = (base64.b64encode(character * 32).decode() for character in (b"o", b"
 
 @contextmanager
 def started(directory: Path, keys: str) -> Iterator[Environment]:
-    server = Server(directory, env={"COURIER_ENCRYPTION_KEYS": keys}).start()
-    with root_client(server.url) as http:
+    with (
+        Server(directory, env={"COURIER_ENCRYPTION_KEYS": keys}).start() as server,
+        root_client(server.url) as http,
+    ):
         yield Environment.of(http, server.credentials)
-    server.stop()
 
 
 @pytest.mark.slow
