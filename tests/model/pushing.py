@@ -1,5 +1,6 @@
 """Steps of a history that have to do with listeners and their pushes."""
 
+from collections.abc import Collection
 from typing import Any
 
 from hypothesis import strategies as st
@@ -13,8 +14,8 @@ from courier.core.types import (
     PushSettlement,
     Report,
 )
-from tests.conformance.store.driver import ARRIVED
-from tests.model.stage import Stage
+from tests.conformance.store.driver import ARRIVED, FOREVER_MS
+from tests.model.stage import PEEK_MAX, Stage
 
 Verdict = tuple[str, Any]
 
@@ -40,7 +41,7 @@ OUTCOMES = st.lists(st.tuples(NEWEST, VERDICTS), min_size=1, max_size=3)
 
 # Each kind of step: how often it is taken, and what it is given.
 PUSH_STEPS: dict[str, tuple[int, st.SearchStrategy[tuple[Any, ...]]]] = {
-    "listen": (1, st.tuples(PICKS, st.booleans())),
+    "listen": (2, st.tuples(PICKS, st.booleans())),
     "change_listener": (1, st.tuples(PICKS)),
     "unlisten": (1, st.tuples(PICKS)),
     "take": (5, st.tuples(PICKS, st.integers(1, 3), LEASES)),
@@ -51,10 +52,7 @@ PUSH_STEPS: dict[str, tuple[int, st.SearchStrategy[tuple[Any, ...]]]] = {
         st.tuples(PICKS, st.integers(-1, 9), st.integers(-1, 3), VERDICTS),
     ),
     "retry_push": (2, st.tuples(PICKS)),
-    "backfill": (
-        1,
-        st.tuples(PICKS, st.tuples(PICKS, SIDES), st.tuples(PICKS, SIDES), st.integers(1, 3)),
-    ),
+    "backfill": (3, st.tuples(PICKS, st.tuples(PICKS, SIDES), st.integers(1, 3))),
     "rename": (1, st.tuples(PICKS, PICKS, st.sampled_from(("n", "", "größe")))),
 }
 
@@ -64,12 +62,10 @@ class Pushing(Stage):
         super().__init__()
         self.flights: list[tuple[str, Message]] = []
 
-    def chosen(self, number: int, *, ready: bool = False) -> Listener | None:
-        """A listener, and one that has something ready if that is wanted and there is one."""
-        among = self.listeners
-        if ready:
-            among = [on for on in among if self.sight.ready.get(on.id)] or among
-        return among[number % len(among)] if among else None
+    def chosen(self, number: int, *, among: Collection[str] = ()) -> Listener | None:
+        """A listener, and one of those ids if there is one."""
+        wanted = [on for on in self.listeners if on.id in among] or self.listeners
+        return wanted[number % len(wanted)] if wanted else None
 
     def listen(self, number: int, ordered: bool) -> None:
         if len(self.listeners) >= LISTENERS_MAX:
@@ -87,7 +83,9 @@ class Pushing(Stage):
             self.listeners[at] = self.both(lambda d: d.update(listener, ordered=ordered))
 
     def unlisten(self, number: int) -> None:
-        listener = self.chosen(number)
+        """Best while something is in flight."""
+        in_flight = {push.listener for push in self.sight.pushes if push.status == "in_flight"}
+        listener = self.chosen(number, among=in_flight)
         if listener is not None:
             self.both(lambda driver: driver.change(drops=[listener]))
             self.dropped.add(listener.id)
@@ -99,7 +97,7 @@ class Pushing(Stage):
         self.flights = [flight for flight in self.flights if flight[0] != listener.id]
 
     def take(self, number: int, count: int, lease_ms: int) -> None:
-        listener = self.chosen(number, ready=True)
+        listener = self.chosen(number, among=[id for id, seqs in self.sight.ready.items() if seqs])
         if listener is None:
             return
         taken = self.both(lambda driver: driver.take(listener, count=count, lease_ms=lease_ms))
@@ -146,25 +144,22 @@ class Pushing(Stage):
         seqs = [push.seq for push in failed or mine] or [1]
         self.both(lambda driver: driver.retry_push(listener, seqs[number % len(seqs)]))
 
-    def backfill(
-        self, number: int, since: tuple[int, int], until: tuple[int, int], limit: int
-    ) -> None:
-        """From one message's time, or just beside it, to another's."""
+    def backfill(self, number: int, edge: tuple[int, int], limit: int) -> None:
+        """Before or after some message's time, or just beside it."""
         listener = self.chosen(number)
         if listener is None:
             return
         self.settle_down()
         known = self.sight.known.get(listener.parent, [])
-        times = sorted({message.published_ms for message in known}) or [self.clock.now_ms()]
-        since_ms, until_ms = (
-            times[place % len(times)] + side for place, side in sorted((since, until))
-        )
-        after_seq = since[0] if since[1] else 0
-        while True:
-            seen = after_seq
+        times = [message.published_ms for message in known] or [self.clock.now_ms()]
+        place, side = edge
+        edge_ms = times[place % len(times)] + side
+        since_ms, until_ms = (edge_ms, FOREVER_MS) if number % 2 else (0, edge_ms)
+        after_seq = number // 6
+        for _ in range(PEEK_MAX):
             bound_and_last = self.both(
-                lambda driver, seen=seen: driver.backfill(  # type: ignore[misc]
-                    listener, since_ms=since_ms, until_ms=until_ms, after_seq=seen, limit=limit
+                lambda driver, seq=after_seq: driver.backfill(  # type: ignore[misc]
+                    listener, since_ms=since_ms, until_ms=until_ms, after_seq=seq, limit=limit
                 )
             )
             after_seq = bound_and_last[1]

@@ -1,5 +1,6 @@
 """Pure: how long a failed push waits for its next attempt."""
 
+from datetime import UTC
 from email.utils import parsedate_to_datetime
 
 from courier.core.types import HOUR_MS, MINUTE_MS, SECOND_MS
@@ -28,7 +29,9 @@ def asked_ms(header: str, *, now_ms: int) -> int:
     if text.isascii() and text.isdigit():
         return min(int(text[:9]) * SECOND_MS, ASKED_MS_MAX)
     try:
-        at_ms = parsedate_to_datetime(text).timestamp() * SECOND_MS
+        at = parsedate_to_datetime(text)
+        # An old form of dates has no zone, and is in universal time all the same.
+        at_ms = (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * SECOND_MS
     except (ValueError, TypeError, OverflowError):
         return 0
     return max(0, min(round(at_ms) - now_ms, ASKED_MS_MAX))

@@ -59,31 +59,26 @@ class HttpTransport:
         self._targets = targets
         self._guarded = _session(targets, connections_max)
         self._trusted = _session(None, connections_max)
+        # Its own, or listeners that are well would seem down because others do not answer.
+        self._probing = _session(targets, connections_max)
 
     async def send(self, push: Push, *, timeout_ms: int) -> PushResult:
-        return await self._request(
-            "POST",
-            push.url,
-            timeout_ms=timeout_ms,
-            headers=push.headers,
-            body=push.body,
-            trusted=push.trusted,
-        )
+        session = self._trusted if push.trusted else self._guarded
+        return await self._request(session, "POST", push.url, timeout_ms, push.headers, push.body)
 
     async def get(self, url: str, *, timeout_ms: int) -> PushResult:
         # Nothing here unpacks an answer.
         headers = {"accept-encoding": "identity"}
-        return await self._request("GET", url, timeout_ms=timeout_ms, headers=headers)
+        return await self._request(self._probing, "GET", url, timeout_ms, headers)
 
     async def _request(
         self,
+        session: aiohttp.ClientSession,
         method: str,
         url: str,
-        *,
         timeout_ms: int,
         headers: Mapping[str, str],
         body: bytes | None = None,
-        trusted: bool = False,
     ) -> PushResult:
         began_s = time.perf_counter()
 
@@ -93,10 +88,9 @@ class HttpTransport:
             )
 
         try:
-            if not trusted:
+            if session is not self._trusted:
                 self._targets.check_url(url)
             async with asyncio.timeout(timeout_ms / 1000):
-                session = self._trusted if trusted else self._guarded
                 async with session.request(
                     method,
                     URL(url, encoded=True),
@@ -118,6 +112,7 @@ class HttpTransport:
     async def close(self) -> None:
         await self._guarded.close()
         await self._trusted.close()
+        await self._probing.close()
 
 
 def _session(targets: Targets | None, connections_max: int) -> aiohttp.ClientSession:

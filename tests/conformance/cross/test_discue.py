@@ -209,7 +209,7 @@ def test_metrics_tell_what_listeners_took_and_are_owed(
 
     def state(name: str) -> str:
         deliveries = discue.message(queue, id)["deliveries"]
-        return next(d["state"] for d in deliveries if d["listener"]["name"] == name)
+        return next(str(d["state"]) for d in deliveries if d["listener"]["name"] == name)
 
     until(lambda: state("takes") == "acknowledged")
     text = httpx.get(both.url + "/metrics", trust_env=False, verify=False).text

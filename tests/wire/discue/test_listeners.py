@@ -2,6 +2,7 @@
 
 import base64
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -159,7 +160,8 @@ def test_a_listener_is_read_with_its_numbers(discue: DiscueClient, queue: str) -
 
 
 def test_a_secret_is_shown_once(discue: DiscueClient, queue: str, server: Server) -> None:
-    made = create(discue, queue, headers={"X-Token": "hush-hush"}, auth=bearer("psst-psst"))
+    header, token = f"header-{uuid.uuid4()}", f"token-{uuid.uuid4()}"
+    made = create(discue, queue, headers={"X-Token": header}, auth=bearer(token))
     path = f"/queues/{queue}/listeners"
     answers = [
         discue.get(f"{path}/{made['id']}"),
@@ -171,7 +173,7 @@ def test_a_secret_is_shown_once(discue: DiscueClient, queue: str, server: Server
     head = {"Authorization": f"Bearer {server.credentials['admin']['token']}"}
     answers.append(discue.http.get("/journal?limit=50000", headers=head))
     database = b"".join(file.read_bytes() for file in server.data.glob("courier.db*"))
-    for secret in (made["signing_secret"], "hush-hush", "psst-psst"):
+    for secret in (made["signing_secret"], header, token):
         assert not [answer.url for answer in answers if secret in answer.text]
         assert secret not in server.log()
         assert secret.encode() not in database
