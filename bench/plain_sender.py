@@ -15,7 +15,7 @@ import uvloop
 from bench.receiver import body
 from bench.workload import BODY
 from courier.delivery import signing
-from courier.delivery.line import IN_FLIGHT_MAX
+from courier.delivery.pace import IN_FLIGHT_MAX
 from courier.delivery.transport import USER_AGENT
 
 _ID = "A" * 21

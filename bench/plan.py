@@ -34,8 +34,8 @@ FULL = Plan(
     poll_rounds=8,
     poll_seconds=5.0,
     firsts=2_000,
-    push_rounds=5,
-    push_seconds=6.0,
+    push_rounds=10,
+    push_seconds=3.0,
     pushes=5_000,
 )
 QUICK = Plan(

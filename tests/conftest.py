@@ -11,7 +11,13 @@ from tests.server import Server
 
 LOG_LINES_SHOWN = 100
 # Thousands of requests each, or seconds of waiting: whole folders that are not for every minute.
-SLOW_FOLDERS = ("tests/attack", "tests/conformance/cross")
+SLOW_FOLDERS = (
+    "tests/attack",
+    "tests/conformance/cross",
+    "tests/delivery/listeners",
+    "tests/wire/anypoint",
+    "tests/wire/discue",
+)
 
 
 @pytest.fixture(scope="session")

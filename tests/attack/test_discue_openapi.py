@@ -21,20 +21,13 @@ SPOTS = 8
 
 
 class KeyAttack(Attack):
-    """This API's key goes into a header of its own.
-
-    One worker: in two threads, Python 3.11 loses count of how deep the trees are that it parses.
-    """
+    """This API's key goes into a header of its own."""
 
     def _config(self, examples: int) -> str:
         text = super()._config(examples)
-        for ours, theirs in (
-            (f'"Authorization" = "Bearer {self.token}"', f'"X-API-KEY" = "{self.token}"'),
-            ('"workers" = 2', '"workers" = 1'),
-        ):
-            assert ours in text
-            text = text.replace(ours, theirs)
-        return text
+        bearer = f'"Authorization" = "Bearer {self.token}"'
+        assert bearer in text
+        return text.replace(bearer, f'"X-API-KEY" = "{self.token}"')
 
 
 class Ground:

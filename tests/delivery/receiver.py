@@ -241,6 +241,7 @@ class Receiver:
         self._changed = threading.Condition()
         self._loop = asyncio.new_event_loop()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._writers: list[asyncio.StreamWriter] = []
         self._thread = threading.Thread(target=self._run, name="receiver", daemon=True)
         self._ready = threading.Event()
         self._over = asyncio.Event()
@@ -349,6 +350,8 @@ class Receiver:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        for writer in self._writers:
+            writer.transport.abort()  # also where the other side never read the answer
         for _ in range(2):
             await asyncio.sleep(0)  # connections end a turn later than they are closed
 
@@ -356,6 +359,7 @@ class Receiver:
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
+        self._writers.append(writer)
         self.connections += 1
         try:
             while not writer.is_closing():

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from courier.core import retry
 from courier.core.types import DAY_MS, HOUR_MS, Liveness
+from courier.delivery.line import AHEAD_MAX
 from tests.delivery import receiver as answers
 from tests.delivery.inside import Inside, both_stores, run_inside, until
 from tests.delivery.receiver import Receiver, closed_port
@@ -291,3 +292,83 @@ def test_an_idle_listener_is_looked_at_ten_times_as_seldom(
 
     run_inside(kind, tmp_path, main, liveness_every_ms=100)
     assert 1 <= len(receiver.received("/idle")) <= 4
+
+
+@both_stores
+def test_what_is_taken_ahead_is_never_more_than_ten_on_their_way_and_goes_back_untried(
+    kind: str, receiver: Receiver, tmp_path: Path
+) -> None:
+    """A quick listener hangs all at once: ten wait for it, and more were about to follow."""
+
+    async def main(inside: Inside) -> None:
+        listener = await inside.listen(receiver.url("/hook"))
+        async with inside.running():
+            await inside.publish("warm-up")
+            await asyncio.to_thread(receiver.wait, "/hook", 1)
+            held = receiver.hold("/hook")
+            await inside.publish(*[str(number) for number in range(40)])
+            await asyncio.to_thread(receiver.wait, "/hook", 11)
+
+            async def in_flight() -> int:
+                now_ms = inside.clock.now_ms()
+                return (await inside.store.push_stats(listener.id, now_ms=now_ms)).in_flight
+
+            async def ahead() -> bool:
+                return await in_flight() == 10 + AHEAD_MAX
+
+            await until(ahead, "nothing is taken ahead")
+            assert receiver.in_flight("/hook") == 10
+            await inside.change(replace(listener, disabled_by="user"))
+
+            async def back() -> bool:
+                return await in_flight() == 10
+
+            await until(back, "what was taken ahead stays")
+            untried = await inside.push(seq=15)
+            assert (untried.status, untried.attempts) == ("pending", 0)
+            held.let_go(100)
+
+            async def done() -> bool:
+                return await in_flight() == 0
+
+            await until(done, "the first ten stay")
+            await inside.change(listener)
+            await asyncio.to_thread(receiver.wait, "/hook", 41)
+
+    run_inside(kind, tmp_path, main)
+    received = receiver.received("/hook")
+    assert receiver.peak("/hook") == 10
+    assert len(received) == 41
+    assert {each.headers["x-attempt"] for each in received} == {"1"}
+
+
+@both_stores
+def test_nothing_that_was_taken_ahead_is_sent_late(
+    kind: str, receiver: Receiver, tmp_path: Path
+) -> None:
+    """By then its lease may be about to end, and another attempt to begin."""
+
+    async def main(inside: Inside) -> None:
+        listener = await inside.listen(receiver.url("/hook"))
+        async with inside.running():
+            await inside.publish("warm-up")
+            await asyncio.to_thread(receiver.wait, "/hook", 1)
+            held = receiver.hold("/hook")
+            await inside.publish(*[str(number) for number in range(20)])
+            await asyncio.to_thread(receiver.wait, "/hook", 11)
+            inside.clock.advance(6_000)
+            held.let_go(100)
+            await asyncio.to_thread(receiver.wait, "/hook", 21)
+
+            async def done() -> bool:
+                now_ms = inside.clock.now_ms()
+                stats = await inside.store.push_stats(listener.id, now_ms=now_ms)
+                return stats.acknowledged == 21
+
+            await until(done, "not all are acknowledged")
+        last = await inside.push(seq=21)
+        # Taken again after those six seconds.
+        assert last.first_ms == inside.clock.now_ms()
+
+    run_inside(kind, tmp_path, main)
+    assert {each.headers["x-attempt"] for each in receiver.received("/hook")} == {"1"}

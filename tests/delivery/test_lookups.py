@@ -89,7 +89,11 @@ def test_the_systems_own_answers_and_refusals_come_from_a_thread() -> None:
 
 
 def test_a_loop_that_ends_does_not_wait_for_lookups(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: time.sleep(5))
+    def slow(*_: object, **__: object) -> list[object]:
+        time.sleep(5)
+        return []
+
+    monkeypatch.setattr(socket, "getaddrinfo", slow)
 
     async def main() -> None:
         task = asyncio.create_task(Lookups().find("slow", 80, 0))

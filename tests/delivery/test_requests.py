@@ -78,9 +78,9 @@ def request(
     queue: Queue = QUEUE,
     headers: dict[str, str] | None = None,
 ) -> Push:
-    signed = requests.Signed([SECRET], headers or {})
+    prepared = requests.prepared(listener, queue, [SECRET], headers or {}, Spelling())
     return requests.request(
-        listener, queue, sent, signed, Spelling(), now_ms=SystemClock().now_ms()
+        listener, queue, sent, prepared, Spelling(), now_ms=SystemClock().now_ms()
     )
 
 

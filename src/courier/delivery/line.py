@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,6 @@ from courier.core import retry
 from courier.core.errors import BrokerError, NotFound, Unavailable
 from courier.core.types import (
     BROKER,
-    MINUTE_MS,
     SECOND_MS,
     Domain,
     Listener,
@@ -24,6 +24,8 @@ from courier.core.types import (
     Report,
 )
 from courier.delivery import liveness, requests, secrets
+from courier.delivery.pace import Pace
+from courier.delivery.prober import Prober
 from courier.delivery.transport import PushResult
 from courier.delivery.urls import host_and_port
 
@@ -32,16 +34,14 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("courier.delivery")
 
-IN_FLIGHT_MAX = 10
+# So many more are taken while all goes well, so that a request which ends is followed by another
+# without a wait for the store. What has waited for long goes back, well before its lease ends.
+AHEAD_MAX = 20
+AHEAD_MS_MAX = 5 * SECOND_MS
 # A push is leased for as long as its request may take, and a little longer to note the outcome.
 # What was in flight when the process was killed waits for the end of that.
 LEASE_MARGIN_MS = 10 * SECOND_MS
 ANSWER_KEPT_BYTES = 1 << 10
-PROBE_TIMEOUT_MS = 5 * SECOND_MS
-# The first look at a new listener comes this much sooner than the next ones.
-FIRST_PROBE_PART = 10
-IDLE_PROBE_FACTOR = 10
-LIVENESS_SAVE_EVERY_MS = MINUTE_MS
 STORE_AWAY_S = 1.0
 BLOCKED_LOOK_S = 1.0
 _GONE = 410
@@ -49,29 +49,24 @@ _ASKING_TO_WAIT = (429, 503)
 
 
 class Line:
-    """`sending` are the requests on their way.
-
-    A listener gets one request at a time while it fails; whenever as many as it gets at a time
-    have gone well, it gets twice as many, up to the limit. So one that is down costs the others
-    next to nothing.
-    """
+    """`sending` are the requests on their way; `_ahead` is what follows, and when it was taken."""
 
     def __init__(self, engine: "Engine", id: str) -> None:
         self._engine = engine
         self._id = id
-        self._width = IN_FLIGHT_MAX
-        self._good = 0
+        self._pace = Pace()
+        self._prober = Prober(engine, id, self._changed)
         self._unanswered = 0
+        self._ahead: deque[tuple[int, Message]] = deque()
         self._settled: list[PushSettlement] = []
         self._wake = asyncio.Event()
-        self._liveness: Liveness | None = None
-        self._saved_ms = 0
-        self._signed: tuple[Listener, requests.Signed] | None = None
+        self._current: tuple[Listener, Queue] | None = None
+        self._prepared: tuple[Listener, Queue, requests.Prepared] | None = None
         self.sending: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
         """Until the listener is gone."""
-        prober = asyncio.create_task(self._probe_for_ever())
+        prober = asyncio.create_task(self._prober.run())
         try:
             while True:
                 try:
@@ -87,6 +82,7 @@ class Line:
                     await asyncio.sleep(STORE_AWAY_S)
         finally:
             prober.cancel()
+            self._give_back()
 
     async def _turn(self) -> bool:
         """Note what is done, take what there is room for, wait; False: the listener is gone."""
@@ -95,24 +91,28 @@ class Line:
         queue = await store.get(Queue, listener.parent) if listener else None
         if listener is None or queue is None:
             return False
+        self._current = listener, queue
         self._wake.clear()
         hint = store.wait(self._id)
         hint.add_done_callback(self._hinted)
         try:
-            room = await self._room(listener, queue)
+            limit = await self._limit(listener, queue)
+            room = max(0, limit - len(self.sending))
             granted = self._engine.reserve(room, self._wake.set) if room else 0
+            asked = granted + (self._reach(listener) if limit and granted == room else 0)
+            now_ms = self._engine.clock.now_ms()
             taken: list[Message] = []
             try:
-                taken = await self._note_and_take(listener, granted)
+                taken = await self._note_and_take(listener, asked, now_ms)
             finally:
-                self._engine.release(granted - len(taken))
-            for message in taken:
-                task = asyncio.create_task(self._send(listener, queue, message))
-                self.sending.add(task)
-                task.add_done_callback(self._sent)
-            if not granted and (room or not self.sending):
+                self._engine.release(max(0, granted - len(taken)))
+            for message in taken[:granted]:
+                self._begin(listener, queue, message)
+            self._ahead.extend((now_ms, message) for message in taken[granted:])
+            self._begin_next()
+            if not asked and (room or not self.sending):
                 await self._woken_within(BLOCKED_LOOK_S)
-            elif not granted or len(taken) < granted:  # else there may be more
+            elif len(taken) < asked or not asked:  # else there may be more
                 await self._wake.wait()
         finally:
             if not hint.done():
@@ -132,17 +132,49 @@ class Line:
             async with asyncio.timeout(seconds):
                 await self._wake.wait()
 
-    async def _note_and_take(self, listener: Listener, count: int) -> list[Message]:
+    # --- what to send ---
+
+    async def _limit(self, listener: Listener, queue: Queue) -> int:
+        """How many requests this listener may get at a time."""
+        if not await self._may_send(listener, queue):
+            self._give_back()
+            return 0
+        return 1 if listener.ordered else self._pace.width
+
+    async def _may_send(self, listener: Listener, queue: Queue) -> bool:
+        if listener.disabled_by or queue.paused:
+            return False
+        if (await self._prober.known(listener)).state == "inactive":
+            return False
+        return not self._engine.domains_required or await self._verified(listener)
+
+    async def _verified(self, listener: Listener) -> bool:
+        place = host_and_port(listener.url)
+        domains = await self._engine.store.scan(Domain, tenant=listener.tenant)
+        return any((d.hostname, d.port) == place and d.verified_ms for d in domains)
+
+    def _reach(self, listener: Listener) -> int:
+        """How many to take ahead. Never of an ordered listener: the store gives one at a time."""
+        if listener.ordered or not self._pace.quick or len(self._ahead) > AHEAD_MAX // 2:
+            return 0
+        return AHEAD_MAX - len(self._ahead)
+
+    def _give_back(self) -> None:
+        """What was taken ahead is not tried after all."""
+        self._settled += [PushReturned(m.seq, m.attempts) for _, m in self._ahead]
+        self._ahead.clear()
+
+    async def _note_and_take(self, listener: Listener, count: int, now_ms: int) -> list[Message]:
         """Both go into the same commit. What was taken must be sent, whatever came of the rest."""
         settling = asyncio.ensure_future(self.settle())
-        taking = asyncio.ensure_future(self._take(listener, count))
+        taking = asyncio.ensure_future(self._take(listener, count, now_ms))
         try:
             await asyncio.wait([settling, taking])
         except asyncio.CancelledError:
             # The server stops. What is being taken at this moment will not be sent.
             await asyncio.wait([settling, taking])
             if not taking.exception():
-                self._settled += [PushReturned(m.seq, m.attempts) for m in taking.result()]
+                self._ahead.extend((now_ms, message) for message in taking.result())
             raise
         if not taking.exception() and taking.result():
             if error := settling.exception():
@@ -151,30 +183,12 @@ class Line:
         settling.result()
         return taking.result()
 
-    async def _room(self, listener: Listener, queue: Queue) -> int:
-        """How many more requests this listener may get now."""
-        if listener.disabled_by or queue.paused:
-            return 0
-        if (await self._known_liveness(listener)).state == "inactive":
-            return 0
-        if self._engine.domains_required and not await self._verified(listener):
-            return 0
-        limit = 1 if listener.ordered else self._width
-        return max(0, limit - len(self.sending))
-
-    async def _verified(self, listener: Listener) -> bool:
-        place = host_and_port(listener.url)
-        domains = await self._engine.store.scan(Domain, tenant=listener.tenant)
-        return any((d.hostname, d.port) == place and d.verified_ms for d in domains)
-
-    async def _take(self, listener: Listener, count: int) -> list[Message]:
+    async def _take(self, listener: Listener, count: int, now_ms: int) -> list[Message]:
         if not count:
             return []
+        lease_ms = listener.timeout_ms + LEASE_MARGIN_MS
         return await self._engine.store.take_pushes(
-            listener.id,
-            count=count,
-            lease_ms=listener.timeout_ms + LEASE_MARGIN_MS,
-            now_ms=self._engine.clock.now_ms(),
+            listener.id, count=count, lease_ms=lease_ms, now_ms=now_ms
         )
 
     async def settle(self) -> None:
@@ -194,13 +208,33 @@ class Line:
 
     # --- one request ---
 
-    def _sent(self, task: "asyncio.Task[None]") -> None:
-        self.sending.discard(task)
-        self._engine.release(1)
-        self._wake.set()
-        if not task.cancelled() and (error := task.exception()):
-            # Its push is in flight until the lease ends, and then made again.
-            log.error("push_broken", extra={"listener": self._id}, exc_info=error)
+    def _begin(self, listener: Listener, queue: Queue, message: Message) -> None:
+        task = asyncio.create_task(self._send(listener, queue, message))
+        self.sending.add(task)
+
+        def sent(task: "asyncio.Task[None]") -> None:
+            self.sending.discard(task)
+            self._engine.release(1)
+            self._begin_next()
+            self._wake.set()
+            if not task.cancelled() and (error := task.exception()):
+                # Its push is in flight until the lease ends, and then made again.
+                log.error("push_broken", extra={"listener": self._id}, exc_info=error)
+
+        task.add_done_callback(sent)
+
+    def _begin_next(self) -> None:
+        """What was taken ahead follows, as long as all goes well."""
+        if self._current is None:
+            return
+        while self._ahead and len(self.sending) < self._pace.width:
+            taken_ms, message = self._ahead[0]
+            late = self._engine.clock.now_ms() - taken_ms > AHEAD_MS_MAX
+            if late or not self._pace.quick or not self._engine.reserve(1, self._wake.set):
+                self._give_back()
+                return
+            self._ahead.popleft()
+            self._begin(*self._current, message)
 
     async def _send(self, listener: Listener, queue: Queue, message: Message) -> None:
         try:
@@ -215,12 +249,13 @@ class Line:
         )
         if result.ok:
             self._engine.pushed += 1
-            self._widen()
+            self._pace.went_well(duration_ms=result.duration_ms)
             self._unanswered = 0
             self._settled.append(Pushed(message.seq, message.attempts, report))
             return
         self._engine.failed += 1
-        self._narrow()
+        self._pace.failed()
+        self._give_back()
         asked_ms = 0
         if result.status in _ASKING_TO_WAIT:
             asked_ms = retry.asked_ms(result.retry_after, now_ms=self._engine.clock.now_ms())
@@ -236,23 +271,13 @@ class Line:
             await self._disable(listener)
         await self._judge(listener, result)
 
-    def _widen(self) -> None:
-        self._good += 1
-        if self._good >= self._width:
-            self._good = 0
-            self._width = min(IN_FLIGHT_MAX, self._width * 2)
-
-    def _narrow(self) -> None:
-        self._good = 0
-        self._width = 1
-
     async def _request(self, listener: Listener, queue: Queue, message: Message) -> PushResult:
         try:
             push = requests.request(
                 listener,
                 queue,
                 self._engine.broker.opened(message),
-                self._signing(listener),
+                self._preparation(listener, queue),
                 self._engine.spelling,
                 now_ms=self._engine.clock.now_ms(),
             )
@@ -260,18 +285,27 @@ class Line:
             return PushResult(0, 0, str(error))
         return await self._engine.transport.send(push, timeout_ms=listener.timeout_ms)
 
-    def _signing(self, listener: Listener) -> requests.Signed:
-        """Opened once for each version of the listener, and again once a secret has run out."""
-        now_ms = self._engine.clock.now_ms()
-        known = self._signed
-        if known is None or known[0] is not listener or any(s.until_ms for s in listener.secrets):
-            sealer = self._engine.sealer
-            signed = requests.Signed(
+    def _preparation(self, listener: Listener, queue: Queue) -> requests.Prepared:
+        """Made once for each version of the listener, and again while a secret is running out."""
+        known = self._prepared
+        if (
+            known is None
+            or known[0] is not listener
+            or known[1] is not queue
+            or any(secret.until_ms for secret in listener.secrets)
+        ):
+            sealer, now_ms = self._engine.sealer, self._engine.clock.now_ms()
+            prepared = requests.prepared(
+                listener,
+                queue,
                 secrets.opened(listener.secrets, sealer, now_ms=now_ms),
                 secrets.request_headers(listener.private, sealer),
+                self._engine.spelling,
             )
-            self._signed = known = listener, signed
-        return known[1]
+            self._prepared = known = listener, queue, prepared
+        return known[2]
+
+    # --- whether it is there ---
 
     async def _disable(self, listener: Listener) -> None:
         """It said that it is gone: the rest of its messages wait for somebody to enable it."""
@@ -285,69 +319,9 @@ class Line:
         self._unanswered = 0 if result.status else self._unanswered + 1
         if self._unanswered >= liveness.UNANSWERED_MAX:
             self._unanswered = 0
-            known = await self._known_liveness(listener)
-            if known.state != "inactive":
-                now_ms = self._engine.clock.now_ms()
-                await self._note(liveness.silent(known, now_ms=now_ms, why=result.error))
+            await self._prober.silent(listener, result.error)
 
-    # --- liveness ---
-
-    async def _known_liveness(self, listener: Listener) -> Liveness:
-        if self._liveness is None:
-            self._liveness = await self._engine.store.get(Liveness, listener.id) or Liveness(
-                id=listener.id,
-                tenant=listener.tenant,
-                parent=listener.id,
-                created_ms=listener.created_ms,
-            )
-        return self._liveness
-
-    async def _note(self, new: Liveness) -> None:
-        """Remember it; write it down when it says something new, or now and then."""
-        known, self._liveness = self._liveness, new
-        now_ms = self._engine.clock.now_ms()
-        changed = known is None or known.state != new.state
-        if changed:
-            if known is not None and known.state == "inactive":
-                self._narrow()
-            self._wake.set()
-        if changed or now_ms - self._saved_ms >= LIVENESS_SAVE_EVERY_MS:
-            self._saved_ms = now_ms
-            try:
-                await self._engine.admin.listeners.note_liveness(new)
-            except BrokerError as error:
-                log.warning(
-                    "liveness_not_noted", extra={"listener": self._id, "reason": str(error)}
-                )
-
-    async def _probe_for_ever(self) -> None:
-        every_s = self._engine.liveness_every_s
-        wait_s, rest = every_s / FIRST_PROBE_PART, 0
-        while True:
-            await asyncio.sleep(wait_s * (0.9 + 0.2 * ids.luck()))
-            wait_s, rest = every_s, rest - 1
-            try:
-                if rest < 0 or await self._are_waiting():
-                    rest = IDLE_PROBE_FACTOR - 1
-                    await self._probe()
-            except BrokerError as error:
-                log.warning("probe_failed", extra={"listener": self._id, "reason": str(error)})
-            except Exception:
-                log.exception("probe_failed", extra={"listener": self._id})
-
-    async def _are_waiting(self) -> bool:
-        """Whether there are messages that the listener has still to get."""
-        now_ms = self._engine.clock.now_ms()
-        return (await self._engine.store.push_stats(self._id, now_ms=now_ms)).open > 0
-
-    async def _probe(self) -> None:
-        """Look whether the listener is there."""
-        engine = self._engine
-        listener = await engine.store.get(Listener, self._id)
-        if listener is None or listener.disabled_by:
-            return
-        result = await engine.transport.get(listener.liveness_url, timeout_ms=PROBE_TIMEOUT_MS)
-        why = result.error or f"answered {result.status}"
-        known = await self._known_liveness(listener)
-        now_ms = engine.clock.now_ms()
-        await self._note(liveness.probed(known, ok=result.ok, now_ms=now_ms, why=why))
+    def _changed(self, before: Liveness) -> None:
+        if before.state == "inactive":
+            self._pace.failed()  # back, and to be met with care
+        self._wake.set()

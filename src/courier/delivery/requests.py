@@ -38,18 +38,33 @@ class Spelling(Protocol):
     def name(self, queue: Queue, message: Message) -> str: ...
 
 
-class Signed(msgspec.Struct, frozen=True):
-    """What a listener's requests are signed and sent with: its secrets and headers, in clear."""
+class Prepared(msgspec.Struct, frozen=True):
+    """What all requests to a listener have in common: its secrets, in clear, and headers."""
 
     secrets: list[str]
     headers: Mapping[str, str]
+
+
+def prepared(
+    listener: Listener,
+    queue: Queue,
+    secrets: list[str],
+    wanted: Mapping[str, str],
+    spelling: Spelling,
+) -> Prepared:
+    """`wanted` are headers of the owner's wish; they never override ours."""
+    headers = {name: value for name, value in wanted.items() if name.lower() not in RESERVED}
+    headers["x-queue-id"] = spelling.id(queue.id)
+    headers["x-queue-name"] = _ascii(queue.name)
+    headers["x-listener-id"] = spelling.id(listener.id)
+    return Prepared(secrets, headers)
 
 
 def request(
     listener: Listener,
     queue: Queue,
     message: Message,
-    signed: Signed,
+    prepared: Prepared,
     spelling: Spelling,
     *,
     now_ms: int,
@@ -62,20 +77,17 @@ def request(
     else:
         body, content_type = message.body, _content_type(message)
     headers = {
+        **prepared.headers,
         "content-type": content_type,
-        "x-queue-id": spelling.id(queue.id),
-        "x-queue-name": _ascii(queue.name),
-        "x-listener-id": spelling.id(listener.id),
         "x-message-name": _ascii(name),
         "x-delivery-id": spelling.id(delivery_id(listener.id, core_id, message.attempts)),
         "x-attempt": str(message.attempts),
-        **signing.headers(signed.secrets, id=id, at_ms=now_ms, body=body),
+        **signing.headers(prepared.secrets, id=id, at_ms=now_ms, body=body),
     }
     trace = (message.headers or {}).get(TRACE_HEADER)
     if isinstance(trace, str) and trace and trace.isascii() and trace.isprintable():
         headers[TRACE_HEADER] = trace
-    wanted = {k: v for k, v in signed.headers.items() if k.lower() not in RESERVED}
-    return Push(listener.url, body, {**wanted, **headers})
+    return Push(listener.url, body, headers)
 
 
 def message_id(queue: Queue, message: Message) -> str:

@@ -160,7 +160,8 @@ def test_batches_are_counted_by_their_outcome(scene: Scene) -> None:
     held = scene.receiver.hold(scene.path, saying(500))
     scene.consume()
     scene.queue.push("x")
-    eventually(lambda: scene.metric("courier_worker_batches_in_flight") == 1)
+    scene.receiver.wait(scene.path, 1)  # else it would get the next answer
+    assert scene.metric("courier_worker_batches_in_flight") == 1
     scene.on(behaviour.reset, saying())
     held.let_go()
     settled(scene)

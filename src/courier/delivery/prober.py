@@ -1,0 +1,96 @@
+"""Looks whether one listener is there, and remembers how that went."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from courier import ids
+from courier.core.errors import BrokerError
+from courier.core.types import MINUTE_MS, SECOND_MS, Listener, Liveness
+from courier.delivery import liveness
+
+if TYPE_CHECKING:
+    from courier.delivery.engine import Engine
+
+log = logging.getLogger("courier.delivery")
+
+PROBE_TIMEOUT_MS = 5 * SECOND_MS
+# The first look at a new listener comes this much sooner than the next ones.
+FIRST_PROBE_PART = 10
+IDLE_PROBE_FACTOR = 10
+SAVE_EVERY_MS = MINUTE_MS
+
+
+class Prober:
+    """`changed` is called when the listener's state is another: with what it was before."""
+
+    def __init__(self, engine: "Engine", id: str, changed: Callable[[Liveness], None]) -> None:
+        self._engine = engine
+        self._id = id
+        self._changed = changed
+        self._known: Liveness | None = None
+        self._saved_ms = 0
+
+    async def known(self, listener: Listener) -> Liveness:
+        if self._known is None:
+            self._known = await self._engine.store.get(Liveness, listener.id) or Liveness(
+                id=listener.id,
+                tenant=listener.tenant,
+                parent=listener.id,
+                created_ms=listener.created_ms,
+            )
+        return self._known
+
+    async def silent(self, listener: Listener, why: str) -> None:
+        """Too many requests in a row got no answer at all."""
+        known = await self.known(listener)
+        if known.state != "inactive":
+            now_ms = self._engine.clock.now_ms()
+            await self._note(known, liveness.silent(known, now_ms=now_ms, why=why))
+
+    async def run(self) -> None:
+        """Until cancelled: often while messages are waiting, and else now and then."""
+        every_s = self._engine.liveness_every_s
+        wait_s, rest = every_s / FIRST_PROBE_PART, 0
+        while True:
+            await asyncio.sleep(wait_s * (0.9 + 0.2 * ids.luck()))
+            wait_s, rest = every_s, rest - 1
+            try:
+                if rest < 0 or await self._are_waiting():
+                    rest = IDLE_PROBE_FACTOR - 1
+                    await self._probe()
+            except BrokerError as error:
+                log.warning("probe_failed", extra={"listener": self._id, "reason": str(error)})
+            except Exception:
+                log.exception("probe_failed", extra={"listener": self._id})
+
+    async def _are_waiting(self) -> bool:
+        """Whether there are messages that the listener has still to get."""
+        now_ms = self._engine.clock.now_ms()
+        return (await self._engine.store.push_stats(self._id, now_ms=now_ms)).open > 0
+
+    async def _probe(self) -> None:
+        engine = self._engine
+        listener = await engine.store.get(Listener, self._id)
+        if listener is None or listener.disabled_by:
+            return
+        result = await engine.transport.get(listener.liveness_url, timeout_ms=PROBE_TIMEOUT_MS)
+        why = result.error or f"answered {result.status}"
+        known = await self.known(listener)
+        now_ms = engine.clock.now_ms()
+        await self._note(known, liveness.probed(known, ok=result.ok, now_ms=now_ms, why=why))
+
+    async def _note(self, known: Liveness, new: Liveness) -> None:
+        """Remember it; write it down when it says something new, or now and then."""
+        self._known = new
+        now_ms = self._engine.clock.now_ms()
+        if new.state != known.state:
+            self._changed(known)
+        elif now_ms - self._saved_ms < SAVE_EVERY_MS:
+            return
+        self._saved_ms = now_ms
+        try:
+            await self._engine.admin.listeners.note_liveness(new)
+        except BrokerError as error:
+            log.warning("liveness_not_noted", extra={"listener": self._id, "reason": str(error)})
