@@ -346,14 +346,13 @@ class Receiver:
         self._ready.set()
         await self._over.wait()
         server.close()
-        await asyncio.sleep(0)  # who was let in at the last moment has a task by now
+        await _turns()  # who was let in at the last moment has a task by then
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for writer in self._writers:
             writer.transport.abort()  # also where the other side never read the answer
-        for _ in range(2):
-            await asyncio.sleep(0)  # connections end a turn later than they are closed
+        await _turns()  # connections end later than they are closed
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -395,6 +394,12 @@ class Receiver:
                 request.gone = request.answered_s is None
                 place.in_flight -= 1
                 self._changed.notify_all()
+
+
+async def _turns() -> None:
+    """Let what is under way in the event loop come to its end."""
+    for _ in range(10):
+        await asyncio.sleep(0)
 
 
 def closed_port() -> int:
