@@ -345,8 +345,12 @@ class Receiver:
         self.port = server.sockets[0].getsockname()[1]
         self._ready.set()
         await self._over.wait()
+        # Nobody else is let in, and who was let in at the last moment has a task by then. A server
+        # that is closed first would drop such a connection on the floor.
+        for listening in server.sockets:
+            self._loop.remove_reader(listening.fileno())
+        await _turns()
         server.close()
-        await _turns()  # who was let in at the last moment has a task by then
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
