@@ -49,15 +49,20 @@ def shell(place: Path, *pasted: str) -> str:
     return run(place, "bash", "-e", "-u", "-o", "pipefail", "-c", "\n".join(pasted))
 
 
-def test_the_first_session_of_the_readme(place: Path) -> None:
-    two_commands, command, cloudflare, wrangler, anypoint = blocks("README.md", "sh")
+def test_the_first_session_of_the_readme(fresh_server: Server, place: Path) -> None:
+    two_commands, command, cloudflare, wrangler, anypoint, discue = blocks("README.md", "sh")
     assert two_commands.startswith("make run")  # as the fixture has done
     assert "npx wrangler" in wrangler  # tests/outside runs it, from a folder of its own
-    said = shell(place, command, cloudflare, anypoint)
+    assert '--push-networks 127.0.0.0/8"' in (ROOT / "README.md").read_text()
+    fresh_server.args = ["--push-networks", "127.0.0.0/8"]
+    fresh_server.restart()
+    said = shell(place, command, cloudflare, anypoint, discue)
     assert "created queue 'orders'" in said
     assert '"backlog_count":1' in said
     assert '"messageId":"order-3","status":"successful"' in said
     assert '"properties":{"country":"NL"},"body":"three"' in said
+    assert '"signing_secret":"whsec_' in said
+    assert '"message":{"id":' in said
 
 
 def test_the_python_clients_of_the_readme(place: Path) -> None:
