@@ -117,6 +117,16 @@ COLUMNS = (
     "detail",
 )
 FIELDS = ("offset", "at_ms", "kind", "tenant", "queue", "queue_name", "actor", "dialect", *COLUMNS)
+TIMES = ("at_ms", "published_ms", "first_leased_ms", "last_leased_ms")
+# Tables have other names for some fields: whoever asks them thinks of a queue's name, and reads
+# times, not numbers.
+_TABLE_NAMES = {
+    "queue": "queue_id",
+    "queue_name": "queue",
+    **{name: name.removesuffix("_ms") + "_at" for name in TIMES if name != "at_ms"},
+    "at_ms": "at",
+}
+SHOWN = {_TABLE_NAMES.get(name, name): name for name in FIELDS}
 
 
 def column(run: Run, name: str) -> list[Any]:

@@ -119,6 +119,35 @@ class Store(Protocol):
         """
         ...
 
+    async def publish_rows(
+        self,
+        queue: str,
+        drafts: Sequence[Draft],
+        *,
+        key: str,
+        first: int,
+        until_ms: int,
+        actor: Actor,
+        now_ms: int,
+        bytes_max: int | None = None,
+        listener: str | None = None,
+    ) -> int:
+        """Store the drafts that are new under `key`; how many were.
+
+        The drafts have the numbers `first`, `first + 1`, ... under the key; of every key the
+        store knows, until `until_ms` at least, how many of its drafts it has stored on this
+        queue, and stores none a second time. Raises Conflict("rows", key) when drafts between
+        what is stored and `first` would be left out.
+
+        `listener`: they are for this listener of the queue alone. It gets its push; no other
+        listener does, and for pullers they are done as they come: `published`, then `acked`.
+        """
+        ...
+
+    async def rows(self, queue: str, *, key: str, now_ms: int) -> int:
+        """How many drafts are stored under a key of `publish_rows`."""
+        ...
+
     async def lease(
         self,
         queue: str,
@@ -153,6 +182,37 @@ class Store(Protocol):
         self, queue: str, items: Sequence[Settlement], *, actor: Actor, now_ms: int
     ) -> list[Outcome]:
         """Settle one after the other; each item's fate is its outcome."""
+        ...
+
+    # A claim is a lease on many messages at once, under a name that the caller chose. Whoever
+    # asks for the name again gets the same messages. It is lost, and every verb but `claim`
+    # with a new name raises ClaimLost(name), as soon as one of its messages is no longer leased
+    # by it; those that still are go back when their lease ends, like others.
+
+    async def claim(
+        self, queue: str, name: str, *, count: int, lease_ms: int, actor: Actor, now_ms: int
+    ) -> int:
+        """Lease up to `count` messages under a name, or find them leased; how many they are.
+
+        Where there is nothing to lease no claim is made. A claim that was acknowledged counts
+        its messages for a day after.
+        """
+        ...
+
+    async def claimed(
+        self, queue: str, name: str, *, first: int, count: int, now_ms: int
+    ) -> list[Message]:
+        """Messages of a claim in their order, from number `first` (0 is the first) on."""
+        ...
+
+    async def extend_claim(
+        self, queue: str, name: str, *, lease_ms: int, actor: Actor, now_ms: int
+    ) -> None:
+        """Let all its leases end `lease_ms` from now."""
+        ...
+
+    async def ack_claim(self, queue: str, name: str, *, actor: Actor, now_ms: int) -> None:
+        """All of it is done. Again within a day: nothing happens. NotFound("claim") otherwise."""
         ...
 
     async def peek(self, queue: str, *, count: int, now_ms: int) -> list[Message]:
@@ -212,6 +272,13 @@ class Store(Protocol):
         ...
 
     async def stats(self, queue: str, *, now_ms: int) -> QueueStats: ...
+
+    async def backlogs(self) -> tuple[int, dict[str, int]]:
+        """The last offset of the journal, and how many messages each queue held just then.
+
+        For every queue: the `published` up to that offset less the events that ended a message.
+        """
+        ...
 
     # --- pushes ---
     # A verb on a listener that does not exist raises NotFound("listener", id).

@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import re
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import msgspec
@@ -54,31 +55,41 @@ class JournalRoutes:
         ]  # fmt: skip
 
     async def read_journal(self, call: Call) -> Response:
+        """Events with the next `limit` offsets; filters leave rows out and change no offset."""
+        query = call.request.query
         after = _number(call.request, "after", default=0, high=1 << 62)
         limit = _number(call.request, "limit", default=PAGE, low=1, high=1 << 62)
         limit = min(limit, self._page_max)
+        wanted = _Wanted(
+            call.tenant,
+            queues=_names(query.get("queues")),
+            kinds=_names(query.get("kinds")),
+        )
+        columns = _columns(query.get("columns"))
         head = await self._store.head()
         if after + 1 < head.first:
             raise OffsetTrimmed(after, head.first)
         runs = await self._store.read_journal(after=after, limit=limit)
-        parts = [
-            part
-            for part in journal.cut(runs, after=after, limit=limit)
-            if call.tenant in (OPERATOR, part[0].tenant)
-        ]
+        parts = [part for part in journal.cut(runs, after=after, limit=limit) if wanted(part[0])]
+        upto = min(after + limit, head.last)
+        headers = ((b"x-courier-epoch", head.epoch.encode()), (b"x-courier-upto", b"%d" % upto))
         loop = asyncio.get_running_loop()
         if ARROW in call.request.header(b"accept"):
             # Here, so that a server nobody asks for Arrow does not load it.
             from courier import arrow
 
-            body = await loop.run_in_executor(None, arrow.stream, parts)
-            return Response(body, content_type=ARROW.encode())
+            body = await loop.run_in_executor(None, arrow.stream, parts, columns)
+            return Response(body, content_type=ARROW.encode(), headers=headers)
         body = await loop.run_in_executor(None, _lines, parts)
-        return Response(body, content_type=b"application/x-ndjson")
+        return Response(body, content_type=b"application/x-ndjson", headers=headers)
 
-    async def journal_head(self, _: Call) -> dict[str, Any]:
+    async def journal_head(self, call: Call) -> dict[str, Any]:
         head = await self._store.head()
-        return {"first": head.first, "last": head.last, "epoch": head.epoch}
+        told = {"first": head.first, "last": head.last, "epoch": head.epoch}
+        if "at_ms" in call.request.query:
+            at_ms = _number(call.request, "at_ms", default=0, high=1 << 62)
+            told["before"] = await self._store.offset_at(at_ms)
+        return told
 
     async def list_pipelines(self, _: Call) -> dict[str, Any]:
         found = await self._store.scan(Pipeline)
@@ -106,6 +117,34 @@ def _reader(call: Call) -> str:
     if name.startswith(OWN_READERS):
         raise InvalidRequest("name", f"'{OWN_READERS}...' are readers of the server's own")
     return name
+
+
+class _Wanted:
+    """Whether a run is one of those that were asked for. No names: all of them."""
+
+    def __init__(self, tenant: str, *, queues: Sequence[str], kinds: Sequence[str]) -> None:
+        self._tenant = tenant
+        self._queues = frozenset(queues)
+        self._kinds = frozenset(kinds)
+
+    def __call__(self, run: Run) -> bool:
+        return (
+            self._tenant in (OPERATOR, run.tenant)
+            and (not self._queues or run.queue_name in self._queues)
+            and (not self._kinds or run.kind in self._kinds)
+        )
+
+
+def _names(given: Sequence[str] | None) -> list[str]:
+    return [name for text in given or () for name in text.split(",") if name]
+
+
+def _columns(given: Sequence[str] | None) -> tuple[str, ...]:
+    names = tuple(_names(given))
+    unknown = [name for name in names if name not in journal.SHOWN]
+    if unknown:
+        raise InvalidRequest("columns", f"there is no column {', '.join(unknown)[:200]}")
+    return names
 
 
 def _operator(call: Call) -> None:

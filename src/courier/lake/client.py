@@ -1,0 +1,286 @@
+"""The broker over HTTP, as executors and the driver see it: journal, publish, claims.
+
+Whatever is asked for can be asked for again, so a broker that is away for a moment is waited for.
+"""
+
+import http.client
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote, urlencode, urlsplit
+
+import pyarrow as pa
+
+ARROW = "application/vnd.apache.arrow.stream"
+ANSWER_S_MAX = 60.0
+AWAY_S_MAX = 120.0
+WAIT_S_MAX = 5.0
+_AWAY = (502, 503, 504)
+
+
+class CourierError(Exception):
+    """The broker refused, or cannot be reached; one sentence for the person who asked."""
+
+
+class Trimmed(CourierError):
+    """Events that were asked for are not in the journal any more."""
+
+
+class Recreated(CourierError):
+    """The journal is not the one that the offsets are of."""
+
+
+class ClaimLost(CourierError):
+    """A claim's lease has ended before it was acknowledged."""
+
+
+@dataclass(frozen=True)
+class Head:
+    """The journal holds offsets `first` to `last`; `epoch` changes when the store is recreated."""
+
+    first: int
+    last: int
+    epoch: str
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the broker is, and as whom to speak to it; travels to executors."""
+
+    url: str
+    token: str
+    tenant: str = "default"
+    away_s_max: float = AWAY_S_MAX
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Events after `after` up to `upto`, of one journal; of all columns, queues and kinds, or some.
+
+    Filters pick rows, never offsets: the same slice always gives the same rows.
+    """
+
+    epoch: str
+    after: int
+    upto: int
+    columns: tuple[str, ...] = ()
+    queues: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
+
+
+class Client:
+    """One caller's connection. Not shared between threads."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        parts = urlsplit(place.url)
+        kinds = {"http": http.client.HTTPConnection, "https": http.client.HTTPSConnection}
+        if parts.scheme not in kinds or not parts.hostname:
+            raise CourierError(f"url must be an http:// or https:// address, not '{place.url}'")
+        self._prefix = parts.path.rstrip("/")
+        self._connect = lambda: kinds[parts.scheme](
+            str(parts.hostname), parts.port, timeout=ANSWER_S_MAX
+        )
+        self._connection: http.client.HTTPConnection | None = None
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def __enter__(self) -> "Client":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # --- journal ---
+
+    def head(self, *, at_ms: int | None = None) -> Head:
+        """Where the journal is; with `at_ms`, `last` is the last offset before that time."""
+        query = {} if at_ms is None else {"at_ms": at_ms}
+        told = self._json("GET", "/journal/head", query=query)
+        last = told["last"] if at_ms is None else told["before"]
+        return Head(told["first"], last, told["epoch"])
+
+    def page(self, part: Slice, *, rows: int) -> tuple[pa.RecordBatch, int]:
+        """The events of the first `rows` offsets of a slice, and the last offset looked at."""
+        query: dict[str, Any] = {"after": part.after, "limit": min(rows, part.upto - part.after)}
+        if part.columns:
+            query["columns"] = ",".join(part.columns)
+        if part.queues:
+            query["queues"] = ",".join(part.queues)
+        if part.kinds:
+            query["kinds"] = ",".join(part.kinds)
+        headers, body = self._ask("GET", "/journal", query=query, headers={"accept": ARROW})
+        self._same(part.epoch, headers.get("x-courier-epoch", ""))
+        with pa.ipc.open_stream(body) as stream:
+            batch = stream.read_next_batch()
+        return batch, int(headers["x-courier-upto"])
+
+    def _same(self, known: str, told: str) -> None:
+        if known and told and known != told:
+            raise Recreated(
+                f"the store at {self._place.url} was recreated: this query has read the journal "
+                f"'{known}', and the one there now is '{told}'; start it with a new checkpoint"
+            )
+
+    def commit(self, pipeline: str, offset: int) -> None:
+        self._json("PUT", f"/journal/pipelines/{quote(pipeline, safe='')}", {"offset": offset})
+
+    # --- publish ---
+
+    def publish(self, queue: str, rows: pa.RecordBatch, *, once: str, first: int) -> int:
+        """Publish rows, of which the first has this number under the key `once`.
+
+        Rows that were published under that key before are not published again; how many were new.
+        """
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, rows.schema) as writer:
+            writer.write_batch(rows)
+        told = self._json(
+            "POST",
+            f"{self._queue(queue)}/publish",
+            raw=sink.getvalue().to_pybytes(),
+            query={"once": once, "first": first},
+        )
+        return int(told["published"])
+
+    # --- claims ---
+
+    def claim(self, queue: str, name: str, *, count: int, lease_ms: int) -> int:
+        """Lease up to `count` messages under a name, or find them leased; how many they are."""
+        path = f"{self._queue(queue)}/claims/{quote(name, safe='')}"
+        told = self._json("PUT", path, {"count": count, "lease_ms": lease_ms})
+        return int(told["count"])
+
+    def claimed(self, queue: str, name: str, *, first: int, count: int) -> pa.RecordBatch:
+        """Messages of a claim, from number `first` on."""
+        path = f"{self._queue(queue)}/claims/{quote(name, safe='')}"
+        query = {"first": first, "count": count}
+        _, body = self._ask("GET", path, query=query, headers={"accept": ARROW})
+        with pa.ipc.open_stream(body) as stream:
+            return stream.read_next_batch()
+
+    def extend(self, queue: str, name: str, *, lease_ms: int) -> None:
+        path = f"{self._queue(queue)}/claims/{quote(name, safe='')}"
+        self._json("PATCH", path, {"lease_ms": lease_ms})
+
+    def ack(self, queue: str, name: str) -> None:
+        """Acknowledge a claim. Doing so twice is no mistake."""
+        self._json("DELETE", f"{self._queue(queue)}/claims/{quote(name, safe='')}")
+
+    def _queue(self, queue: str) -> str:
+        return f"/courier/v1/tenants/{quote(self._place.tenant, safe='')}/queues/{quote(queue, safe='')}"
+
+    # --- HTTP ---
+
+    def _json(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        raw: bytes | None = None,
+        query: Mapping[str, Any] | None = None,
+    ) -> Any:
+        headers = {"content-type": ARROW if raw is not None else "application/json"}
+        content = raw if raw is not None else (None if body is None else json.dumps(body).encode())
+        _, answer = self._ask(method, path, content, query=query, headers=headers)
+        return json.loads(answer) if answer else None
+
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        content: bytes | None = None,
+        *,
+        query: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str],
+    ) -> tuple[Mapping[str, str], bytes]:
+        """Ask until there is an answer; a broker that restarts is waited for, not for ever."""
+        target = self._prefix + path + ("?" + urlencode(query) if query else "")
+        sent = {**headers, "authorization": f"Bearer {self._place.token}"}
+        until_s = time.monotonic() + self._place.away_s_max
+        wait_s = 0.1
+        while True:
+            why = ""
+            try:
+                status, told, answer = self._once(method, target, content, sent)
+            except (OSError, http.client.HTTPException) as error:
+                self.close()
+                why = str(error) or type(error).__name__
+            else:
+                if status < 300:
+                    return told, answer
+                if status not in _AWAY:
+                    raise self._refusal(status, answer)
+                why = _message(answer)
+            if time.monotonic() + wait_s > until_s:
+                raise CourierError(
+                    f"{self._place.url} cannot be reached ({why}), tried for "
+                    f"{self._place.away_s_max:.0f} s"
+                )
+            time.sleep(wait_s)
+            wait_s = min(wait_s * 2, WAIT_S_MAX)
+
+    def _once(
+        self, method: str, target: str, content: bytes | None, headers: Mapping[str, str]
+    ) -> tuple[int, Mapping[str, str], bytes]:
+        if self._connection is None:
+            self._connection = self._connect()
+        self._connection.request(method, target, content, dict(headers))
+        answer = self._connection.getresponse()
+        body = answer.read()
+        told = {name.lower(): value for name, value in answer.getheaders()}
+        return answer.status, told, body
+
+    def _refusal(self, status: int, answer: bytes) -> CourierError:
+        text = _message(answer)
+        if status == 401:
+            return CourierError(f"{self._place.url} does not know this token")
+        if status == 410:
+            return Trimmed(text)
+        if status == 409:
+            return ClaimLost(text)
+        return CourierError(f"{self._place.url} refused: {text}")
+
+
+def _message(answer: bytes) -> str:
+    try:
+        return str(json.loads(answer)["error"]["message"])
+    except (ValueError, KeyError, TypeError):
+        return answer[:200].decode("utf-8", "replace")
+
+
+def read(place: Place, part: Slice, *, rows: int) -> Iterator[pa.RecordBatch]:
+    """The events of a slice, page by page; the next page is fetched while this one is used."""
+    with Client(place) as client, ThreadPoolExecutor(1) as ahead:
+
+        def fetch(after: int) -> tuple[pa.RecordBatch, int]:
+            rest = Slice(part.epoch, after, part.upto, part.columns, part.queues, part.kinds)
+            return client.page(rest, rows=rows)
+
+        after = part.after
+        coming: Future[tuple[pa.RecordBatch, int]] | None = None
+        if after < part.upto:
+            coming = ahead.submit(fetch, after)
+        while coming is not None:
+            batch, after = coming.result()
+            coming = ahead.submit(fetch, after) if after < part.upto else None
+            if batch.num_rows:
+                yield batch
+
+
+def split(part: Slice, count: int) -> Sequence[Slice]:
+    """The slice in up to `count` slices of about the same size."""
+    size = part.upto - part.after
+    count = max(1, min(count, size))
+    edges = [part.after + size * n // count for n in range(count + 1)]
+    return [
+        Slice(part.epoch, low, high, part.columns, part.queues, part.kinds)
+        for low, high in zip(edges, edges[1:], strict=False)
+    ]
