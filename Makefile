@@ -1,13 +1,14 @@
 # One word, one command. Every target first sets up what it needs; see scripts/.
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint fix bench soak clean
+.PHONY: help run demo test lint fix bench soak clean
 .DELETE_ON_ERROR:
 
 PYTHON := .venv/bin/python
 # Each stamp is younger than everything that decides what is installed.
 RUN_READY := .venv/.run-ready
 DEV_READY := .venv/.dev-ready
+JAVA_READY := .tools/.java-ready
 CLIENTS_READY := .tools/.ready
 # Neighbours stay together, because many share a server that their worker started, until a worker
 # has nothing left to do and takes from the end of another's list.
@@ -18,14 +19,19 @@ export PYTHONDONTWRITEBYTECODE :=
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-6s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-run: $(RUN_READY) ## start the server; options go in ARGS="--port 9000"
-	@$(PYTHON) -m courier serve $(ARGS)
+run: $(RUN_READY) $(JAVA_READY) ## start server and pipeline; options go in ARGS="--port 9000"
+	@$(PYTHON) -m courier up $(ARGS)
 
-test: lint $(CLIENTS_READY) ## lint, then every test, the fast ones first
+demo: $(RUN_READY) $(JAVA_READY) ## see all of it in two minutes; leaves build/demo to look at
+	@$(PYTHON) scripts/demo.py $(ARGS)
+
+test: lint $(CLIENTS_READY) $(JAVA_READY) ## lint, then every test, the fast ones first
 	@# A fast test waits for its server much of the time: three of them keep two cores busy. Slow
-	@# ones start processes and threads of their own, so two will do.
-	$(PYTEST) -n 3 -m "not slow"
-	$(PYTEST) -n 2 -m slow
+	@# ones start processes and threads of their own, so two will do. Those of the lake share one
+	@# Spark, which uses every core itself.
+	$(PYTEST) -n 3 -m "not slow and not spark"
+	$(PYTEST) -n 2 -m "slow and not spark"
+	$(PYTEST) -m spark
 
 lint: $(DEV_READY) ## check style and types of source, tests and bench
 	$(PYTHON) -m ruff check
@@ -36,7 +42,7 @@ fix: $(DEV_READY) ## format, and repair what can be repaired by machine
 	$(PYTHON) -m ruff format
 	$(PYTHON) -m ruff check --fix
 
-bench: $(DEV_READY) ## measure, next to other brokers where they can be installed
+bench: $(DEV_READY) $(JAVA_READY) ## measure, next to other brokers where they can be installed
 	@scripts/rivals
 	$(PYTHON) -m bench $(ARGS)
 
@@ -56,6 +62,10 @@ $(RUN_READY): pyproject.toml scripts/packages
 $(DEV_READY): pyproject.toml scripts/packages
 	@scripts/packages dev
 	@touch $@ $(RUN_READY)
+
+$(JAVA_READY): scripts/java
+	@scripts/java
+	@mkdir -p $(@D) && touch $@
 
 $(CLIENTS_READY): tests/outside/package.json scripts/clients $(DEV_READY)
 	@scripts/clients

@@ -6,9 +6,19 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench import backlog, polls, pushes, space, store
+from bench import backlog, growth, lake, polls, pushes, space, store
 from bench.anypoint import Anypoint
-from bench.bars import Bar, backlog_bars, dialect_bars, peer_bars, poll_bars, push_bars
+from bench.bars import (
+    Bar,
+    backlog_bars,
+    dialect_bars,
+    freshness_bars,
+    growth_bars,
+    lake_bars,
+    peer_bars,
+    poll_bars,
+    push_bars,
+)
 from bench.beanstalkd import Beanstalkd
 from bench.comparison import compare, say
 from bench.courier import Courier
@@ -34,8 +44,15 @@ def main() -> int:
         if options.what == "store":
             print(render(store.compare(plan, root)))
             return 0
-        parts = {"dialects": [_dialects], "polls": [_polls], "pushes": [_pushes]}
-        every = [_peers, _backlog, _space, _polls, _pushes]
+        parts = {
+            "dialects": [_dialects],
+            "freshness": [_freshness],
+            "growth": [_growth],
+            "lake": [_lake, _growth, _freshness],
+            "polls": [_polls],
+            "pushes": [_pushes],
+        }
+        every = [_peers, _backlog, _space, _polls, _pushes, _lake, _growth, _freshness]
         found = [part(plan, root) for part in parts.get(options.what, every)]
     print(render([row for rows, _ in found for row in rows]))
     missed = _judge([bar for _, bars in found for bar in bars])
@@ -47,7 +64,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "what",
         nargs="?",
-        choices=("all", "dialects", "polls", "pushes", "store"),
+        choices=(*("all", "dialects", "freshness", "growth", "lake", "polls", "pushes", "store"),),
         default="all",
         help="one part alone; store: without HTTP, and no part of all",
     )
@@ -101,6 +118,27 @@ def _pushes(plan: Plan, root: Path) -> Found:
     with tempfile.TemporaryDirectory(dir=root) as directory:
         made = pushes.measure(Path(directory), plan)
     return made.rows(), push_bars(made)
+
+
+def _lake(plan: Plan, root: Path) -> Found:
+    say("the lake")
+    with tempfile.TemporaryDirectory(dir=root) as directory:
+        lakes = lake.measure_rates(Path(directory), plan)
+    return lakes.rows(), lake_bars(lakes)
+
+
+def _growth(plan: Plan, root: Path) -> Found:
+    say("the lake as it grows")
+    with tempfile.TemporaryDirectory(dir=root) as directory:
+        grown = growth.measure_growth(Path(directory), plan)
+    return grown.rows(), growth_bars(grown)
+
+
+def _freshness(plan: Plan, root: Path) -> Found:
+    say("how fresh the lake is")
+    with tempfile.TemporaryDirectory(dir=root) as directory:
+        found = growth.measure_freshness(Path(directory), plan)
+    return found.rows(), freshness_bars(found)
 
 
 def _judge(bars: Sequence[Bar]) -> list[Bar]:

@@ -7,6 +7,8 @@ from bench.backlog import FEW, Backlog
 from bench.comparison import Comparison
 from bench.courier import Courier
 from bench.floor import Floor
+from bench.growth import EVERY_S, Freshness, Growth
+from bench.lake import ARROW, EVENTS, JSON, PARQUET, PUBLISH, RAW, READ, Lakes
 from bench.polls import Polls
 from bench.pushes import COURIER, PLAIN, SENT_TO, WELL, Pushes
 from bench.redis import Redis
@@ -106,6 +108,42 @@ def push_bars(pushes: Pushes) -> list[Bar]:
             for listeners in SENT_TO
         ),
     ]
+
+
+def lake_bars(lakes: Lakes) -> list[Bar]:
+    rates = lakes.rates
+    return [
+        Bar(
+            f"{what} beside {whom}",
+            ratio(rates[what, ARROW], rates[what, whom]),
+            limit,
+            "x",
+        )
+        for what, whom, limit in (
+            (READ, PARQUET, 0.3),
+            (READ, JSON, 2.0),
+            (EVENTS, PARQUET, 0.4),
+            (PUBLISH, RAW, 0.7),
+        )
+    ]
+
+
+def growth_bars(growth: Growth) -> list[Bar]:
+    few, many = growth.seconds
+    return [
+        Bar(
+            f"pipeline run on {growth.new:,} events with {many:,} old ones beside {few:,}",
+            growth.ratio,
+            1.5,
+            "x",
+            at_most=True,
+        )
+    ]
+
+
+def freshness_bars(found: Freshness) -> list[Bar]:
+    what = f"p95 from publish to visible in events with --every {EVERY_S}s"
+    return [Bar(what, found.p95_s, 15, " s", at_most=True)]
 
 
 def peer_bars(comparison: Comparison) -> list[Bar]:

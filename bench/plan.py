@@ -19,6 +19,11 @@ class Plan(NamedTuple):
     push_rounds: int
     push_seconds: float
     pushes: int  # to each listener, when only speed counts
+    lake_rows: int  # events in the journal that Spark reads
+    lake_published: int  # messages that Spark publishes
+    lake_new: int  # events of the run whose cost is measured
+    lake_old: tuple[int, int]  # and how many there were before: few, many
+    fresh_seconds: float
 
 
 FULL = Plan(
@@ -37,6 +42,11 @@ FULL = Plan(
     push_rounds=10,
     push_seconds=3.0,
     pushes=5_000,
+    lake_rows=2_000_000,
+    lake_published=200_000,
+    lake_new=100_000,
+    lake_old=(100_000, 10_000_000),
+    fresh_seconds=90.0,
 )
 QUICK = Plan(
     warmup_s=0.3,
@@ -54,4 +64,9 @@ QUICK = Plan(
     push_rounds=2,
     push_seconds=3.0,
     pushes=1_000,
+    lake_rows=100_000,
+    lake_published=20_000,
+    lake_new=20_000,
+    lake_old=(20_000, 200_000),
+    fresh_seconds=30.0,
 )

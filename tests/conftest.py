@@ -18,6 +18,8 @@ SLOW_FOLDERS = (
     "tests/wire/anypoint",
     "tests/wire/discue",
 )
+# Whoever runs these wants one process for all of them, or each would start a Spark of its own.
+SPARK_FOLDER = "tests/lake"
 
 
 @pytest.fixture(scope="session")
@@ -51,6 +53,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.nodeid.startswith(SLOW_FOLDERS):
             item.add_marker(pytest.mark.slow)
+        if item.nodeid.startswith(SPARK_FOLDER):
+            item.add_marker(pytest.mark.spark)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -176,7 +176,7 @@ class Route(Struct, frozen=True):
     `body` None: a request body is not read. `scope` None: no key needed; `any`: any key will
     do. `settings`: not about messages, and so under the rate limit for such calls. `status` is
     that of a usual answer, `others` are further good ones. `contract` is the operation's name in
-    the vendor's own description. `body_bytes_max` is less than the site's, or 0 for the site's.
+    the vendor's own description. `body_bytes_max` 0 is the site's. `body` bytes: as it was sent.
     One that is not `described` only catches what would miss its own route.
     """
 

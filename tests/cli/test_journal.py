@@ -4,6 +4,7 @@ import json
 import signal
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
+from pathlib import Path
 
 import httpx
 import pytest
@@ -124,3 +125,15 @@ def test_a_key_without_the_scope_is_refused(server: Server, courier: Command) ->
     token = courier("key", "create", "reader", "--scope", "read").out.strip()
     reader = Command("--url", server.url, "--token", token)
     assert "journal" in reader.fails(1, "journal", "--json")
+
+
+def test_a_server_with_small_pages_is_read_without_a_gap(tmp_path: Path) -> None:
+    with Server(tmp_path, args=["--journal-page-max", "7"]).start() as server:
+        courier = Command("--data", str(server.data))
+        courier("queue", "create", "small")
+        courier("publish", "small", "--lines", stdin=b"x\n" * 40)
+        last = last_offset(server)
+        for flags in ((), ("--follow",)):
+            printed = courier("journal", "--json", "--limit", str(last), *flags).out
+            offsets = [json.loads(line)["offset"] for line in printed.splitlines()]
+            assert offsets == list(range(1, last + 1))

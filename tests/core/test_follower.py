@@ -46,9 +46,11 @@ class Read(MemoryStore):
         super().__init__()
         self.read: list[int] = []
 
-    async def read_journal(self, *, after: int, limit: int) -> list[Run]:
+    async def read_journal(
+        self, *, after: int, limit: int, bytes_max: int | None = None
+    ) -> list[Run]:
         self.read.append(after)
-        return await super().read_journal(after=after, limit=limit)
+        return await super().read_journal(after=after, limit=limit, bytes_max=bytes_max)
 
 
 def test_nothing_is_read_that_nobody_subscribes_to() -> None:

@@ -56,8 +56,10 @@ def section(name: str) -> str:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_documentation_names_every_argument_of(name: str) -> None:
-    if name in ("courier serve", "courier config"):
+    if name in ("courier serve", "courier config", "courier up"):
         names = {"--config"}  # the settings have a page of their own
+        if name == "courier up":
+            names |= {"--every", "--lake"}
     else:
         names = {
             action.option_strings[-1] if action.option_strings else str(action.metavar)

@@ -7,7 +7,8 @@ lives, and both stores must have counted the same.
 """
 
 import os
-from typing import Any
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
 
 import msgspec
 from hypothesis import HealthCheck, settings
@@ -15,8 +16,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule, run_state_machine_as_test
 
 from courier import ids
-from courier.core.errors import BrokerError
+from courier.core.errors import BrokerError, ClaimLost, NotFound
 from courier.core.types import (
+    DAY_MS,
     MINUTE_MS,
     SEAL_BYTES,
     Ack,
@@ -25,6 +27,7 @@ from courier.core.types import (
     Leased,
     Message,
     Outcome,
+    Queue,
     Retry,
     Settlement,
     Via,
@@ -42,6 +45,8 @@ from tests.model.pushing import (
 )
 from tests.model.stage import CHAIN, Jump
 
+T = TypeVar("T")
+
 # A soak run asks for more.
 EXAMPLES = int(os.environ.get("MODEL_EXAMPLES", "50"))
 STEPS_MAX = 60
@@ -58,6 +63,7 @@ LONG_MS = 100 * MINUTE_MS
 RETENTIONS = st.sampled_from((LONG_MS, LONG_MS, LONG_MS, LONG_MS, 400, 100))
 ATTEMPTS = st.sampled_from((1, 1, 2, 2, 3, None))
 SEQS = st.lists(st.integers(1, 9), min_size=1, max_size=4)
+CLAIMS = st.sampled_from(("one", "two", "three", "four"))
 ROOMS = st.sampled_from((None, None, None, None, 0, 1, 2, 3))
 JUMPS = st.one_of(
     st.none(),
@@ -97,9 +103,23 @@ SETTINGS = st.one_of(
 STEPS: dict[str, tuple[int, st.SearchStrategy[tuple[Any, ...]]]] = {
     "wait": (2, st.tuples()),
     "publish": (9, st.tuples(PICKS, st.lists(DRAFTS, min_size=1, max_size=4))),
+    "publish_rows": (
+        3,
+        st.tuples(
+            PICKS,
+            st.lists(DRAFTS, min_size=0, max_size=4),
+            st.sampled_from(("k", "k", "l")),
+            st.integers(-2, 1),
+            st.sampled_from((20, 100, 1_000)),
+            ROOMS,
+            st.sampled_from((None, None, 0, 1)),
+        ),
+    ),
     "route": (2, st.tuples(PICKS, PICKS, st.lists(DRAFTS, min_size=0, max_size=4), ROOMS)),
     "lease": (8, st.tuples(PICKS, st.integers(1, 4), LEASES, ROOMS)),
     "settle": (7, st.tuples(OUTCOMES)),
+    "claim": (4, st.tuples(PICKS, CLAIMS, st.integers(0, 5), LEASES)),
+    "use_claim": (5, st.tuples(NEWEST, st.sampled_from(("extend", "ack", "ack", "read")), LEASES)),
     "consume": (7, st.tuples(PICKS, st.integers(1, 4), OUTCOMES)),
     "settle_by_guess": (1, st.tuples(PICKS, st.integers(-1, 9), st.integers(-1, 3), VERDICTS)),
     "find": (1, st.tuples(PICKS, PICKS)),
@@ -129,6 +149,7 @@ class Histories(Pushing):
     def __init__(self) -> None:
         super().__init__()
         self.leases: list[tuple[str, Message]] = []
+        self.claims: list[tuple[str, str]] = []
         self.order = Order()
 
     # --- the steps ---
@@ -201,6 +222,44 @@ class Histories(Pushing):
 
         self.both(verb)
 
+    def publish_rows(
+        self,
+        number: int,
+        drafts: list[Draft],
+        key: str,
+        ahead: int,
+        for_ms: int,
+        bytes_max: int | None,
+        listening: int | None,
+    ) -> None:
+        """From where the key's drafts end, some before or one too far; for a listener or all."""
+        queue = self.queues[PUBLISHED_ON[number % len(PUBLISHED_ON)]]
+        own = [self.drafted(draft) for draft in drafts]
+        # Best one of the queue's own, but one of another is only refused.
+        mine = [on.id for on in self.listeners if on.parent == queue.id]
+        listener = None if listening is None else self.chosen(listening, among=mine)
+        first = max(0, self.both(lambda driver: driver.rows(queue, key=key)) + ahead)
+
+        def verb(driver: Driver) -> Any:
+            try:
+                return driver.publish_rows(
+                    queue,
+                    *own,
+                    key=key,
+                    first=first,
+                    for_ms=for_ms,
+                    bytes_max=bytes_max,
+                    listener=listener,
+                )
+            except BrokerError as error:
+                return repr(error)
+
+        self.both(verb)
+        self.both(lambda driver: driver.rows(queue, key=key))
+        self.mark(for_ms, queue.delay_ms, queue.retention_ms)
+        for draft in drafts:
+            self.mark(draft.delay_ms, draft.ttl_ms)
+
     def lease(self, number: int, count: int, lease_ms: int, leased_max: int | None) -> None:
         name = self.pick(number, ready=True)
         queue = self.queues[name]
@@ -254,6 +313,64 @@ class Histories(Pushing):
                 self.mark(item.lease_ms, item.lease_ms + queue.retry_delay_ms)
             elif isinstance(item, Retry):
                 self.mark(queue.retry_delay_ms if item.delay_ms is None else item.delay_ms)
+
+    def claim(self, number: int, claim: str, count: int, lease_ms: int) -> None:
+        """Under one of few names, so that some are claimed before, lost or acknowledged."""
+        name = self.pick(number, ready=True)
+        queue, now_ms = self.queues[name], self.clock.now_ms()
+
+        async def verb(driver: Driver) -> int:
+            return await driver.store.claim(
+                queue.id, claim, count=count, lease_ms=lease_ms, actor=CALLER, now_ms=now_ms
+            )
+
+        if self.refusable(verb):
+            self.claims.append((name, claim))
+            self.mark(lease_ms, lease_ms + queue.retry_delay_ms, lease_ms + DAY_MS)
+            messages = self.read_claim(queue, claim)
+            self.leases += [(name, message) for message in messages or ()]
+
+    def use_claim(self, pick: int, what: str, lease_ms: int) -> None:
+        if not self.claims:
+            return
+        name, claim = self.claims[-1 - pick % len(self.claims)]
+        queue, now_ms = self.queues[name], self.clock.now_ms()
+
+        async def extend(driver: Driver) -> None:
+            await driver.store.extend_claim(
+                queue.id, claim, lease_ms=lease_ms, actor=CALLER, now_ms=now_ms
+            )
+
+        async def ack(driver: Driver) -> None:
+            await driver.store.ack_claim(queue.id, claim, actor=CALLER, now_ms=now_ms)
+
+        if what == "extend":
+            self.refusable(extend)
+            self.mark(lease_ms, lease_ms + queue.retry_delay_ms, lease_ms + DAY_MS)
+        elif what == "ack":
+            self.refusable(ack)
+            self.mark(DAY_MS)
+        self.read_claim(queue, claim)
+
+    def read_claim(self, queue: Queue, claim: str) -> list[Message] | None:
+        now_ms = self.clock.now_ms()
+
+        async def read(driver: Driver) -> list[Message]:
+            return await driver.store.claimed(queue.id, claim, first=0, count=100, now_ms=now_ms)
+
+        return self.refusable(read)
+
+    def refusable(self, verb: Callable[[Driver], Coroutine[Any, Any, T]]) -> T | None:
+        """Run a verb on both stores, which must also refuse it in the same words."""
+
+        def run(driver: Driver) -> T | str:
+            try:
+                return driver.run(verb(driver))
+            except (ClaimLost, NotFound) as error:
+                return f"refused: {error!r}"
+
+        answer = self.both(run)
+        return None if isinstance(answer, str) else answer
 
     def settle_by_guess(self, number: int, seq: int, attempt: int, verdict: Verdict) -> None:
         queue = self.queues[self.pick(number)]
@@ -321,6 +438,7 @@ class Histories(Pushing):
         self.both(lambda driver: driver.change(drops=[queue, *drops]))
         self.dropped |= {queue.id, *(listener.id for listener in drops)}
         self.leases = [lease for lease in self.leases if lease[0] != name]
+        self.claims = [claim for claim in self.claims if claim[0] != name]
         for listener in listeners:
             self.forget(listener)
         self.create(name, attempts_max=2)

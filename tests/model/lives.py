@@ -4,6 +4,7 @@ How unrelated events are interleaved is each store's own affair, and so are thei
 that they are dense. So is when that goes which was dropped.
 """
 
+from collections import Counter
 from collections.abc import Set
 from typing import Any
 
@@ -13,6 +14,7 @@ from tests.conformance.store.driver import Driver
 PUSH_KINDS = ("pushed", "push_failed", "push_dropped")
 # Kinds of events that may come later than what caused them.
 LATE_KINDS = ("deleted", "push_dropped")
+ENDS = ("acked", "buried", "expired", "purged", "deleted")
 Life = tuple[str, int, str]
 
 
@@ -37,6 +39,14 @@ def lives(driver: Driver, dropped: Set[str]) -> dict[Life, list[dict[str, Any]]]
                 event["detail"] = {"listener": listener}
         found.setdefault((event["queue"], event.get("seq", 0), listener), []).append(event)
     return found
+
+
+def backlogs(driver: Driver, *, upto: int) -> dict[str, int]:
+    """How many messages each queue held at an offset, from the journal alone."""
+    held: Counter[str] = Counter()
+    for run in driver.run(driver.store.read_journal(after=0, limit=upto)):
+        held[run.queue] += run.count * ((run.kind == "published") - (run.kind in ENDS))
+    return {queue: count for queue, count in held.items() if count}
 
 
 def tallies(driver: Driver) -> list[Tally]:

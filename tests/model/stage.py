@@ -19,7 +19,7 @@ from courier.core.types import MINUTE_MS, Listener, Message, Push, Queue
 from courier.store.memory import MemoryStore
 from courier.store.sqlite import SqliteStore
 from tests.conformance.store.driver import TENANT, Driver
-from tests.model.lives import lives, tallies
+from tests.model.lives import backlogs, lives, tallies
 
 T = TypeVar("T")
 Jump = int | tuple[int, int] | Literal["far"] | None
@@ -147,6 +147,9 @@ class Stage(RuleBasedStateMachine):
         self.sight, other = (self.looked(driver) for driver in (self.reference, self.other))
         for mine, theirs in zip(self.sight.answers, other.answers, strict=True):
             self.same(mine, theirs)
+        for driver in (self.reference, self.other):
+            offset, held = driver.backlogs()
+            self.same(backlogs(driver, upto=offset), {id: n for id, n in held.items() if n})
 
     def looked(self, driver: Driver) -> Sight:
         queues = list(self.queues.values())

@@ -74,13 +74,23 @@ class Client:
         head: dict[str, Any] = self._read("GET", "/journal/head", None, token=self._operator())
         return head
 
-    def journal(self, *, after: int, limit: int) -> Iterator[bytes]:
-        """Events with the next `limit` offsets that the token may see, as lines of JSON."""
+    def pipelines(self) -> list[dict[str, Any]]:
+        """The registered readers of the journal."""
+        told = self._read("GET", "/journal/pipelines", None, token=self._operator())
+        readers: list[dict[str, Any]] = told["pipelines"]
+        return readers
+
+    def journal(self, *, after: int, limit: int) -> tuple[list[bytes], int]:
+        """Events with up to `limit` of the next offsets that the token may see, as lines of JSON.
+
+        The number beside them is the last offset that was looked at.
+        """
         path = "/journal?" + urlencode({"after": after, "limit": limit})
         with self._open("GET", path, None, self._operator(), {}) as answer:
-            if answer.status != 200:
-                raise Refused(_reason(answer.status, self._body(answer)))
-            yield from answer
+            content = self._body(answer)
+        if answer.status != 200:
+            raise Refused(_reason(answer.status, content))
+        return content.split(b"\n")[:-1], int(answer.getheader("x-courier-upto") or after)
 
     def _operator(self) -> str:
         return self._access.admin_token or self._access.token

@@ -49,24 +49,21 @@ def _journal(args: argparse.Namespace) -> None:
     if not args.json:
         output.print_line(_HEADER)
     while True:
-        seen = after
-        for line in client.journal(after=after, limit=PAGE_MAX):
+        lines, after = client.journal(after=after, limit=PAGE_MAX)
+        for line in lines:
             event = msgspec.json.decode(line)
-            seen = event["offset"]
             if tenant in (None, event["tenant"]):
                 _print_event(line, event, as_json=args.json)
                 left -= 1
             if left == 0:
                 return
-        # Pages leave out what the token may not see, so an empty one need not be the end; and a
-        # page is younger than the head, so it may hold events that the head knows nothing of.
-        after = max(seen, min(head["last"], after + PAGE_MAX))
         sys.stdout.flush()
+        # Pages leave out what the token may not see, so an empty one need not be the end.
         if after >= head["last"]:
             if not args.follow:
                 return
             time.sleep(_POLL_SECONDS)
-        head = client.journal_head()
+            head = client.journal_head()
 
 
 def _tenant_id(client: Client, name: str) -> str:

@@ -17,11 +17,16 @@ from courier.cli import (
     events,
     journal,
     keys,
+    lake,
     listeners,
     messages,
+    pipeline,
     queues,
+    replay,
+    report,
     serve,
     tenants,
+    up,
     workers,
 )
 from courier.cli.errors import Stop
@@ -43,6 +48,7 @@ def parser() -> argparse.ArgumentParser:
     commands = top.add_subparsers(metavar="COMMAND", required=True)
     for group in (
         serve,
+        up,
         credentials,
         tenants,
         keys,
@@ -52,6 +58,10 @@ def parser() -> argparse.ArgumentParser:
         workers,
         events,
         journal,
+        pipeline,
+        lake,
+        replay,
+        report,
     ):
         group.add(commands)
     return top

@@ -9,13 +9,13 @@ from courier.cli.parser import Commands, command
 
 
 def add(commands: Commands) -> None:
-    _add_settings(command(commands, "serve", "run the server", _serve))
+    add_settings(command(commands, "serve", "run the server", _serve))
     shown = command(commands, "config", "show each setting and where its value comes from", _config)
     output.add_json(shown)
-    _add_settings(shown)
+    add_settings(shown)
 
 
-def _add_settings(parser: argparse.ArgumentParser) -> None:
+def add_settings(parser: argparse.ArgumentParser) -> None:
     """A flag for every setting. Values stay text here; `config` reads them like any source."""
     parser.add_argument("--config", type=Path, metavar="FILE", help="TOML file with settings")
     group = parser.add_argument_group("settings")
@@ -30,13 +30,25 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
             group.add_argument(setting.flag, metavar=metavar, help=text)
 
 
-def _load(args: argparse.Namespace) -> config.Config:
+def given(args: argparse.Namespace) -> list[str]:
+    """The flags of settings as they were given, for another process."""
+    flags = [] if args.config is None else ["--config", str(args.config)]
+    for setting in config.settings():
+        value = getattr(args, setting.name)
+        if isinstance(value, bool):
+            flags.append(setting.flag if value else setting.flag.replace("--", "--no-", 1))
+        elif value is not None:
+            flags.append(f"{setting.flag}={value}")
+    return flags
+
+
+def load(args: argparse.Namespace) -> config.Config:
     flags = {setting.name: getattr(args, setting.name) for setting in config.settings()}
     return config.load(flags, args.config)
 
 
 def _serve(args: argparse.Namespace) -> None:
-    settings = _load(args)
+    settings = load(args)
     # Here, so that the other commands start without loading the server.
     from courier.app import serve
 
@@ -44,7 +56,7 @@ def _serve(args: argparse.Namespace) -> None:
 
 
 def _config(args: argparse.Namespace) -> None:
-    loaded = _load(args)
+    loaded = load(args)
     rows = []
     for setting in config.settings():
         value = getattr(loaded, setting.name)

@@ -10,11 +10,19 @@ from msgspec.structs import replace
 
 from courier.clock import Clock
 from courier.core import schemas
-from courier.core.errors import Frozen, NotFound, Paused, SchemaBroken
+from courier.core.errors import (
+    Frozen,
+    InvalidRequest,
+    NotFound,
+    OverLimit,
+    Paused,
+    SchemaBroken,
+)
 from courier.core.limits import Limits, Rate
 from courier.core.routing import passes
 from courier.core.store import Store
 from courier.core.types import (
+    DAY_MS,
     Actor,
     Binding,
     Draft,
@@ -33,6 +41,11 @@ from courier.core.types import (
 from courier.ids import Tokens
 
 REDRIVE_PAGE = 500
+# Many drafts are stored in parts of so many or so long ones, and others have their turn between.
+PART_DRAFTS_MAX = 500
+PART_BYTES_MAX = 1 << 20
+# How long the numbers of published drafts are known at least, after the last call with their key.
+ROWS_KNOWN_MS = DAY_MS
 
 
 class Pulled(Struct, frozen=True):
@@ -99,6 +112,89 @@ class Broker:
         )
         return receipts[0]
 
+    async def publish_rows(
+        self,
+        queue: Queue,
+        drafts: Sequence[Draft],
+        *,
+        key: str,
+        first: int,
+        actor: Actor,
+        listener: str | None = None,
+    ) -> int:
+        """Publish any number of drafts, numbered from `first` on under a key; how many were new.
+
+        All of them are checked before the first is stored, but they are stored part by part:
+        after a failure, the same call with the same key stores the rest. Without a key ("")
+        nothing tells what is missing then. See `Store.publish_rows`.
+        """
+        now_ms = self._clock.now_ms()
+        known = 0
+        if key:
+            stored = await self._store.rows(queue.id, key=key, now_ms=now_ms)
+            known = min(max(0, stored - first), len(drafts))
+            drafts = drafts[known:]
+        # Where all is known it is noted that it was asked for, so that it stays known.
+        parts = list(_parts(drafts)) or ([()] if key else [])
+        await self._check_parts(queue, parts, known)
+        self._admit(queue, len(drafts), now_ms)
+        held = (await self._store.stats(queue.id, now_ms=now_ms)).bytes
+        size = held + sum([len(draft.body) for draft in drafts])
+        if drafts and size > self._limits.queue_bytes_max:
+            raise OverLimit("queue bytes", limit=self._limits.queue_bytes_max, actual=size)
+        new, place = 0, first + known
+        for part in parts:
+            if queue.encrypted:
+                part = [self._sealed(draft) for draft in part]
+            new += await self._store_part(queue, part, key, place, actor, listener)
+            place += len(part)
+        return new
+
+    async def _check_parts(
+        self, queue: Queue, parts: Sequence[Sequence[Draft]], known: int
+    ) -> None:
+        """Raises InvalidRequest that names the first draft that breaks the schema."""
+        place = known
+        for part in parts if queue.schema else ():
+            try:
+                await self._check(queue, part)
+            except SchemaBroken as error:
+                raise InvalidRequest("body", f"row {place + error.place}: {error}") from error
+            place += len(part)
+            await asyncio.sleep(0)
+
+    async def _store_part(
+        self,
+        queue: Queue,
+        part: Sequence[Draft],
+        key: str,
+        first: int,
+        actor: Actor,
+        listener: str | None,
+    ) -> int:
+        now_ms = self._clock.now_ms()
+        bytes_max = self._limits.queue_bytes_max
+        if key:
+            return await self._store.publish_rows(
+                queue.id,
+                part,
+                key=key,
+                first=first,
+                until_ms=now_ms + ROWS_KNOWN_MS,
+                actor=actor,
+                now_ms=now_ms,
+                bytes_max=bytes_max,
+                listener=listener,
+            )
+        await self._store.publish(
+            [(queue.id, part)], actor=actor, now_ms=now_ms, bytes_max=bytes_max
+        )
+        return len(part)
+
+    async def rows(self, queue: Queue, key: str) -> int:
+        """How many drafts have been published under a key of `publish_rows`."""
+        return await self._store.rows(queue.id, key=key, now_ms=self._clock.now_ms())
+
     def _admit(self, queue: Queue, count: int, now_ms: int) -> None:
         if queue.frozen:
             raise Frozen(queue.name)
@@ -109,7 +205,7 @@ class Broker:
         schema = await self._store.get(Schema, queue.schema)
         if schema is None:
             return
-        for draft in drafts:
+        for place, draft in enumerate(drafts):
             if len(draft.body) <= schemas.QUICK_BYTES_MAX:
                 problems = schemas.problems_of_body(draft.body, schema.properties)
             else:  # others have their turn meanwhile
@@ -117,7 +213,7 @@ class Broker:
                     schemas.problems_of_body, draft.body, schema.properties
                 )
             if problems:
-                raise SchemaBroken([*problems])
+                raise SchemaBroken([*problems], place)
 
     def _sealed(self, draft: Draft) -> Draft:
         body, name = self._sealer.seal(draft.body)
@@ -283,6 +379,49 @@ class Broker:
         self._consume_rate.take(queue.id, 1, now_ms=now_ms)
         return await self._store.settle(queue.id, items, actor=actor, now_ms=now_ms)
 
+    async def claim(
+        self, queue: Queue, name: str, *, count: int, lease_ms: int, actor: Actor
+    ) -> int:
+        """Lease up to `count` messages under a name, or find them leased; how many they are.
+
+        A paused queue has none that are not leased already.
+        """
+        now_ms = self._clock.now_ms()
+        self._consume_rate.take(queue.id, 1, now_ms=now_ms)
+        return await self._store.claim(
+            queue.id,
+            name,
+            count=0 if queue.paused else count,
+            lease_ms=lease_ms,
+            actor=actor,
+            now_ms=now_ms,
+        )
+
+    async def claimed(
+        self, queue: Queue, name: str, *, first: int, count: int, bytes_max: int
+    ) -> list[Message]:
+        """Messages of a claim from number `first` on, to be `opened`; see `Store.claimed`."""
+        return await self._store.claimed(
+            queue.id,
+            name,
+            first=first,
+            count=count,
+            now_ms=self._clock.now_ms(),
+            bytes_max=bytes_max,
+        )
+
+    async def extend_claim(self, queue: Queue, name: str, *, lease_ms: int, actor: Actor) -> None:
+        now_ms = self._clock.now_ms()
+        self._consume_rate.take(queue.id, 1, now_ms=now_ms)
+        await self._store.extend_claim(
+            queue.id, name, lease_ms=lease_ms, actor=actor, now_ms=now_ms
+        )
+
+    async def ack_claim(self, queue: Queue, name: str, *, actor: Actor) -> None:
+        now_ms = self._clock.now_ms()
+        self._consume_rate.take(queue.id, 1, now_ms=now_ms)
+        await self._store.ack_claim(queue.id, name, actor=actor, now_ms=now_ms)
+
     async def peek(self, queue: Queue, *, count: int) -> list[tuple[Message, str]]:
         """What a pull would get now, each with a reference to remove it by."""
         now_ms = self._clock.now_ms()
@@ -344,6 +483,18 @@ class Broker:
             queue.id, seqs=seqs, actor=actor, now_ms=self._clock.now_ms(), dry_run=dry_run
         )
         return Redriven(sum(done), len(done) - sum(done))
+
+
+def _parts(drafts: Sequence[Draft]) -> Iterator[Sequence[Draft]]:
+    """Drafts as they are stored together."""
+    start = size = 0
+    for place, draft in enumerate(drafts):
+        size += len(draft.body)
+        if place > start and (place - start == PART_DRAFTS_MAX or size > PART_BYTES_MAX):
+            yield drafts[start:place]
+            start, size = place, len(draft.body)
+    if start < len(drafts):
+        yield drafts[start:]
 
 
 def _giver_up(hint: "asyncio.Future[bool]") -> Callable[[], None]:

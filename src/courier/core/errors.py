@@ -6,7 +6,7 @@ BrokerError                     never raised itself
     NotFound   Conflict         InUse   OverLimit
     SchemaBroken
     Paused     Frozen           NotPullable
-    RateLimited
+    ClaimLost  RateLimited
   Unavailable                   try again later
     StoreUnavailable            ShuttingDown
 """
@@ -79,13 +79,17 @@ class OverLimit(Rejected):
 
 
 class SchemaBroken(Rejected):
-    """A message is not what its queue's schema asks for; `problems` are (JSON pointer, what)."""
+    """A message is not what its queue's schema asks for; `problems` are (JSON pointer, what).
 
-    def __init__(self, problems: "list[tuple[str, str]]") -> None:
+    `place` is that of its draft among those that were to be published.
+    """
+
+    def __init__(self, problems: "list[tuple[str, str]]", place: int = 0) -> None:
         first, more = problems[0], len(problems) - 1
         rest = f" (and {more} more)" if more else ""
         super().__init__(f"the queue's schema is broken: {first[0] or '/'} {first[1]}{rest}")
         self.problems = problems
+        self.place = place
 
 
 class Paused(Rejected):
@@ -104,6 +108,12 @@ class NotPullable(Rejected):
     def __init__(self, queue: str) -> None:
         super().__init__(f"queue '{queue}' has no pull consumer")
         self.queue = queue
+
+
+class ClaimLost(Rejected):
+    def __init__(self, name: str) -> None:
+        super().__init__(f"claim '{name}' is lost: not all of its messages are leased by it")
+        self.name = name
 
 
 class RateLimited(Rejected):

@@ -9,7 +9,8 @@ Message events carry `seq`, `own_id` (only when the publisher chose the id), `pu
     extended        attempt, lease_ms
     retried         attempt, delay_ms        the delay that will really pass
     lease_expired   attempt, delay_ms
-    acked           attempt, first_leased_ms, last_leased_ms
+    acked           attempt, first_leased_ms, last_leased_ms; attempt is 0 and the times are absent
+                    if it was published for one listener only
     buried          the same; detail = {"into": queue id or null}
     expired, purged, deleted     the same; attempt is 0 and the times are absent if never leased
     renamed         detail = {"name": name}

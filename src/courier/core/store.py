@@ -187,7 +187,9 @@ class Store(Protocol):
     # A claim is a lease on many messages at once, under a name that the caller chose. Whoever
     # asks for the name again gets the same messages. It is lost, and every verb but `claim`
     # with a new name raises ClaimLost(name), as soon as one of its messages is no longer leased
-    # by it; those that still are go back when their lease ends, like others.
+    # by it; those that still are go back when their lease ends, like others. Its name is known
+    # until a day after its leases would have ended, or after it was acknowledged; then, and of
+    # names that never were, every verb but `claim` raises NotFound("claim", name).
 
     async def claim(
         self, queue: str, name: str, *, count: int, lease_ms: int, actor: Actor, now_ms: int
@@ -200,9 +202,20 @@ class Store(Protocol):
         ...
 
     async def claimed(
-        self, queue: str, name: str, *, first: int, count: int, now_ms: int
+        self,
+        queue: str,
+        name: str,
+        *,
+        first: int,
+        count: int,
+        now_ms: int,
+        bytes_max: int | None = None,
     ) -> list[Message]:
-        """Messages of a claim in their order, from number `first` (0 is the first) on."""
+        """Messages of a claim by sequence, from number `first` (0 is the first) on.
+
+        Fewer than `count` when there are no more, or when their bodies together would be longer
+        than `bytes_max`; one however long it is.
+        """
         ...
 
     async def extend_claim(
@@ -212,7 +225,7 @@ class Store(Protocol):
         ...
 
     async def ack_claim(self, queue: str, name: str, *, actor: Actor, now_ms: int) -> None:
-        """All of it is done. Again within a day: nothing happens. NotFound("claim") otherwise."""
+        """All of it is done. Again within a day: nothing happens."""
         ...
 
     async def peek(self, queue: str, *, count: int, now_ms: int) -> list[Message]:
@@ -273,10 +286,11 @@ class Store(Protocol):
 
     async def stats(self, queue: str, *, now_ms: int) -> QueueStats: ...
 
-    async def backlogs(self) -> tuple[int, dict[str, int]]:
+    async def backlogs(self, *, tenant: str | None = None) -> tuple[int, dict[str, int]]:
         """The last offset of the journal, and how many messages each queue held just then.
 
-        For every queue: the `published` up to that offset less the events that ended a message.
+        For every queue, or those of one tenant: the `published` up to that offset less the events
+        that ended a message. So a dropped queue is among them until the sweep has ended its last.
         """
         ...
 
@@ -368,11 +382,14 @@ class Store(Protocol):
     # --- journal ---
     async def head(self) -> Head: ...
 
-    async def read_journal(self, *, after: int, limit: int) -> list[Run]:
+    async def read_journal(
+        self, *, after: int, limit: int, bytes_max: int | None = None
+    ) -> list[Run]:
         """The runs that hold the first `limit` offsets greater than `after`.
 
         The first run may begin at or before `after`, and the last may end behind the limit;
-        `journal.py` cuts them.
+        `journal.py` cuts them. No packed row is read after `bytes_max` bytes of them, so that
+        there may be fewer, but never none.
         """
         ...
 

@@ -319,7 +319,8 @@ def _size(body: bytes, sealed: str | None) -> int:
     return len(body) - SEAL_BYTES if sealed else len(body)
 
 
-class Draft(Struct, frozen=True):
+# Nothing in a draft leads back to it, and looking for that in very many at once takes long.
+class Draft(Struct, frozen=True, gc=False):
     """What a caller asks to publish. None means: as the queue says.
 
     `id` is the publisher's own; `once_key` makes a repeated publish within `once_ms` return the

@@ -1,9 +1,16 @@
 """Which tables a lake has, and where they lie."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+
+from pyspark.sql.types import StructType
 
 from courier.lake import schema
-from courier.lake.tables import Table
+from courier.lake.tables import FILE_ROWS_MAX, Table
+
+# The partition of messages that have not ended.
+LIVE = "live"
+# Every batch writes the file of the last minutes again.
+MINUTES_ROWS_MAX = 5_000
 
 
 class Lake:
@@ -12,16 +19,38 @@ class Lake:
     def __init__(self, root: str, *, storage: Mapping[str, str] | None = None) -> None:
         self.root = root.rstrip("/")
 
-        def table(name: str, columns: schema.StructType, **partition_by: str) -> Table:
-            return Table(root, name, columns, partition_by=partition_by, storage=storage)
+        def table(
+            name: str,
+            columns: StructType,
+            *,
+            sort_by: Sequence[str] = (),
+            file_rows_max: int = FILE_ROWS_MAX,
+            **partition_by: str,
+        ) -> Table:
+            return Table(
+                root,
+                name,
+                columns,
+                partition_by=partition_by,
+                sort_by=sort_by,
+                file_rows_max=file_rows_max,
+                storage=storage,
+            )
 
         self.events = table("events", schema.EVENTS_TABLE, date="to_date(at)")
         self.messages = table(
             "messages",
             schema.MESSAGES,
-            ended="if(done_at is null, 'live', date_format(done_at, 'yyyy-MM-dd'))",
+            sort_by=("published_at",),
+            ended=f"if(done_at is null, '{LIVE}', date_format(done_at, 'yyyy-MM-dd'))",
         )
-        self.queue_minutes = table("queue_minutes", schema.QUEUE_MINUTES, date="to_date(minute)")
+        self.queue_minutes = table(
+            "queue_minutes",
+            schema.QUEUE_MINUTES,
+            sort_by=("minute",),
+            file_rows_max=MINUTES_ROWS_MAX,
+            date="to_date(minute)",
+        )
         self.consumers_hours = table(
             "consumers_hours", schema.CONSUMERS_HOURS, date="to_date(hour)"
         )
@@ -33,3 +62,5 @@ class Lake:
             self.consumers_hours,
             self.audit,
         )
+        # Those that are made of events.
+        self.derived = self.tables[1:]

@@ -5,10 +5,13 @@ Whatever is asked for can be asked for again, so a broker that is away for a mom
 
 import http.client
 import json
+import re
+import ssl
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -16,13 +19,21 @@ import pyarrow as pa
 
 ARROW = "application/vnd.apache.arrow.stream"
 ANSWER_S_MAX = 60.0
-AWAY_S_MAX = 120.0
+AWAY_S_MAX = 120
+# Whoever mistyped an address should not have to wait as long as one whose broker restarts.
+FIRST_S_MAX = 20
 WAIT_S_MAX = 5.0
-_AWAY = (502, 503, 504)
+ANSWER_BYTES_MAX = 256 << 20
+# Away for a moment, or asked too often: the same may be asked again.
+_AWAY = (429, 502, 503, 504)
 
 
 class CourierError(Exception):
     """The broker refused, or cannot be reached; one sentence for the person who asked."""
+
+
+class Away(CourierError):
+    """The broker cannot be reached."""
 
 
 class Trimmed(CourierError):
@@ -33,8 +44,19 @@ class Recreated(CourierError):
     """The journal is not the one that the offsets are of."""
 
 
+class Missing(CourierError):
+    """There is no such tenant, queue, listener or claim."""
+
+
 class ClaimLost(CourierError):
     """A claim's lease has ended before it was acknowledged."""
+
+
+_KINDS: dict[str, type[http.client.HTTPConnection]] = {
+    "http": http.client.HTTPConnection,
+    "https": http.client.HTTPSConnection,
+}
+_REFUSALS: dict[int, type[CourierError]] = {404: Missing, 409: ClaimLost, 410: Trimmed}
 
 
 @dataclass(frozen=True)
@@ -51,9 +73,13 @@ class Place:
     """Where the broker is, and as whom to speak to it; travels to executors."""
 
     url: str
-    token: str
+    token: str = field(repr=False)
     tenant: str = "default"
     away_s_max: float = AWAY_S_MAX
+
+    def first_asked(self) -> "Place":
+        """The same, to be asked for the first time: it may be the wrong one."""
+        return replace(self, away_s_max=min(self.away_s_max, FIRST_S_MAX))
 
 
 @dataclass(frozen=True)
@@ -76,14 +102,18 @@ class Client:
 
     def __init__(self, place: Place) -> None:
         self._place = place
-        parts = urlsplit(place.url)
-        kinds = {"http": http.client.HTTPConnection, "https": http.client.HTTPSConnection}
-        if parts.scheme not in kinds or not parts.hostname:
-            raise CourierError(f"url must be an http:// or https:// address, not '{place.url}'")
+        try:
+            parts = urlsplit(place.url)
+            self._port = parts.port
+        except ValueError as error:
+            raise CourierError(f"url '{place.url}': {error}") from None
+        if parts.scheme not in _KINDS or not parts.hostname or parts.username is not None:
+            raise CourierError("url must be an http:// or https:// address without credentials")
+        if not re.fullmatch(r"[!-~]+", place.token):
+            raise CourierError("the token holds characters that no token has")
         self._prefix = parts.path.rstrip("/")
-        self._connect = lambda: kinds[parts.scheme](
-            str(parts.hostname), parts.port, timeout=ANSWER_S_MAX
-        )
+        self._kind = _KINDS[parts.scheme]
+        self._host = parts.hostname
         self._connection: http.client.HTTPConnection | None = None
 
     def close(self) -> None:
@@ -103,8 +133,11 @@ class Client:
         """Where the journal is; with `at_ms`, `last` is the last offset before that time."""
         query = {} if at_ms is None else {"at_ms": at_ms}
         told = self._json("GET", "/journal/head", query=query)
-        last = told["last"] if at_ms is None else told["before"]
-        return Head(told["first"], last, told["epoch"])
+        try:
+            last = told["last"] if at_ms is None else told["before"]
+            return Head(int(told["first"]), int(last), str(told["epoch"]))
+        except (KeyError, TypeError):
+            raise self._stranger() from None
 
     def page(self, part: Slice, *, rows: int) -> tuple[pa.RecordBatch, int]:
         """The events of the first `rows` offsets of a slice, and the last offset looked at."""
@@ -116,28 +149,51 @@ class Client:
         if part.kinds:
             query["kinds"] = ",".join(part.kinds)
         headers, body = self._ask("GET", "/journal", query=query, headers={"accept": ARROW})
-        self._same(part.epoch, headers.get("x-courier-epoch", ""))
-        with pa.ipc.open_stream(body) as stream:
-            batch = stream.read_next_batch()
-        return batch, int(headers["x-courier-upto"])
-
-    def _same(self, known: str, told: str) -> None:
-        if known and told and known != told:
-            raise Recreated(
-                f"the store at {self._place.url} was recreated: this query has read the journal "
-                f"'{known}', and the one there now is '{told}'; start it with a new checkpoint"
+        epoch = headers.get("x-courier-epoch", "")
+        if epoch != part.epoch:
+            raise Recreated(recreated(self._place.url, part.epoch, epoch))
+        upto = int(headers["x-courier-upto"])
+        if upto <= part.after:
+            raise CourierError(
+                f"events after {part.after} were planned to be read, and the journal at "
+                f"{self._place.url} ends there"
             )
+        return self._batch(body), upto
+
+    def _batch(self, body: bytes) -> pa.RecordBatch:
+        try:
+            with pa.ipc.open_stream(body) as stream:
+                return stream.read_next_batch()
+        except (pa.ArrowInvalid, StopIteration):
+            raise self._stranger() from None
 
     def commit(self, pipeline: str, offset: int) -> None:
         self._json("PUT", f"/journal/pipelines/{quote(pipeline, safe='')}", {"offset": offset})
 
+    def backlogs(self) -> tuple[int, dict[str, int]]:
+        """An offset, and how many messages each queue held just then."""
+        told = self._json("GET", "/journal/backlogs")
+        return int(told["offset"]), dict(told["queues"])
+
+    def tell(self, event: str, payload: Mapping[str, Any], *, id: str) -> None:
+        """Tell those who subscribe to events of pipelines; once, for one id."""
+        tenant = quote(self._place.tenant, safe="")
+        source = {"type": "courier.pipeline"}
+        body = {"source": source, "event": event, "payload": dict(payload), "id": id}
+        self._json("POST", f"/courier/v1/tenants/{tenant}/events", body)
+
     # --- publish ---
 
-    def publish(self, queue: str, rows: pa.RecordBatch, *, once: str, first: int) -> int:
+    def publish(
+        self, queue: str, rows: pa.RecordBatch, *, once: str, first: int, listener: str = ""
+    ) -> int:
         """Publish rows, of which the first has this number under the key `once`.
 
         Rows that were published under that key before are not published again; how many were new.
         """
+        query: dict[str, Any] = {"once": once, "first": first}
+        if listener:
+            query["listener"] = listener
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, rows.schema) as writer:
             writer.write_batch(rows)
@@ -145,9 +201,14 @@ class Client:
             "POST",
             f"{self._queue(queue)}/publish",
             raw=sink.getvalue().to_pybytes(),
-            query={"once": once, "first": first},
+            query=query,
         )
         return int(told["published"])
+
+    def published(self, queue: str, *, once: str) -> int:
+        """How many rows were published under a key."""
+        told = self._json("GET", f"{self._queue(queue)}/publish", query={"once": once})
+        return int(told["rows"])
 
     # --- claims ---
 
@@ -162,8 +223,7 @@ class Client:
         path = f"{self._queue(queue)}/claims/{quote(name, safe='')}"
         query = {"first": first, "count": count}
         _, body = self._ask("GET", path, query=query, headers={"accept": ARROW})
-        with pa.ipc.open_stream(body) as stream:
-            return stream.read_next_batch()
+        return self._batch(body)
 
     def extend(self, queue: str, name: str, *, lease_ms: int) -> None:
         path = f"{self._queue(queue)}/claims/{quote(name, safe='')}"
@@ -174,7 +234,8 @@ class Client:
         self._json("DELETE", f"{self._queue(queue)}/claims/{quote(name, safe='')}")
 
     def _queue(self, queue: str) -> str:
-        return f"/courier/v1/tenants/{quote(self._place.tenant, safe='')}/queues/{quote(queue, safe='')}"
+        tenant, name = (quote(each, safe="") for each in (self._place.tenant, queue))
+        return f"/courier/v1/tenants/{tenant}/queues/{name}"
 
     # --- HTTP ---
 
@@ -190,7 +251,10 @@ class Client:
         headers = {"content-type": ARROW if raw is not None else "application/json"}
         content = raw if raw is not None else (None if body is None else json.dumps(body).encode())
         _, answer = self._ask(method, path, content, query=query, headers=headers)
-        return json.loads(answer) if answer else None
+        try:
+            return json.loads(answer) if answer else None
+        except ValueError:
+            raise self._stranger() from None
 
     def _ask(
         self,
@@ -210,6 +274,10 @@ class Client:
             why = ""
             try:
                 status, told, answer = self._once(method, target, content, sent)
+            except ssl.SSLError as error:
+                self.close()
+                why = getattr(error, "verify_message", "") or error.reason or str(error)
+                raise CourierError(f"{self._place.url} cannot be trusted: {why}") from None
             except (OSError, http.client.HTTPException) as error:
                 self.close()
                 why = str(error) or type(error).__name__
@@ -220,10 +288,10 @@ class Client:
                     raise self._refusal(status, answer)
                 why = _message(answer)
             if time.monotonic() + wait_s > until_s:
-                raise CourierError(
+                raise Away(
                     f"{self._place.url} cannot be reached ({why}), tried for "
                     f"{self._place.away_s_max:.0f} s"
-                )
+                ) from None
             time.sleep(wait_s)
             wait_s = min(wait_s * 2, WAIT_S_MAX)
 
@@ -231,46 +299,55 @@ class Client:
         self, method: str, target: str, content: bytes | None, headers: Mapping[str, str]
     ) -> tuple[int, Mapping[str, str], bytes]:
         if self._connection is None:
-            self._connection = self._connect()
+            self._connection = self._kind(self._host, self._port, timeout=ANSWER_S_MAX)
         self._connection.request(method, target, content, dict(headers))
         answer = self._connection.getresponse()
-        body = answer.read()
+        body = answer.read(ANSWER_BYTES_MAX)
+        if not answer.isclosed():
+            self.close()
+            raise CourierError(f"an answer of more than {ANSWER_BYTES_MAX >> 20} MB is not read")
         told = {name.lower(): value for name, value in answer.getheaders()}
         return answer.status, told, body
 
     def _refusal(self, status: int, answer: bytes) -> CourierError:
         text = _message(answer)
+        if not text:
+            return self._stranger()
         if status == 401:
             return CourierError(f"{self._place.url} does not know this token")
-        if status == 410:
-            return Trimmed(text)
-        if status == 409:
-            return ClaimLost(text)
-        return CourierError(f"{self._place.url} refused: {text}")
+        return _REFUSALS.get(status, CourierError)(f"{self._place.url} refused: {text}")
+
+    def _stranger(self) -> CourierError:
+        return CourierError(f"{self._place.url} does not answer as a Courier broker does")
+
+
+def recreated(url: str, known: str, found: str) -> str:
+    return (
+        f"the store at {url} was recreated: this query has read the journal '{known}', and the "
+        f"one there now is '{found}'; start it with a new checkpoint"
+    )
 
 
 def _message(answer: bytes) -> str:
     try:
         return str(json.loads(answer)["error"]["message"])
     except (ValueError, KeyError, TypeError):
-        return answer[:200].decode("utf-8", "replace")
+        return ""
 
 
 def read(place: Place, part: Slice, *, rows: int) -> Iterator[pa.RecordBatch]:
     """The events of a slice, page by page; the next page is fetched while this one is used."""
     with Client(place) as client, ThreadPoolExecutor(1) as ahead:
 
-        def fetch(after: int) -> tuple[pa.RecordBatch, int]:
-            rest = Slice(part.epoch, after, part.upto, part.columns, part.queues, part.kinds)
-            return client.page(rest, rows=rows)
+        def fetch(after: int) -> Future[tuple[pa.RecordBatch, int]] | None:
+            if after >= part.upto:
+                return None
+            return ahead.submit(client.page, replace(part, after=after), rows=rows)
 
-        after = part.after
-        coming: Future[tuple[pa.RecordBatch, int]] | None = None
-        if after < part.upto:
-            coming = ahead.submit(fetch, after)
+        coming = fetch(part.after)
         while coming is not None:
             batch, after = coming.result()
-            coming = ahead.submit(fetch, after) if after < part.upto else None
+            coming = fetch(after)
             if batch.num_rows:
                 yield batch
 
@@ -280,7 +357,4 @@ def split(part: Slice, count: int) -> Sequence[Slice]:
     size = part.upto - part.after
     count = max(1, min(count, size))
     edges = [part.after + size * n // count for n in range(count + 1)]
-    return [
-        Slice(part.epoch, low, high, part.columns, part.queues, part.kinds)
-        for low, high in zip(edges, edges[1:], strict=False)
-    ]
+    return [replace(part, after=low, upto=high) for low, high in pairwise(edges)]

@@ -2,11 +2,12 @@
 
 A micro-batch is a claim: messages leased under a name that the query's checkpoint tells. Whoever
 asks for it again, on any machine and after any crash, gets the same messages, until the claim is
-acknowledged by the batch's commit.
+acknowledged after the batch's commit.
 """
 
 import threading
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -19,12 +20,15 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from courier.lake.client import Client, CourierError
-from courier.lake.options import BadOption, Options
+from courier import ids
+from courier.clock import SystemClock
+from courier.lake.client import ClaimLost, Client, CourierError, Missing
+from courier.lake.options import Options, at_ms
 from courier.lake.schema import CLAIMED
-from courier.lake.source import VERSION, new_claims
+from courier.lake.source import VERSION, checked
 
 CLAIM_ROWS = 10_000
+CLAIM_ROWS_MAX = 100_000
 PARTITION_ROWS_MIN = 1_000
 PARTITIONS_MAX = 16
 
@@ -32,66 +36,85 @@ PARTITIONS_MAX = 16
 class Claimed(InputPartition):
     """A part of a claim: `count` messages from number `first` on."""
 
-    def __init__(self, name: str, first: int, count: int) -> None:
+    def __init__(self, claim: str, first: int, count: int) -> None:
         super().__init__(None)
-        self.name = name
+        self.claim = claim
         self.first = first
         self.count = count
 
 
 class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Offsets count claims: {"v", "claims": name of the query's claims, "batch", "rows"}."""
+    """Offsets are claims: {"v", "query": a name, "batch": how many so far, "claim", "rows"}."""
 
     def __init__(self, asked: Options, schema: StructType) -> None:
-        unknown = [name for name in schema.names if name not in CLAIMED.names]
-        if unknown:
-            raise BadOption(f"a message has no column {', '.join(unknown)}")
         self._asked = asked
-        self._columns = list(schema.names)
-        self._held: str | None = None
+        self._columns = list(checked(schema, CLAIMED))
+        self._acked = ""
+        self._held = ""
         self._stopped = threading.Event()
-        self._only_now = False
+        self._until_ms: int | None = None
+        self._ends = False
 
     def initialOffset(self) -> dict[str, Any]:
-        return {"v": VERSION, "claims": new_claims(), "batch": 0, "rows": 0}
+        return {"v": VERSION, "query": ids.new_id(), "batch": 0, "claim": "", "rows": 0}
 
     def getDefaultReadLimit(self) -> ReadLimit:
         rows_max = self._asked.rows_max
         return ReadAllAvailable() if rows_max is None else ReadMaxRows(rows_max)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """A query that ends when the queue is empty; others may publish meanwhile."""
-        self._only_now = True
+        """The query ends with the batch in which messages come that were not there yet."""
+        self._until_ms = SystemClock().now_ms()
 
     def latestOffset(
         self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None
     ) -> dict[str, Any]:
-        """Claim the next batch, or find it claimed."""
+        """Claim the next batch, or find it claimed.
+
+        Spark asks only when the batch that ended with `start` is committed, and may have died
+        before it could say so.
+        """
         assert start is not None, "Spark passes the offset that it has come to"
-        if start.get("v") != VERSION:
-            raise CourierError(f"this checkpoint was written by another version: {start}")
-        count = limit.max_rows if isinstance(limit, ReadMaxRows) else CLAIM_ROWS
-        batch = start["batch"] + 1
-        name = _name(start["claims"], batch)
-        with Client(self._asked.place) as broker:
-            rows = broker.claim(
-                self._asked.queue, name, count=count, lease_ms=self._asked.lease_ms
-            )
-        if not rows:
+        if start.get("v") != VERSION or "claim" not in start:
+            raise CourierError(f"this checkpoint is not one of mode consume: {start}")
+        self._ack(start["claim"])
+        if self._ends:
             return start
-        self._hold(name)
-        return {"v": VERSION, "claims": start["claims"], "batch": batch, "rows": rows}
+        asked = limit.max_rows if isinstance(limit, ReadMaxRows) else CLAIM_ROWS
+        count = min(asked, CLAIM_ROWS_MAX)
+        claim, rows = self._claim(f"{start['query']}-{start['batch'] + 1}", count)
+        if not rows:
+            self._ends = self._until_ms is not None
+            return start
+        self._hold(claim)
+        self._ends = self._until_ms is not None and self._newest_ms(claim, rows) > self._until_ms
+        return {**start, "batch": start["batch"] + 1, "claim": claim, "rows": rows}
+
+    def _claim(self, name: str, count: int) -> tuple[str, int]:
+        queue, lease_ms = self._asked.queue, self._asked.lease_ms
+        with Client(self._asked.place) as broker:
+            try:
+                return name, broker.claim(queue, name, count=count, lease_ms=lease_ms)
+            except ClaimLost:
+                # Claimed by a run that died before Spark wrote the claim down: nobody has read it.
+                name = f"{name}-{ids.new_id()[:8]}"
+                return name, broker.claim(queue, name, count=count, lease_ms=lease_ms)
+
+    def _newest_ms(self, claim: str, rows: int) -> int:
+        with Client(self._asked.place) as broker:
+            last = broker.claimed(self._asked.queue, claim, first=rows - 1, count=1)
+        return at_ms(last.column("published_at")[0].as_py())
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """After a crash the batch that was begun is planned again, from its offsets alone."""
-        name, rows = _name(end["claims"], end["batch"]), int(end["rows"])
-        self._hold(name)
+        if start["claim"] == end["claim"]:
+            return []
+        rows = int(end["rows"])
+        self._hold(end["claim"])
         count = self._asked.partitions or max(1, min(PARTITIONS_MAX, rows // PARTITION_ROWS_MIN))
         edges = [rows * n // count for n in range(count + 1)]
         return [
-            Claimed(name, low, high - low)
-            for low, high in zip(edges, edges[1:], strict=False)
-            if high > low
+            Claimed(end["claim"], low, high - low) for low, high in pairwise(edges) if high > low
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -101,45 +124,60 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             while left:
                 batch = broker.claimed(
                     self._asked.queue,
-                    partition.name,
+                    partition.claim,
                     first=first,
                     count=min(left, self._asked.page_rows),
                 )
+                if not batch.num_rows:
+                    raise CourierError(f"claim '{partition.claim}' ends at message {first}")
                 yield batch.select(self._columns)
                 first += batch.num_rows
                 left -= batch.num_rows
 
     def commit(self, end: dict[str, Any]) -> None:
-        self._held = None
+        self._ack(end["claim"])
+
+    def _ack(self, claim: str) -> None:
+        if not claim or claim == self._acked:
+            return
+        self._held = ""
         with Client(self._asked.place) as broker:
-            broker.ack(self._asked.queue, _name(end["claims"], end["batch"]))
+            try:
+                broker.ack(self._asked.queue, claim)
+            except ClaimLost:
+                raise ClaimLost(
+                    f"a batch of this query is done, and its messages on queue "
+                    f"'{self._asked.queue}' were given to others before they could be "
+                    f"acknowledged (claim '{claim}', lease {self._asked.lease_ms} ms): they will "
+                    "be processed twice; start it with a new checkpoint and a longer 'leaseMs'"
+                ) from None
+            except Missing:
+                pass  # acknowledged so long ago that the broker has forgotten it
+        self._acked = claim
 
     def stop(self) -> None:
         self._stopped.set()
 
     # --- keeping the lease while a batch runs ---
 
-    def _hold(self, name: str) -> None:
+    def _hold(self, claim: str) -> None:
         """Extend the claim's lease now and then, until its batch is committed."""
-        if self._held == name:
+        if self._held == claim:
             return
-        self._held = name
-        keeper = threading.Thread(target=self._keep, args=(name,), daemon=True)
-        keeper.start()
+        self._held = claim
+        threading.Thread(target=self._keep, args=(claim,), daemon=True).start()
 
-    def _keep(self, name: str) -> None:
+    def _keep(self, claim: str) -> None:
         lease_ms = self._asked.lease_ms
-        while not self._stopped.wait(lease_ms / 3 / 1000) and self._held == name:
+        while not self._stopped.wait(lease_ms / 3 / 1000) and self._held == claim:
             try:
                 with Client(self._asked.place) as broker:
-                    broker.extend(self._asked.queue, name, lease_ms=lease_ms)
+                    broker.extend(self._asked.queue, claim, lease_ms=lease_ms)
+            except (ClaimLost, Missing):
+                return  # reading or acknowledging it will say so
             except CourierError:
-                return  # reading or committing the claim will say what is wrong
+                continue  # a lease may outlast a broker that is away
 
     def __getstate__(self) -> dict[str, Any]:
         """Executors read; only the driver holds."""
         return {"_asked": self._asked, "_columns": self._columns}
-
-
-def _name(claims: str, batch: int) -> str:
-    return f"{claims}-{batch}"

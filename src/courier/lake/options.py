@@ -1,23 +1,29 @@
 """The options of `format("courier")`: read once, checked at once, refused by name."""
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from courier.lake.client import CourierError, Place
+from courier.lake.client import AWAY_S_MAX, CourierError, Place
 
 PAGE_ROWS = 16_384
-READ = {
-    "url", "token", "tokenfile", "tenant", "mode", "queue", "kinds", "columns", "startingoffset",
-    "endingoffset", "maxrowspertrigger", "numpartitions", "pagerows", "pipeline", "leasems",
-    "awayseconds", "path",
-}  # fmt: skip
-WRITE = {
-    "url", "token", "tokenfile", "tenant", "queue", "contenttype", "writeid", "awayseconds",
-    "checkpointlocation", "path",
-}  # fmt: skip
+LEASE_MS = 300_000
+_PLACE = ("url", "token", "tokenFile", "tenant", "awaySeconds")
+_RANGE = ("mode", "queue", "kinds", "columns", "startingOffset", "numPartitions", "pageRows")
+BATCH = (*_PLACE, *_RANGE, "endingOffset", "pushFilters")
+STREAM = (*_PLACE, *_RANGE, "maxRowsPerTrigger", "pipeline")
+CONSUME = (
+    *_PLACE, "mode", "queue", "columns", "maxRowsPerTrigger", "numPartitions", "pageRows",
+    "leaseMs",
+)  # fmt: skip
+READ = tuple(dict.fromkeys((*BATCH, *STREAM, *CONSUME)))
+BATCH_WRITE = (*_PLACE, "queue", "contentType", "writeId", "rowsPerSecond", "listener")
+STREAM_WRITE = (*_PLACE, "queue", "contentType", "rowsPerSecond", "listener", "checkpointLocation")
+CONTENT_TYPES = ("text", "json", "bytes")
+# The part of a key that is left for batch and partition must fit too.
+WRITE_ID = r"[A-Za-z0-9._:-]{1,100}"
 
 
 class BadOption(CourierError):
@@ -29,60 +35,73 @@ class Options:
     """What a reader or writer was asked for. Times are in ms, offsets as given."""
 
     place: Place
-    mode: str = "journal"
-    queue: str = ""
-    kinds: tuple[str, ...] = ()
-    columns: tuple[str, ...] = ()
-    starting: str = "earliest"
-    ending: str = "latest"
-    rows_max: int | None = None
-    partitions: int | None = None
-    page_rows: int = PAGE_ROWS
-    pipeline: str = ""
-    lease_ms: int = 300_000
-    content_type: str = ""
-    write_id: str = field(default="")
+    mode: str
+    queue: str
+    kinds: tuple[str, ...]
+    columns: tuple[str, ...]
+    starting: str
+    ending: str
+    rows_max: int | None
+    partitions: int | None
+    page_rows: int
+    pipeline: str
+    lease_ms: int
+    content_type: str
+    write_id: str
+    rate: int | None
+    listener: str
+    filters: bool
 
 
-def parse(given: Mapping[str, str], *, known: set[str]) -> Options:
+def parse(given: Mapping[str, str], known: Collection[str], use: str = "reading") -> Options:
     """Raises BadOption. Names are compared without regard to case, as Spark does."""
     values = {name.lower(): value for name, value in given.items()}
+    lower = {name.lower() for name in known}
+    # What is said in `load(path)` and `save(path)` would else be passed over in silence.
     for name in values:
-        if name not in known:
-            raise BadOption(f"'{name}' is no option of format courier; known are {_listed(known)}")
-    if "url" not in values:
+        if name not in lower:
+            raise BadOption(
+                f"'{name}' is no option of format courier for {use}; "
+                f"there are {', '.join(sorted(known))}"
+            )
+    if not values.get("url"):
         raise BadOption("option 'url' is missing: the address of the broker")
-    place = Place(
-        url=values["url"].rstrip("/"),
-        token=_token(values),
-        tenant=values.get("tenant", "default"),
-        away_s_max=_number(values, "awayseconds", 120, low=0, high=86_400),
-    )
     mode = values.get("mode", "journal")
     if mode not in ("journal", "consume"):
         raise BadOption(f"option 'mode' is journal or consume, not '{mode}'")
     if mode == "consume" and not values.get("queue"):
         raise BadOption("option 'queue' is missing: the queue to consume")
-    rows_max = partitions = None
-    if "maxrowspertrigger" in values:
-        rows_max = _number(values, "maxrowspertrigger", 0, low=1, high=1 << 40)
-    if "numpartitions" in values:
-        partitions = _number(values, "numpartitions", 0, low=1, high=10_000)
+    content_type = values.get("contenttype", "")
+    if content_type and content_type not in CONTENT_TYPES:
+        raise BadOption(
+            f"option 'contentType' is one of {', '.join(CONTENT_TYPES)}, not '{content_type}'"
+        )
+    write_id = values.get("writeid", "")
+    if write_id and not re.fullmatch(WRITE_ID, write_id):
+        raise BadOption("option 'writeId' is up to 100 letters, digits and . _ : -")
     return Options(
-        place=place,
+        place=Place(
+            url=values["url"].rstrip("/"),
+            token=_token(values),
+            tenant=values.get("tenant", "default"),
+            away_s_max=_number(values, "awaySeconds", low=0, high=86_400) or AWAY_S_MAX,
+        ),
         mode=mode,
         queue=values.get("queue", ""),
         kinds=_names(values.get("kinds", "")),
         columns=_names(values.get("columns", "")),
         starting=values.get("startingoffset", "earliest"),
         ending=values.get("endingoffset", "latest"),
-        rows_max=rows_max,
-        partitions=partitions,
-        page_rows=_number(values, "pagerows", PAGE_ROWS, low=1, high=1_000_000),
+        rows_max=_number(values, "maxRowsPerTrigger", low=1, high=1 << 40),
+        partitions=_number(values, "numPartitions", low=1, high=10_000),
+        page_rows=_number(values, "pageRows", low=1, high=1_000_000) or PAGE_ROWS,
         pipeline=values.get("pipeline", ""),
-        lease_ms=_number(values, "leasems", 300_000, low=1_000, high=43_200_000),
-        content_type=values.get("contenttype", ""),
-        write_id=values.get("writeid", ""),
+        lease_ms=_number(values, "leaseMs", low=1_000, high=43_200_000) or LEASE_MS,
+        content_type=content_type,
+        write_id=write_id,
+        rate=_number(values, "rowsPerSecond", low=1, high=1_000_000),
+        listener=values.get("listener", ""),
+        filters=_truth(values, "pushFilters"),
     )
 
 
@@ -99,33 +118,46 @@ def offset_or_ms(text: str, option: str) -> tuple[int | None, int | None]:
             f"option '{option}' is earliest, latest, an offset or a time such as "
             f"2026-01-31T12:00:00Z, not '{text}'"
         ) from None
-    at = at if at.tzinfo else at.replace(tzinfo=UTC)
-    return None, int(at.timestamp() * 1000)
+    return None, at_ms(at if at.tzinfo else at.replace(tzinfo=UTC))
+
+
+def at_ms(at: datetime) -> int:
+    """The first millisecond that is not before a time; never below 0."""
+    since = at - datetime(1970, 1, 1, tzinfo=UTC)
+    whole_us = (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+    return max(0, -(-whole_us // 1000))
 
 
 def _token(values: Mapping[str, str]) -> str:
     if values.get("token"):
         return values["token"]
-    if values.get("tokenfile"):
-        try:
-            return Path(values["tokenfile"]).read_text().strip()
-        except OSError as error:
-            raise BadOption(f"option 'tokenFile': {error.strerror}") from None
-    raise BadOption("option 'token' is missing: a key of the broker (or 'tokenFile')")
+    if not values.get("tokenfile"):
+        raise BadOption("option 'token' is missing: a key of the broker (or 'tokenFile')")
+    try:
+        token = Path(values["tokenfile"]).read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "not text"
+        raise BadOption(f"option 'tokenFile': {values['tokenfile']}: {why}") from None
+    if not token:
+        raise BadOption(f"option 'tokenFile': {values['tokenfile']} is empty")
+    return token
 
 
 def _names(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
-def _number(values: Mapping[str, str], name: str, default: int, *, low: int, high: int) -> int:
-    text = values.get(name)
+def _truth(values: Mapping[str, str], name: str) -> bool:
+    text = values.get(name.lower(), "false").lower()
+    if text not in ("true", "false"):
+        raise BadOption(f"option '{name}' is true or false, not '{text}'")
+    return text == "true"
+
+
+def _number(values: Mapping[str, str], name: str, *, low: int, high: int) -> int | None:
+    text = values.get(name.lower())
     if text is None:
-        return default
+        return None
     if not (re.fullmatch(r"[0-9]{1,18}", text) and low <= int(text) <= high):
         raise BadOption(f"option '{name}' is a whole number from {low} to {high}, not '{text}'")
     return int(text)
-
-
-def _listed(known: set[str]) -> str:
-    return ", ".join(sorted(known - {"path"}))

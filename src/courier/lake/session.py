@@ -1,9 +1,16 @@
 """Spark sessions as Courier wants them: quiet, in UTC, with Arrow."""
 
+import logging
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 from pyspark.sql import SparkSession
+
+from courier.lake import java
+from courier.lake.tables import LakeError
 
 LOCAL = "local[*]"
 SETTINGS = {
@@ -18,13 +25,45 @@ SETTINGS = {
     "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
     "spark.sql.streaming.minBatchesToRetain": "10",
     "spark.sql.adaptive.enabled": "false",
+    # Nobody looks for the mark, and a batch is told by its commit.
+    "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+    # The driver lists some hundred files faster than it starts a job that does.
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000",
+    # Rows of a few days need not be sorted by day before they are written.
+    "spark.sql.maxConcurrentOutputFileWriters": "8",
+    # A batch that hangs must not keep a pipeline from ending.
+    "spark.sql.streaming.stopTimeout": "30s",
 }
+# What Spark has to say, in files that do not grow for ever.
+_LOG4J = """\
+rootLogger.level = warn
+rootLogger.appenderRef.file.ref = file
+appender.file.type = RollingFile
+appender.file.name = file
+appender.file.fileName = {folder}/spark.log
+appender.file.filePattern = {folder}/spark.log.%i
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d{{yyyy-MM-dd'T'HH:mm:ss.SSS}} %p %c{{1}}: %m%n%ex
+appender.file.policies.type = Policies
+appender.file.policies.size.type = SizeBasedTriggeringPolicy
+appender.file.policies.size.size = 10MB
+appender.file.strategy.type = DefaultRolloverStrategy
+appender.file.strategy.max = 3
+"""
 
 
 def session(
-    name: str, *, master: str = LOCAL, settings: dict[str, str] | None = None
+    name: str,
+    *,
+    master: str = LOCAL,
+    settings: dict[str, str] | None = None,
+    logs: Path | None = None,
 ) -> SparkSession:
-    """A new session, or the one that this process has."""
+    """A new session, or the one that this process has; `logs` is where it may be noisy."""
+    home = java.find()
+    if home is None:
+        raise LakeError(java.MISSING)
+    os.environ["JAVA_HOME"] = str(home)
     # Executors on this machine are started with the same Python as this.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(name).master(master)
@@ -33,6 +72,37 @@ def session(
         chosen.setdefault("spark.sql.shuffle.partitions", str(os.cpu_count() or 2))
         chosen.setdefault("spark.driver.bindAddress", "127.0.0.1")
         chosen.setdefault("spark.driver.host", "127.0.0.1")
+    if logs is not None:
+        logs.mkdir(parents=True, exist_ok=True)
+        properties = logs / "log4j2.properties"
+        properties.write_text(_LOG4J.format(folder=logs.resolve()))
+        given = chosen.get("spark.driver.extraJavaOptions", "")
+        options = f"-Dlog4j2.configurationFile={properties.resolve()} {given}"
+        chosen["spark.driver.extraJavaOptions"] = options.strip()
     for key, value in chosen.items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    if logs is None:
+        return builder.getOrCreate()
+    # What it tells is in the errors that it raises, too.
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+    logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL)
+    with _output_into(logs / "java.log"):
+        return builder.getOrCreate()
+
+
+@contextmanager
+def _output_into(file: Path) -> Iterator[None]:
+    """The JVM keeps the output it was started with; ours comes back."""
+    kept = [os.dup(1), os.dup(2)]
+    log = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        yield
+    finally:
+        os.dup2(kept[0], 1)
+        os.dup2(kept[1], 2)
+        for each in (log, *kept):
+            os.close(each)

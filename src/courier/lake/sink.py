@@ -1,7 +1,7 @@
 """Queues as a sink: every row is published once, however often its task is run."""
 
-import uuid
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -21,11 +21,15 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from courier.lake.client import Client, CourierError
+from courier import ids
+from courier.lake.client import Client, CourierError, Place
 from courier.lake.options import BadOption, Options
 
 REQUEST_BYTES = 4 << 20
 REQUEST_ROWS = 10_000
+# With a rate, a request carries what may be sent in this time: more would come in bursts.
+PACE_S = 0.25
+_HEADERS = pa.map_(pa.string(), pa.string())
 _TEXT = (StringType(),)
 _TAKEN: dict[str, tuple[DataType, ...]] = {
     "body": (StringType(), BinaryType()),
@@ -34,57 +38,116 @@ _TAKEN: dict[str, tuple[DataType, ...]] = {
     "delay_ms": (LongType(), IntegerType()),
     "group": _TEXT,
     "message_id": _TEXT,
+    "sealed": _TEXT,
 }
 
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What one task published, and how much of that an earlier run of it had published before."""
+    """What one task published, and how much of that an earlier run of it had published before.
 
+    Its rows have the key `run` and the task's partition.
+    """
+
+    run: str
     rows: int
     repeated: int
 
 
-def check(asked: Options, schema: StructType, *, overwrite: bool) -> None:
-    """Raises BadOption before any row is sent."""
+def check(asked: Options, schema: StructType, place: Place, *, overwrite: bool) -> None:
+    """Raises CourierError before any row is sent."""
     if not asked.queue:
         raise BadOption("option 'queue' is missing: the queue to publish to")
     if overwrite:
         raise BadOption("a queue cannot be overwritten: use mode append")
     if "body" not in schema.names:
         raise BadOption(f"there is no column 'body' among {', '.join(schema.names)}")
+    if "content_type" in schema.names and asked.content_type:
+        raise BadOption("there is a column 'content_type', so option 'contentType' says too much")
     for each in schema:
         taken = _TAKEN.get(each.name)
         if taken is None:
             raise BadOption(f"column '{each.name}' is none of {', '.join(_TAKEN)}")
-        if not any(_same(each.dataType, kind) for kind in taken):
+        if each.dataType.simpleString() not in [kind.simpleString() for kind in taken]:
             wanted = " or ".join(kind.simpleString() for kind in taken)
-            raise BadOption(
-                f"column '{each.name}' is {each.dataType.simpleString()}, not {wanted}"
-            )
+            raise BadOption(f"column '{each.name}' is {each.dataType.simpleString()}, not {wanted}")
+    with Client(place) as broker:
+        broker.published(asked.queue, once="check")
 
 
-def _same(given: DataType, wanted: DataType) -> bool:
-    return given.simpleString() == wanted.simpleString()
-
-
-def publish(asked: Options, key: str, batches: Iterator[pa.RecordBatch]) -> Written:
+def publish(asked: Options, run: str, batches: Iterator[pa.RecordBatch]) -> Written:
     """Publish rows under a key; their numbers under it tell whether they were there before."""
+    key = f"{run}/{_task().partitionId()}"
     rows = new = 0
+    pace = Pace(asked.rate)
     with Client(asked.place) as broker:
         for batch in batches:
-            for part in _cut(batch):
-                new += broker.publish(asked.queue, part, once=key, first=rows)
+            for part in _cut(_typed(batch, asked.content_type), pace.rows_max):
+                fresh = broker.publish(
+                    asked.queue, part, once=key, first=rows, listener=asked.listener
+                )
+                new += fresh
                 rows += part.num_rows
-    return Written(rows, rows - new)
+                pace.wait(fresh)
+        known = broker.published(asked.queue, once=key)
+    if known > rows:
+        raise _changed(asked, key, rows, known)
+    return Written(run, rows, rows - new)
 
 
-def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+def none_beyond(asked: Options, messages: Sequence[WriterCommitMessage | None]) -> None:
+    """An earlier run with more partitions has left rows under a key that nobody has now."""
+    written = [each for each in messages if isinstance(each, Written)]
+    if not any(each.repeated for each in written):
+        return
+    key = f"{written[0].run}/{len(messages)}"
+    with Client(asked.place) as broker:
+        known = broker.published(asked.queue, once=key)
+    if known:
+        raise _changed(asked, key, 0, known)
+
+
+def _changed(asked: Options, key: str, rows: int, known: int) -> CourierError:
+    return CourierError(
+        f"an earlier run of this write published {known} rows to queue '{asked.queue}' under the "
+        f"key {key}, and there are {rows} for it now: rows or partitions have changed in between, "
+        "so some are published twice or not at all"
+    )
+
+
+class Pace:
+    """No more than `rate` rows per second, of those that are really published."""
+
+    def __init__(self, rate: int | None) -> None:
+        self._rate = rate
+        self.rows_max = REQUEST_ROWS if rate is None else max(1, int(rate * PACE_S))
+        self._due_s = time.monotonic()
+
+    def wait(self, rows: int) -> None:
+        if self._rate is None or not rows:
+            return
+        # Time that was lost elsewhere is not made up for: that would be a burst.
+        self._due_s = max(self._due_s, time.monotonic() - PACE_S) + rows / self._rate
+        time.sleep(max(0.0, self._due_s - time.monotonic()))
+
+
+def _typed(batch: pa.RecordBatch, content_type: str) -> pa.RecordBatch:
+    """As the broker takes it: maps as they come also say whether their values may be null."""
+    for place, field in enumerate(batch.schema):
+        if pa.types.is_map(field.type) and field.type != _HEADERS:
+            batch = batch.set_column(place, field.name, batch.column(place).cast(_HEADERS))
+    if not content_type:
+        return batch
+    kinds = pa.repeat(pa.scalar(content_type), batch.num_rows)
+    return batch.append_column("content_type", kinds)
+
+
+def _cut(batch: pa.RecordBatch, rows_max: int) -> Iterator[pa.RecordBatch]:
     """Parts that one request can carry."""
     if not batch.num_rows:
         return
     row_bytes = max(1, batch.nbytes // batch.num_rows)
-    size = max(1, min(REQUEST_ROWS, REQUEST_BYTES // row_bytes))
+    size = max(1, min(rows_max, REQUEST_BYTES // row_bytes))
     for first in range(0, batch.num_rows, size):
         yield batch.slice(first, size)
 
@@ -100,15 +163,15 @@ class QueueWriter(DataSourceArrowWriter):
     """One write. With option `writeId` it can be run again, and publishes only what is missing."""
 
     def __init__(self, asked: Options, schema: StructType, overwrite: bool) -> None:
-        check(asked, schema, overwrite=overwrite)
+        check(asked, schema, asked.place.first_asked(), overwrite=overwrite)
         self._asked = asked
-        self._key = asked.write_id or uuid.uuid4().hex
+        self._run = asked.write_id or ids.new_id()
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        return publish(self._asked, f"{self._key}/{_task().partitionId()}", iterator)
+        return publish(self._asked, self._run, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Rows are published as they come."""
+        none_beyond(self._asked, messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """What was published stays; the same write run again goes on from there."""
@@ -118,7 +181,8 @@ class QueueStreamWriter(DataSourceStreamArrowWriter):
     """The rows of query, batch and partition have the same key in every attempt and every run."""
 
     def __init__(self, asked: Options, schema: StructType, overwrite: bool) -> None:
-        check(asked, schema, overwrite=overwrite)
+        # Made for every batch, too, when the broker may be away for longer than at first.
+        check(asked, schema, asked.place, overwrite=overwrite)
         self._asked = asked
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
@@ -127,10 +191,10 @@ class QueueStreamWriter(DataSourceStreamArrowWriter):
         batch = task.getLocalProperty("streaming.sql.batchId")
         if not query or batch is None:
             raise CourierError("Spark does not say which query and batch this task belongs to")
-        return publish(self._asked, f"{query}/{batch}/{task.partitionId()}", iterator)
+        return publish(self._asked, f"{query}/{batch}", iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Rows are published as they come."""
+        none_beyond(self._asked, messages)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """The batch is run again under the same keys."""

@@ -4,8 +4,7 @@ Planned on the driver, read and written on executors by objects that carry nothi
 broker is and which part is theirs.
 """
 
-import uuid
-from collections.abc import Iterator, MutableMapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -15,14 +14,8 @@ from pyspark.sql.datasource import (
     DataSourceReader,
     DataSourceStreamArrowWriter,
     DataSourceStreamReader,
-    EqualTo,
     Filter,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
     InputPartition,
-    LessThan,
-    LessThanOrEqual,
 )
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
@@ -33,12 +26,14 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from courier.lake import client, options
-from courier.lake.client import Client, CourierError, Recreated, Slice, Trimmed
-from courier.lake.options import Options
+from courier.lake.client import Client, CourierError, Head, Recreated, Slice, Trimmed, recreated
+from courier.lake.filters import Wanted, narrowed
+from courier.lake.options import BadOption, Options
 from courier.lake.schema import CLAIMED, EVENTS
 
 VERSION = 1
-# A partition of fewer events costs more to start than to read.
+# A partition of fewer events costs more to start than to read. How many there are depends on the
+# offsets alone: a batch that is run again, on whatever machine, has the same ones.
 PARTITION_ROWS_MIN = 50_000
 PARTITIONS_MAX = 64
 
@@ -46,66 +41,73 @@ PARTITIONS_MAX = 64
 class CourierDataSource(DataSource):
     """See `docs/spark.md` for the options."""
 
-    def __init__(self, options: MutableMapping[str, str]) -> None:
-        super().__init__(options)
-
     @classmethod
     def name(cls) -> str:
         return "courier"
 
-    def _read_options(self) -> Options:
-        return options.parse(self.options, known=options.READ)
-
     def schema(self) -> StructType:
-        asked = self._read_options()
+        asked = options.parse(self.options, options.READ)
         whole = CLAIMED if asked.mode == "consume" else EVENTS
         if not asked.columns:
             return whole
         unknown = [name for name in asked.columns if name not in whole.names]
         if unknown:
-            raise options.BadOption(
+            raise BadOption(
                 f"option 'columns' names {', '.join(unknown)}; there are {', '.join(whole.names)}"
             )
-        return StructType([whole[name] for name in asked.columns])
+        return StructType([whole[name] for name in dict.fromkeys(asked.columns)])
 
     def reader(self, schema: StructType) -> "JournalReader":
-        asked = self._read_options()
-        if asked.mode == "consume":
-            raise options.BadOption("mode consume is for streams: use readStream")
-        return JournalReader(asked, _columns(schema))
+        if self.options.get("mode") == "consume":
+            raise BadOption("mode consume is for streams: use readStream")
+        asked = options.parse(self.options, options.BATCH, "a batch read")
+        made = FilteringReader if asked.filters else JournalReader
+        return made(asked, journal_columns(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        asked = self._read_options()
-        if asked.mode == "consume":
+        if self.options.get("mode") == "consume":
             from courier.lake.consume import QueueStreamReader
 
+            asked = options.parse(self.options, options.CONSUME, "consuming a queue")
             return QueueStreamReader(asked, schema)
-        return JournalStreamReader(asked, _columns(schema))
+        asked = options.parse(self.options, options.STREAM, "a stream of the journal")
+        return JournalStreamReader(asked, journal_columns(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         from courier.lake.sink import QueueWriter
 
-        return QueueWriter(options.parse(self.options, known=options.WRITE), schema, overwrite)
+        asked = options.parse(self.options, options.BATCH_WRITE, "a batch write")
+        return QueueWriter(asked, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
         from courier.lake.sink import QueueStreamWriter
 
-        return QueueStreamWriter(options.parse(self.options, known=options.WRITE), schema, overwrite)
+        asked = options.parse(self.options, options.STREAM_WRITE, "a stream write")
+        return QueueStreamWriter(asked, schema, overwrite)
 
 
-def _columns(schema: StructType) -> tuple[str, ...]:
-    """The columns to ask for; none when all are wanted as they come."""
-    unknown = [name for name in schema.names if name not in EVENTS.names]
-    if unknown:
-        raise options.BadOption(f"the journal has no column {', '.join(unknown)}")
+def checked(schema: StructType, whole: StructType) -> tuple[str, ...]:
+    """The names of the columns that are asked for, which must be some of those there are."""
     for asked in schema:
-        if asked.dataType != EVENTS[asked.name].dataType:
-            wanted = EVENTS[asked.name].dataType.simpleString()
-            raise options.BadOption(f"column {asked.name} is of type {wanted}")
-    return () if schema.names == EVENTS.names else tuple(schema.names)
+        if asked.name not in whole.names:
+            raise BadOption(f"there is no column '{asked.name}' among {', '.join(whole.names)}")
+        wanted = whole[asked.name].dataType
+        if asked.dataType != wanted:
+            raise BadOption(
+                f"column '{asked.name}' is {wanted.simpleString()}, "
+                f"not {asked.dataType.simpleString()}"
+            )
+    return tuple(schema.names)
+
+
+def journal_columns(schema: StructType) -> tuple[str, ...]:
+    names = checked(schema, EVENTS)
+    return () if names == tuple(EVENTS.names) else names
 
 
 class Part(InputPartition):
+    """One task's slice of the journal."""
+
     def __init__(self, slice: Slice) -> None:
         super().__init__(None)
         self.slice = slice
@@ -113,7 +115,7 @@ class Part(InputPartition):
 
 def _read(asked: Options, part: InputPartition) -> Iterator[pa.RecordBatch]:
     assert isinstance(part, Part)
-    yield from client.read(asked.place, part.slice, rows=asked.page_rows)
+    return client.read(asked.place, part.slice, rows=asked.page_rows)
 
 
 def _parts(asked: Options, whole: Slice) -> list[Part]:
@@ -122,62 +124,62 @@ def _parts(asked: Options, whole: Slice) -> list[Part]:
     return [Part(part) for part in client.split(whole, count)]
 
 
+def _asked_for(asked: Options) -> Wanted:
+    return Wanted(
+        queues=(asked.queue,) if asked.queue else None,
+        kinds=asked.kinds or None,
+    )
+
+
 class JournalReader(DataSourceReader):
-    """A range of the journal, at the moment of planning."""
+    """A range of the journal, as it is at the moment of planning."""
 
     def __init__(self, asked: Options, columns: tuple[str, ...]) -> None:
         self._asked = asked
         self._columns = columns
-        self._queues: tuple[str, ...] = (asked.queue,) if asked.queue else ()
-        self._kinds = asked.kinds
-        self._after: int | None = None
-        self._upto: int | None = None
-
-    def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:
-        """Filters on offset, kind and queue name are the broker's work; all are checked again."""
-        for each in filters:
-            self._note(each)
-            yield each
-
-    def _note(self, each: Filter) -> None:
-        column = getattr(each, "attribute", ("",))
-        value = getattr(each, "value", None)
-        match each:
-            case GreaterThan() if column == ("offset",):
-                self._after = max(self._after or 0, value)
-            case GreaterThanOrEqual() if column == ("offset",):
-                self._after = max(self._after or 0, value - 1)
-            case LessThan() if column == ("offset",):
-                self._upto = min(value - 1, value - 1 if self._upto is None else self._upto)
-            case LessThanOrEqual() if column == ("offset",):
-                self._upto = min(value, value if self._upto is None else self._upto)
-            case EqualTo() if column == ("kind",) and not self._kinds:
-                self._kinds = (value,)
-            case In() if column == ("kind",) and not self._kinds:
-                self._kinds = tuple(value)
-            case EqualTo() if column == ("queue",) and not self._queues:
-                self._queues = (value,)
-            case In() if column == ("queue",) and not self._queues:
-                self._queues = tuple(value)
+        self._wanted = _asked_for(asked)
+        if asked.starting == "latest" or asked.ending == "earliest":
+            raise BadOption("a batch read goes from startingOffset on, to endingOffset")
 
     def partitions(self) -> Sequence[InputPartition]:
-        asked = self._asked
-        with Client(asked.place) as broker:
+        asked, wanted = self._asked, self._wanted
+        with Client(asked.place.first_asked()) as broker:
             head = broker.head()
-            after = _start(broker, asked, head)
+            after = max(_start(broker, asked, head), wanted.after)
+            if wanted.since_ms is not None:
+                after = max(after, broker.head(at_ms=wanted.since_ms).last)
             upto = _end(broker, asked, head)
-        if self._after is not None:
-            after = max(after, self._after)
-        if self._upto is not None:
-            upto = min(upto, self._upto)
-        whole = Slice(head.epoch, after, max(after, upto), self._columns, self._queues, self._kinds)
+        if wanted.upto is not None:
+            upto = min(upto, wanted.upto)
+        if wanted.nothing:
+            upto = after
+        whole = Slice(
+            head.epoch,
+            after,
+            max(after, upto),
+            self._columns,
+            wanted.queues or (),
+            wanted.kinds or (),
+        )
         return _parts(asked, whole)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return _read(self._asked, partition)
 
 
-def _start(broker: Client, asked: Options, head: client.Head) -> int:
+class FilteringReader(JournalReader):
+    """A range of the journal less what one query would throw away.
+
+    Only where it is asked for: Spark 4.3 keeps the plan of a `load()` for every query on it, and
+    others, with other filters or none, would miss rows.
+    """
+
+    def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:
+        self._wanted = narrowed(self._wanted, filters)
+        yield from filters  # all are checked again
+
+
+def _start(broker: Client, asked: Options, head: Head) -> int:
     """The offset after which to begin."""
     offset, at_ms = options.offset_or_ms(asked.starting, "startingOffset")
     if asked.starting == "latest":
@@ -188,13 +190,19 @@ def _start(broker: Client, asked: Options, head: client.Head) -> int:
         return head.first - 1
     if offset + 1 < head.first:
         raise Trimmed(
-            f"startingOffset {offset} is gone: the journal begins at {head.first}; "
-            f"begin there, or at earliest"
+            f"events after startingOffset {offset} are gone: the journal begins at {head.first}; "
+            "begin at earliest"
+        )
+    if offset > head.last:
+        raise CourierError(
+            f"startingOffset {offset} is beyond the end: the journal at {asked.place.url} ends "
+            f"at {head.last}; begin at latest"
         )
     return offset
 
 
-def _end(broker: Client, asked: Options, head: client.Head) -> int:
+def _end(broker: Client, asked: Options, head: Head) -> int:
+    """The last offset to read."""
     offset, at_ms = options.offset_or_ms(asked.ending, "endingOffset")
     if at_ms is not None:
         return min(head.last, broker.head(at_ms=at_ms).last)
@@ -205,12 +213,13 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The journal as a stream: the same offsets always give the same rows."""
 
     def __init__(self, asked: Options, columns: tuple[str, ...]) -> None:
+        options.offset_or_ms(asked.starting, "startingOffset")
         self._asked = asked
         self._columns = columns
-        self._until: dict[str, Any] | None = None
+        self._until: int | None = None
 
     def initialOffset(self) -> dict[str, Any]:
-        with Client(self._asked.place) as broker:
+        with Client(self._asked.place.first_asked()) as broker:
             head = broker.head()
             return _offset(head.epoch, _start(broker, self._asked, head))
 
@@ -219,32 +228,29 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable() if rows_max is None else ReadMaxRows(rows_max)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        with Client(self._asked.place) as broker:
-            head = broker.head()
-            self._until = _offset(head.epoch, head.last)
+        self._until = self._head().last
 
     def latestOffset(
         self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None
     ) -> dict[str, Any]:
-        with Client(self._asked.place) as broker:
-            head = broker.head()
-        begun = _after(start, head, self._asked.place.url) if start else head.first - 1
-        upto = head.last if self._until is None else min(head.last, self._until["offset"])
+        """A limit counts offsets: those of other queues and kinds too."""
+        head = self._head()
+        begun = self._known(start, head) if start else head.first - 1
+        upto = head.last if self._until is None else min(head.last, self._until)
         if isinstance(limit, ReadMaxRows):
             upto = min(upto, begun + limit.max_rows)
         return _offset(head.epoch, max(begun, upto))
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        with Client(self._asked.place) as broker:
-            head = broker.head()
+        head = self._head()
         return _offset(head.epoch, head.last)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        with Client(self._asked.place) as broker:
-            _after(start, broker.head(), self._asked.place.url)
-        queues = (self._asked.queue,) if self._asked.queue else ()
+        head = self._head()
+        after, upto = self._known(start, head), self._known(end, head)
+        wanted = _asked_for(self._asked)
         whole = Slice(
-            end["epoch"], start["offset"], end["offset"], self._columns, queues, self._asked.kinds
+            head.epoch, after, upto, self._columns, wanted.queues or (), wanted.kinds or ()
         )
         return _parts(self._asked, whole)
 
@@ -260,31 +266,32 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def stop(self) -> None:
         """Nothing is held between calls."""
 
+    def _head(self) -> Head:
+        with Client(self._asked.place) as broker:
+            return broker.head()
+
+    def _known(self, given: dict[str, Any], head: Head) -> int:
+        """An offset of the checkpoint; one that cannot be gone on from ends the query."""
+        url = self._asked.place.url
+        if given.get("v") != VERSION:
+            raise CourierError(f"this checkpoint was written by another version: {given}")
+        if given["epoch"] != head.epoch:
+            raise Recreated(recreated(url, given["epoch"], head.epoch))
+        offset = int(given["offset"])
+        if offset + 1 < head.first:
+            raise Trimmed(
+                f"this query is at offset {offset}, and the journal now begins at {head.first}: "
+                f"{head.first - 1 - offset} events are gone; start it with a new checkpoint, and "
+                "register it with option 'pipeline' so that the journal waits for it"
+            )
+        if offset > head.last:
+            raise Recreated(
+                f"this query is at offset {offset}, and the journal at {url} ends at {head.last}: "
+                "its store is older than this query, perhaps restored from a backup; start it "
+                "with a new checkpoint"
+            )
+        return offset
+
 
 def _offset(epoch: str, offset: int) -> dict[str, Any]:
     return {"v": VERSION, "epoch": epoch, "offset": offset}
-
-
-def _after(start: dict[str, Any], head: client.Head, url: str) -> int:
-    """The offset to go on after; what cannot be gone on from ends the query."""
-    if start.get("v") != VERSION:
-        raise CourierError(f"this checkpoint was written by another version: {start}")
-    if start["epoch"] != head.epoch:
-        raise Recreated(
-            f"the store at {url} was recreated: this query has read the journal "
-            f"'{start['epoch']}', and the one there now is '{head.epoch}'; "
-            "start it with a new checkpoint"
-        )
-    offset = int(start["offset"])
-    if offset + 1 < head.first:
-        raise Trimmed(
-            f"this query is at offset {offset}, and the journal now begins at {head.first}: "
-            f"{head.first - 1 - offset} events are gone; start it with a new checkpoint, and "
-            "register it with option 'pipeline' so that the journal waits for it"
-        )
-    return offset
-
-
-def new_claims() -> str:
-    """Names the claims of one query; kept in its checkpoint."""
-    return uuid.uuid4().hex

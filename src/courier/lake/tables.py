@@ -5,13 +5,14 @@ finds that it was committed, and leaves its files to `vacuum`.
 """
 
 import json
-import time
-import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Transaction
@@ -21,13 +22,34 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import expr
 from pyspark.sql.types import StructType
 
+from courier import ids
+from courier.clock import SystemClock
+
 COMMIT_TRIES = 5
+LOOK_BACK = 1_000
+# A live file is written again when one of its rows changes; this bounds how much that is.
+FILE_ROWS_MAX = 100_000
+EPOCH = "courier.epoch"
+CHECKPOINTS = "delta.checkpointInterval"
+# After so many commits the table's own log is summed up.
+CHECKPOINT_COMMITS = 50
 # What a file has in stats, for skipping it unread.
 RANGED = ("offset", "at", "published_at", "done_at", "minute", "hour")
+# Tells other readers which columns have stats: they take a missing one for a null.
+STATS_COLUMNS = "delta.dataSkippingStatsColumns"
+COMPACTED = "compacted"
+NOTE = "courier."
+# Commits of upkeep say nothing; there are never as many of them in a row.
+NOTES_MAX = 100
+GROUP_ROWS = 100_000
 
 
 class LakeError(Exception):
     """A table cannot be read or written; one sentence for the person who runs the pipeline."""
+
+
+class Moved(LakeError):
+    """Files that were to be replaced have been replaced by somebody else meanwhile."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +71,11 @@ class File:
 
 
 class Table:
-    """One table under the lake's root. `partition_by` is column -> SQL that makes it of others."""
+    """One table under the lake's root. `partition_by` is column -> SQL that makes it of others.
+
+    Files are sorted by `sort_by` and hold at most `file_rows_max` rows, so that few of them meet a
+    range, and little has to be written again when a row changes.
+    """
 
     def __init__(
         self,
@@ -58,6 +84,8 @@ class Table:
         schema: StructType,
         *,
         partition_by: Mapping[str, str] | None = None,
+        sort_by: Sequence[str] = (),
+        file_rows_max: int = FILE_ROWS_MAX,
         storage: Mapping[str, str] | None = None,
     ) -> None:
         self.name = name
@@ -65,24 +93,79 @@ class Table:
         self.schema = schema
         self._derived = dict(partition_by or {})
         self.partition_by = list(self._derived)
+        self._sort_by = list(sort_by)
+        self._file_rows_max = file_rows_max
         self._storage = dict(storage or {})
+        self._ranged = {name for name in RANGED if name not in self._derived}
+        self._delta: DeltaTable | None = None
 
     # --- reading ---
 
     def open(self) -> DeltaTable | None:
+        """The table as it is now. Only what is new since the last time is read."""
+        if self._delta is not None:
+            self._delta.update_incremental()
+            return self._delta
         try:
-            return DeltaTable(self.uri, storage_options=self._storage or None)
+            table = DeltaTable(self.uri, storage_options=self._storage or None)
         except TableNotFoundError:
             return None
+        self._check(table)
+        self._delta = table
+        return table
+
+    def _check(self, table: DeltaTable) -> None:
+        """What somebody else keeps there must not be written to."""
+        columns = [field.name for field in table.schema().fields]
+        if columns != self.schema.names or table.metadata().partition_columns != self.partition_by:
+            raise LakeError(
+                f"{self.uri} is a table of somebody else's: it has the columns "
+                f"{', '.join(columns)[:200]}; choose another place with --lake"
+            )
+
+    @property
+    def id(self) -> str:
+        """What it is known by, wherever it lies; empty when it is not there."""
+        table = self.open()
+        return "" if table is None else str(table.metadata().id)
+
+    @property
+    def epoch(self) -> str:
+        """Which journal the table was made of; empty when it is not there."""
+        table = self.open()
+        return "" if table is None else table.metadata().configuration.get(EPOCH, "")
 
     def committed(self, app: str) -> int | None:
         """The last batch of this pipeline that is in the table."""
         table = self.open()
         return None if table is None else table.transaction_version(app)
 
-    def files(self) -> list[File]:
+    def note(self) -> dict[str, Any]:
+        """What the last batch said about itself, and when; nothing when there was none."""
         table = self.open()
-        return [] if table is None else _files(table)
+        for commit in [] if table is None else table.history(NOTES_MAX):
+            if any(key.startswith(NOTE) for key in commit):
+                return dict(commit)
+        return {}
+
+    def files(
+        self, *, partition: str | None = None, meets: tuple[str, Any, Any] | None = None
+    ) -> list[File]:
+        """Its files: all, those of one partition, or those that may have values in a range."""
+        table = self.open()
+        return [] if table is None else _files(table, partition=partition, meets=meets)
+
+    def files_at(self, app: str, batch: int, *, partition: str | None = None) -> list[File]:
+        """Its files as they were when a batch was the last; they stay until `vacuum`."""
+        table = DeltaTable(self.uri, storage_options=self._storage or None)
+        for version in range(table.version(), max(-1, table.version() - LOOK_BACK), -1):
+            table.load_as_version(version)
+            if (table.transaction_version(app) or 0) <= batch:
+                return _files(table, partition=partition)
+        raise LakeError(
+            f"table {self.name} has no version of batch {batch} any more: make it anew with "
+            "`courier pipeline rebuild`"
+        )
 
     def read(self, spark: SparkSession, files: Iterable[File] | None = None) -> DataFrame:
         """The rows of the table, or of some of its files."""
@@ -103,35 +186,74 @@ class Table:
 
     def write(self, rows: DataFrame, *, batch: int, files_max: int = 1) -> "Written":
         """Have Spark write the files of a batch; they belong to the table once committed."""
-        place = f"data/{batch:012d}-{uuid.uuid4().hex[:12]}"
-        writer = self._with_partitions(rows).coalesce(files_max).write.mode("error")
+        place = f"data/{batch:012d}-{ids.new_id()[:12]}"
+        rows = self._with_partitions(rows).coalesce(files_max)
+        if self._sort_by:
+            rows = rows.sortWithinPartitions(*self.partition_by, *self._sort_by)
+        writer = rows.write.mode("error")
+        if self._sort_by:
+            writer = writer.option("maxRecordsPerFile", self._file_rows_max)
         if self.partition_by:
             writer = writer.partitionBy(*self.partition_by)
         writer.parquet(f"{self.uri}/{place}")
+        return Written(self, place)
+
+    def rewrite(self, files: Sequence[File]) -> "Written":
+        """Write the rows of some files of one partition into one, in the order of the files."""
+        system, root = filesystem(self.uri)
+        folders = [f"{name}={value}" for name, value in files[0].partition.items()]
+        place = f"data/{COMPACTED}-{ids.new_id()[:12]}"
+        path = "/".join([root, place, *folders])
+        system.create_dir(path, recursive=True)
+        stored = [field for field in self.schema if field.name not in self._derived]
+        columns = _arrow(StructType(stored))
+        with pq.ParquetWriter(f"{path}/part.parquet", columns, filesystem=system) as writer:
+            waiting: list[pa.Table] = []
+            for number, file in enumerate(files, 1):
+                with system.open_input_file(f"{root}/{file.path}") as source:
+                    waiting.append(pq.ParquetFile(source).read(columns.names).cast(columns))
+                last = number == len(files)
+                if last or sum(each.num_rows for each in waiting) >= GROUP_ROWS:
+                    writer.write_table(pa.concat_tables(waiting), row_group_size=GROUP_ROWS)
+                    waiting = []
         return Written(self, place)
 
     def commit(
         self,
         written: "Written | None",
         *,
-        app: str,
-        batch: int,
+        app: str = "",
+        batch: int = 0,
         removes: Sequence[File] = (),
         note: Mapping[str, str] | None = None,
+        same_rows: bool = False,
     ) -> bool:
-        """Add what was written and remove files, at once; False: the batch was there already."""
-        adds = written.actions() if written else []
-        now_ms = time.time_ns() // 1_000_000
-        actions: list[AddAction | RemoveAction] = [*adds, *(_remove(f, now_ms) for f in removes)]
+        """Add what was written and remove files, at once; False: the batch was there already.
+
+        Batches are numbered upwards; without an app it is of none. `same_rows` says that they are
+        only in other files now. Raises Moved when a file to remove is not there any more.
+        """
+        adds = written.actions if written else []
+        for add in adds:
+            add.data_change = not same_rows
+        now_ms = SystemClock().now_ms()
+        gone = [_remove(file, now_ms, data_change=not same_rows) for file in removes]
+        actions: list[AddAction | RemoveAction] = [*adds, *gone]
         properties = CommitProperties(
             custom_metadata=dict(note or {}),
-            app_transactions=[Transaction(app, batch)],
+            app_transactions=[Transaction(app, batch)] if app else None,
+            # A conflict comes back here, to see whether it was with this very batch.
+            max_commit_retries=0,
         )
         for left in reversed(range(COMMIT_TRIES)):
-            table = self.open() or self._create()
-            known = table.transaction_version(app)
+            table = self.open() or self.create()
+            known = table.transaction_version(app) if app else None
             if known is not None and known >= batch:
                 return False
+            if removes:
+                there = {file.path for file in _files(table)}
+                if any(file.path not in there for file in removes):
+                    raise Moved(f"files of table {self.name} have been compacted meanwhile")
             try:
                 table.create_write_transaction(
                     actions,
@@ -146,112 +268,152 @@ class Table:
                     raise LakeError(f"table {self.name} cannot be committed: {error}") from error
         return False
 
-    def _create(self) -> DeltaTable:
-        return DeltaTable.create(
+    def create(self, *, epoch: str = "") -> DeltaTable:
+        """Make the table, unless it is there, for the journal of this epoch."""
+        DeltaTable.create(
             self.uri,
             schema=_arrow(self.schema),
             mode="ignore",
             partition_by=self.partition_by,
             storage_options=self._storage or None,
+            configuration={
+                EPOCH: epoch,
+                CHECKPOINTS: str(CHECKPOINT_COMMITS),
+                STATS_COLUMNS: ",".join(name for name in self.schema.names if name in self._ranged),
+            },
+            raise_if_key_not_exists=False,
         )
+        table = self.open()
+        assert table is not None
+        return table
 
 
 class Written:
     """Files that Spark wrote into a table's folder, not yet part of the table."""
 
     def __init__(self, table: Table, place: str) -> None:
-        self._table = table
-        self._place = place
+        self.rows = 0
+        self.actions: list[AddAction] = []
+        self._low: dict[str, Any] = {}
+        self._high: dict[str, Any] = {}
+        system, root = filesystem(table.uri)
+        for info in system.get_file_info(pafs.FileSelector(f"{root}/{place}", recursive=True)):
+            if info.type == pafs.FileType.File and info.path.endswith(".parquet"):
+                self._add(system, info, info.path[len(root) + 1 :], table.partition_by)
 
-    def actions(self) -> list[AddAction]:
-        system, root = _filesystem(self._table.uri)
-        found = system.get_file_info(pafs.FileSelector(f"{root}/{self._place}", recursive=True))
-        adds = []
-        for info in found:
-            if info.type != pafs.FileType.File or not info.path.endswith(".parquet"):
-                continue
-            with system.open_input_file(info.path) as source:
-                footer = pq.read_metadata(source)
-            if not footer.num_rows:
-                continue
-            path = info.path[len(root) + 1 :]
-            adds.append(
-                AddAction(
-                    path=path,
-                    size=info.size,
-                    partition_values=_partition(path),
-                    modification_time=int((info.mtime_ns or 0) // 1_000_000),
-                    data_change=True,
-                    stats=json.dumps(_stats(footer)),
-                )
+    def range(self, column: str) -> tuple[Any, Any]:
+        """The least and the greatest value of a column."""
+        return self._low[column], self._high[column]
+
+    def _add(
+        self, system: pafs.FileSystem, info: pafs.FileInfo, path: str, declared: Sequence[str]
+    ) -> None:
+        with system.open_input_file(info.path) as source:
+            footer = pq.read_metadata(source)
+        if not footer.num_rows:
+            return
+        self.rows += footer.num_rows
+        low, high, nulls = _ranges(footer)
+        for name in low:
+            self._low[name] = min(self._low.get(name, low[name]), low[name])
+            self._high[name] = max(self._high.get(name, high[name]), high[name])
+        stats = {
+            "numRecords": footer.num_rows,
+            "minValues": {name: _spelled(value) for name, value in low.items()},
+            "maxValues": {name: _spelled(value, up=True) for name, value in high.items()},
+            "nullCount": nulls,
+        }
+        self.actions.append(
+            AddAction(
+                path=path,
+                size=info.size,
+                partition_values=_partition(path, declared),
+                modification_time=int((info.mtime_ns or 0) // 1_000_000),
+                data_change=True,
+                stats=json.dumps(stats),
             )
-        return adds
+        )
 
 
-def _remove(file: File, at_ms: int) -> RemoveAction:
+def _remove(file: File, at_ms: int, *, data_change: bool) -> RemoveAction:
     return RemoveAction(
         path=file.path,
-        data_change=True,
+        data_change=data_change,
         deletion_timestamp=at_ms,
         size=file.size,
         partition_values=dict(file.partition),
     )
 
 
-def _filesystem(uri: str) -> tuple[pafs.FileSystem, str]:
-    system, path = pafs.FileSystem.from_uri(uri if "://" in uri else f"file://{uri}")
+def filesystem(uri: str) -> tuple[pafs.FileSystem, str]:
+    """What reads and writes files at an address or in a folder, and where they are in it."""
+    if "://" not in uri:
+        return pafs.LocalFileSystem(), uri.rstrip("/")
+    system, path = pafs.FileSystem.from_uri(uri)
     return system, path.rstrip("/")
 
 
-def _partition(path: str) -> dict[str, str | None]:
+def _partition(path: str, declared: Sequence[str]) -> dict[str, str | None]:
+    """The table's partition that a file's folders name; folders may say more than that."""
     pairs = (part.partition("=") for part in path.split("/") if "=" in part)
     return {
-        name: None if value == "__HIVE_DEFAULT_PARTITION__" else value for name, _, value in pairs
+        name: None if value == "__HIVE_DEFAULT_PARTITION__" else unquote(value)
+        for name, _, value in pairs
+        if name in declared
     }
 
 
-def _stats(footer: pq.FileMetaData) -> dict[str, Any]:
+def _ranges(
+    footer: pq.FileMetaData,
+) -> tuple[dict[str, Any], dict[str, Any], dict[str, int]]:
+    """Least and greatest values, and nulls, of the columns that files are chosen by."""
     low: dict[str, Any] = {}
     high: dict[str, Any] = {}
+    nulls: dict[str, int] = {}
     for group in range(footer.num_row_groups):
         for number in range(footer.num_columns):
             column = footer.row_group(group).column(number)
             name, stats = column.path_in_schema, column.statistics
-            if name not in RANGED or stats is None or not stats.has_min_max:
+            if name not in RANGED or stats is None:
                 continue
-            low[name] = min(low.get(name, stats.min), stats.min)
-            high[name] = max(high.get(name, stats.max), stats.max)
-    return {
-        "numRecords": footer.num_rows,
-        "minValues": {name: _spelled(value) for name, value in low.items()},
-        "maxValues": {name: _spelled(value, up=True) for name, value in high.items()},
-        "nullCount": {},
-    }
+            nulls[name] = nulls.get(name, 0) + (stats.null_count or 0)
+            if stats.has_min_max:
+                low[name] = min(low.get(name, stats.min), stats.min)
+                high[name] = max(high.get(name, stats.max), stats.max)
+    return low, high, nulls
 
 
 def _spelled(value: Any, *, up: bool = False) -> Any:
     """As Delta writes it: times in UTC with milliseconds, rounded away from the rows."""
-    if not hasattr(value, "isoformat"):
+    if not isinstance(value, datetime):
         return value
-    ms = value.microsecond // 1000
-    text = value.strftime("%Y-%m-%dT%H:%M:%S")
-    return f"{text}.{min(999, ms + 1) if up and value.microsecond % 1000 else ms:03d}Z"
+    if up:
+        value += timedelta(microseconds=999)
+    return f"{value:%Y-%m-%dT%H:%M:%S}.{value.microsecond // 1000:03d}Z"
 
 
-def _files(table: DeltaTable) -> list[File]:
-    found = []
-    for row in pa.table(table.get_add_actions(flatten=False)).to_pylist():
-        found.append(
-            File(
-                path=row["path"],
-                rows=row.get("num_records") or 0,
-                size=row.get("size_bytes") or 0,
-                partition=row.get("partition") or row.get("partition_values") or {},
-                low={k: v for k, v in (row.get("min") or {}).items() if v is not None},
-                high={k: v for k, v in (row.get("max") or {}).items() if v is not None},
-            )
+def _files(
+    table: DeltaTable,
+    *,
+    partition: str | None = None,
+    meets: tuple[str, Any, Any] | None = None,
+) -> list[File]:
+    adds = pa.table(table.get_add_actions(flatten=False))
+    if partition is not None and adds.num_rows:
+        (values,) = adds.column("partition").combine_chunks().flatten()
+        adds = adds.filter(pc.equal(values.cast(pa.string()), partition))
+    found = [
+        File(
+            path=row["path"],
+            rows=row.get("num_records") or 0,
+            size=row.get("size_bytes") or 0,
+            partition={k: None if v is None else str(v) for k, v in row["partition"].items()},
+            low={k: v for k, v in (row.get("min") or {}).items() if v is not None},
+            high={k: v for k, v in (row.get("max") or {}).items() if v is not None},
         )
-    return found
+        for row in adds.to_pylist()
+    ]
+    return [file for file in found if meets is None or file.meets(*meets)]
 
 
 def _arrow(schema: StructType) -> pa.Schema:

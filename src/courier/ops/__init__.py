@@ -12,6 +12,7 @@ from courier.core.announcer import Announcer
 from courier.core.broker import Broker, Sealer
 from courier.core.errors import (
     BrokerError,
+    ClaimLost,
     Conflict,
     Forbidden,
     InUse,
@@ -29,6 +30,8 @@ from courier.credentials import Credentials
 from courier.delivery.engine import Engine
 from courier.delivery.places import Places
 from courier.dialects import json
+from courier.ops.bulk import BulkRoutes
+from courier.ops.claims import ClaimRoutes
 from courier.ops.events import EventRoutes
 from courier.ops.health import HealthRoutes
 from courier.ops.journal import JournalRoutes, OffsetTrimmed
@@ -73,6 +76,8 @@ class Ops:
             *HealthRoutes(store, clock, telemetry, sweeper, engine).routes(),
             *JournalRoutes(store, admin, page_max=journal_page_max).routes(),
             *OperatorRoutes(store, broker, admin, credentials).routes(),
+            *BulkRoutes(broker, admin, sealer).routes(),
+            *ClaimRoutes(broker, admin).routes(),
             *ListenerRoutes(store, admin, clock).routes(),
             *WorkerRoutes(admin, clock, sealer, places).routes(),
             *EventRoutes(admin, announcer).routes(),
@@ -106,6 +111,8 @@ class Ops:
             keys.require(call.key, scope)
 
     def decode(self, raw: bytes, route: Route, request: Request) -> Any:
+        if route.body is bytes:
+            return raw
         return json.decode(raw if raw or not route.body_optional else b"{}", route.body)
 
     def answer(self, result: Any, route: Route, request: Request) -> Response:
@@ -133,7 +140,7 @@ def refusal(error: BrokerError) -> tuple[int, str]:
             return 404, "not_found"
         case WrongMethod():
             return 405, "method_not_allowed"
-        case Conflict() | InUse():
+        case Conflict() | InUse() | ClaimLost():
             return 409, "conflict"
         case OffsetTrimmed():
             return 410, "trimmed"

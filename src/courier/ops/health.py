@@ -5,7 +5,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from courier.clock import Clock
 from courier.core.store import Store
 from courier.core.sweeper import Sweeper
-from courier.core.types import SECOND_MS, Listener, Pipeline, Queue, Tenant
+from courier.core.types import SECOND_MS, Head, Listener, Pipeline, Queue, Tenant
 from courier.delivery.engine import Engine
 from courier.telemetry import Telemetry, exposition
 from courier.web import Call, Response, Route
@@ -110,14 +110,31 @@ class HealthRoutes:
         size.add_metric((), head.bytes)
         last = GaugeMetricFamily("courier_journal_last_offset", "Newest event's offset.")
         last.add_metric((), head.last)
-        lag = GaugeMetricFamily(
-            "courier_pipeline_lag_events", "Events a reader has not committed.", labels=("name",)
-        )
-        for pipeline in await self._store.scan(Pipeline):
-            lag.add_metric((pipeline.name,), max(0, head.last - pipeline.offset))
         trims = CounterMetricFamily(
             "courier_journal_forced_trims",
             "Times the journal was cut before its readers were done, for lack of space.",
             value=self._sweeper.forced_trims,
         )
-        return [size, last, lag, trims]
+        return [size, last, trims, *await self._pipeline_gauges(head)]
+
+    async def _pipeline_gauges(self, head: Head) -> list[Metric]:
+        labels = ("pipeline",)
+        offsets = GaugeMetricFamily(
+            "courier_pipeline_lag_offsets", "Events a reader has not committed.", labels=labels
+        )
+        seconds = GaugeMetricFamily(
+            "courier_pipeline_lag_seconds", "Age of the oldest of them.", labels=labels
+        )
+        seen = GaugeMetricFamily(
+            "courier_pipeline_seen_timestamp_seconds", "When it last committed.", labels=labels
+        )
+        now_ms = self._clock.now_ms()
+        for pipeline in await self._store.scan(Pipeline):
+            label = (pipeline.name,)
+            offsets.add_metric(label, max(0, head.last - pipeline.offset))
+            after = max(pipeline.offset, head.first - 1)
+            runs = await self._store.read_journal(after=after, limit=1)
+            age_ms = max(0, now_ms - runs[0].at_ms) if runs else 0
+            seconds.add_metric(label, age_ms / SECOND_MS)
+            seen.add_metric(label, pipeline.seen_ms / SECOND_MS)
+        return [offsets, seconds, seen]

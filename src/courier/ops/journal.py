@@ -14,9 +14,12 @@ from courier.core.admin import OPERATOR, Admin
 from courier.core.errors import Forbidden, InvalidRequest, Rejected
 from courier.core.store import Store
 from courier.core.types import Pipeline, Run
-from courier.web import Call, Request, Response, Route
+from courier.ops.query import number
+from courier.web import Call, Response, Route
 
 PAGE = 1_000
+# A page holds fewer events than were asked for once they take this much of the store.
+PAGE_BYTES_MAX = 16 << 20
 # Readers of the journal inside the server have names that begin like this.
 OWN_READERS = "courier."
 ARROW = "application/vnd.apache.arrow.stream"
@@ -46,6 +49,8 @@ class JournalRoutes:
         return [
             Route("GET", "/journal", self.read_journal, "journal", "Events of a range of offsets"),
             Route("GET", "/journal/head", self.journal_head, "journal", "Where the journal is"),
+            Route("GET", "/journal/backlogs", self.journal_backlogs, "journal",
+                  "How many messages every queue held at the journal's end"),
             Route("GET", "/journal/pipelines", self.list_pipelines, "journal",
                   "Registered readers of the journal"),
             Route("PUT", "/journal/pipelines/{name}", self.commit_pipeline, "journal",
@@ -55,10 +60,14 @@ class JournalRoutes:
         ]  # fmt: skip
 
     async def read_journal(self, call: Call) -> Response:
-        """Events with the next `limit` offsets; filters leave rows out and change no offset."""
+        """Events with the next `limit` offsets; filters leave rows out and change no offset.
+
+        Who reads on does so after `x-courier-upto`, the last offset that was looked at.
+        """
         query = call.request.query
-        after = _number(call.request, "after", default=0, high=1 << 62)
-        limit = _number(call.request, "limit", default=PAGE, low=1, high=1 << 62)
+        as_arrow = ARROW in call.request.header(b"accept")
+        after = number(call.request, "after", default=0, high=1 << 62)
+        limit = number(call.request, "limit", default=PAGE, low=1, high=1 << 62)
         limit = min(limit, self._page_max)
         wanted = _Wanted(
             call.tenant,
@@ -66,30 +75,38 @@ class JournalRoutes:
             kinds=_names(query.get("kinds")),
         )
         columns = _columns(query.get("columns"))
+        if columns and not as_arrow:
+            raise InvalidRequest("columns", f"only a page of {ARROW} has some; say so in accept")
         head = await self._store.head()
         if after + 1 < head.first:
             raise OffsetTrimmed(after, head.first)
-        runs = await self._store.read_journal(after=after, limit=limit)
-        parts = [part for part in journal.cut(runs, after=after, limit=limit) if wanted(part[0])]
-        upto = min(after + limit, head.last)
+        limit = min(limit, max(0, head.last - after))
+        runs = await self._store.read_journal(after=after, limit=limit, bytes_max=PAGE_BYTES_MAX)
+        cut = list(journal.cut(runs, after=after, limit=limit))
+        upto = after + sum(stop - start for _, start, stop in cut)
+        if limit and (not cut or cut[0][0].offset > after + 1):
+            # It has been trimmed since its head was read.
+            raise OffsetTrimmed(after, (await self._store.head()).first)
+        parts = [part for part in cut if wanted(part[0])]
         headers = ((b"x-courier-epoch", head.epoch.encode()), (b"x-courier-upto", b"%d" % upto))
-        loop = asyncio.get_running_loop()
-        if ARROW in call.request.header(b"accept"):
-            # Here, so that a server nobody asks for Arrow does not load it.
-            from courier import arrow
-
-            body = await loop.run_in_executor(None, arrow.stream, parts, columns)
+        if as_arrow:
+            body = await asyncio.to_thread(_stream, parts, columns)
             return Response(body, content_type=ARROW.encode(), headers=headers)
-        body = await loop.run_in_executor(None, _lines, parts)
+        body = await asyncio.to_thread(_lines, parts)
         return Response(body, content_type=b"application/x-ndjson", headers=headers)
 
     async def journal_head(self, call: Call) -> dict[str, Any]:
         head = await self._store.head()
         told = {"first": head.first, "last": head.last, "epoch": head.epoch}
         if "at_ms" in call.request.query:
-            at_ms = _number(call.request, "at_ms", default=0, high=1 << 62)
-            told["before"] = await self._store.offset_at(at_ms)
+            at_ms = number(call.request, "at_ms", default=0, high=1 << 62)
+            told["before"] = min(head.last, await self._store.offset_at(at_ms))
         return told
+
+    async def journal_backlogs(self, call: Call) -> dict[str, Any]:
+        tenant = None if call.tenant == OPERATOR else call.tenant
+        offset, held = await self._store.backlogs(tenant=tenant)
+        return {"offset": offset, "queues": held}
 
     async def list_pipelines(self, _: Call) -> dict[str, Any]:
         found = await self._store.scan(Pipeline)
@@ -136,14 +153,15 @@ class _Wanted:
 
 
 def _names(given: Sequence[str] | None) -> list[str]:
-    return [name for text in given or () for name in text.split(",") if name]
+    """Names that were given; one may be empty, as is the queue of an event that has none."""
+    return [name for text in given or () for name in text.split(",")]
 
 
 def _columns(given: Sequence[str] | None) -> tuple[str, ...]:
-    names = tuple(_names(given))
-    unknown = [name for name in names if name not in journal.SHOWN]
-    if unknown:
-        raise InvalidRequest("columns", f"there is no column {', '.join(unknown)[:200]}")
+    names = tuple(dict.fromkeys(_names(given)))
+    for name in names:
+        if name not in journal.SHOWN:
+            raise InvalidRequest("columns", f"there is no column '{name[:80]}'")
     return names
 
 
@@ -153,13 +171,11 @@ def _operator(call: Call) -> None:
         raise Forbidden("journal")
 
 
-def _number(request: Request, name: str, *, default: int, high: int, low: int = 0) -> int:
-    text = request.query.get(name, [""])[-1]
-    if not text:
-        return default
-    if not (text.isascii() and text.isdigit() and len(text) < 20 and low <= int(text) <= high):
-        raise InvalidRequest(name, f"expected a number from {low} to {high}, not '{text[:40]}'")
-    return int(text)
+def _stream(parts: list[tuple[Run, int, int]], columns: Sequence[str]) -> bytes:
+    # Here, so that a server nobody asks for Arrow does not load it.
+    from courier import arrow
+
+    return arrow.stream(parts, columns)
 
 
 def _lines(parts: list[tuple[Run, int, int]]) -> bytes:

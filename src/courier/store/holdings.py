@@ -71,7 +71,16 @@ class Holdings:
 
     # --- messages come and go ---
 
-    def store(self, backlog: Backlog, draft: Draft, by: Cause, origin: Origin | None = None) -> str:
+    def store(
+        self,
+        backlog: Backlog,
+        draft: Draft,
+        by: Cause,
+        origin: Origin | None = None,
+        *,
+        listener: str | None = None,
+    ) -> str:
+        """Store a draft, for all listeners or for one; the id of its message."""
         queue, now_ms = backlog.queue, by.now_ms
         backlog.tail += 1
         seq = backlog.tail
@@ -94,7 +103,8 @@ class Holdings:
         delivery = Delivery(message, draft.id, due_ms, returning=delay_ms > 0)
         backlog.deliveries[seq] = delivery
         for line in backlog.lines.values():
-            line.bind(seq, due_ms=now_ms + delay_ms)
+            if listener in (None, line.listener.id):
+                line.bind(seq, due_ms=now_ms + delay_ms)
         detail = {"exchange": by.exchange} if by.exchange else None
         self._journal.message(
             "published",

@@ -17,6 +17,7 @@ from courier.core.journal import RECORD_KINDS, UNIT_BYTES
 from courier.core.lifecycle import NAME_HEADER
 from courier.core.store import R
 from courier.core.types import (
+    DAY_MS,
     MINUTE_MS,
     Ack,
     Actor,
@@ -47,6 +48,7 @@ from courier.core.types import (
     Via,
 )
 from courier.store.backlog import Backlog, Delivery
+from courier.store.claims import Claims
 from courier.store.holdings import Holdings, carried
 from courier.store.journal import Cause, Journal
 from courier.store.pushes import PushLine
@@ -66,7 +68,8 @@ class MemoryStore:
         self._waiters = Waiters()
         self._journal = Journal(self._tallies)
         self._holdings = Holdings(self._journal, self._waiters)
-        self._sweep = Sweep(self._holdings, self._tallies, self._waiters)
+        self._claims = Claims()
+        self._sweep = Sweep(self._holdings, self._tallies, self._waiters, self._claims)
 
     @property
     def secret(self) -> bytes:
@@ -172,9 +175,7 @@ class MemoryStore:
         # Every queue must be there, with room, before the first draft is stored.
         entered = [(self._enter(queue, now_ms), drafts) for queue, drafts in batches]
         for backlog, drafts in entered:
-            size = backlog.stats(now_ms).bytes + sum(draft.size for draft in drafts)
-            if bytes_max is not None and size > bytes_max:
-                raise OverLimit("queue bytes", limit=bytes_max, actual=size)
+            _refuse_over(bytes_max, backlog, drafts, now_ms)
         copied: list[Draft] = []
         for backlog, drafts in entered:
             answers = [self._publish_once(backlog, draft, by) for draft in drafts]
@@ -211,6 +212,44 @@ class MemoryStore:
         backlog.once[draft.once_key] = id, by.now_ms + draft.once_ms
         return id, False
 
+    async def publish_rows(
+        self,
+        queue: str,
+        drafts: Sequence[Draft],
+        *,
+        key: str,
+        first: int,
+        until_ms: int,
+        actor: Actor,
+        now_ms: int,
+        bytes_max: int | None = None,
+        listener: str | None = None,
+    ) -> int:
+        backlog, by = self._enter(queue, now_ms), Cause(actor, now_ms)
+        if listener is not None and listener not in backlog.lines:
+            raise NotFound("listener", listener)
+        stored = await self.rows(queue, key=key, now_ms=now_ms)
+        if first > stored:
+            raise Conflict("rows", key)
+        new = drafts[stored - first :]
+        if new:
+            _refuse_over(bytes_max, backlog, new, now_ms)
+        begun = backlog.tail
+        for draft in new:
+            self._holdings.store(backlog, draft, by, listener=listener)
+        if listener is not None:
+            for seq in range(begun + 1, backlog.tail + 1):
+                self._holdings.end("acked", backlog, backlog.deliveries[seq], by)
+        if stored + len(new):
+            end_ms = backlog.rows[key][1] if stored else 0
+            backlog.rows[key] = stored + len(new), max(end_ms, until_ms)
+        self._sweep.look(now_ms)
+        return len(new)
+
+    async def rows(self, queue: str, *, key: str, now_ms: int) -> int:
+        stored, end_ms = self._enter(queue, now_ms).rows.get(key, (0, 0))
+        return stored if now_ms < end_ms else 0
+
     async def lease(
         self,
         queue: str,
@@ -227,6 +266,15 @@ class MemoryStore:
             room = max(0, leased_max - backlog.stats(now_ms).leased)
             backlog.full = backlog.full or count > room
             count = min(count, room)
+        chosen = self._hand_out(backlog, count, lease_ms, by)
+        return Leased(
+            messages=[delivery.shown() for delivery in chosen],
+            until_ms=now_ms + lease_ms,
+            stats=backlog.stats(now_ms),
+        )
+
+    def _hand_out(self, backlog: Backlog, count: int, lease_ms: int, by: Cause) -> list[Delivery]:
+        now_ms = by.now_ms
         chosen = backlog.ready(now_ms)[:count]
         for delivery in chosen:
             delivery.attempts += 1
@@ -240,11 +288,7 @@ class MemoryStore:
             )
         self._tally_units(backlog.queue, chosen, now_ms)
         self._sweep.look(now_ms)
-        return Leased(
-            messages=[delivery.shown() for delivery in chosen],
-            until_ms=now_ms + lease_ms,
-            stats=backlog.stats(now_ms),
-        )
+        return chosen
 
     def _tally_units(self, queue: Queue, leased: Sequence[Delivery], now_ms: int) -> None:
         units = sum(max(0, ceil(d.message.size / UNIT_BYTES) - 1) for d in leased)
@@ -275,16 +319,74 @@ class MemoryStore:
         elif isinstance(item, Retry) and current:
             self._holdings.fail("retried", backlog, delivery, by, by.now_ms, item.delay_ms)
         elif isinstance(item, Extend) and current:
-            delivery.until_ms = by.now_ms + item.lease_ms
-            self._journal.message(
-                "extended",
-                by,
-                backlog.queue,
-                delivery,
-                attempt=item.attempt,
-                lease_ms=item.lease_ms,
-            )
+            self._extend(backlog, delivery, item.lease_ms, by)
         return Outcome.DONE if current else Outcome.LATE
+
+    def _extend(self, backlog: Backlog, delivery: Delivery, lease_ms: int, by: Cause) -> None:
+        delivery.until_ms = by.now_ms + lease_ms
+        self._journal.message(
+            "extended",
+            by,
+            backlog.queue,
+            delivery,
+            attempt=delivery.attempts,
+            lease_ms=lease_ms,
+        )
+
+    async def claim(
+        self, queue: str, name: str, *, count: int, lease_ms: int, actor: Actor, now_ms: int
+    ) -> int:
+        backlog = self._enter(queue, now_ms)
+        claim = self._claims.find(queue, name, now_ms)
+        if claim is not None:
+            if not claim.acked:
+                claim.deliveries(backlog, name, now_ms)
+            return len(claim.attempts)
+        leased = self._hand_out(backlog, count, lease_ms, Cause(actor, now_ms))
+        if leased:
+            self._claims.made(queue, name, leased, until_ms=now_ms + lease_ms)
+        return len(leased)
+
+    async def claimed(
+        self,
+        queue: str,
+        name: str,
+        *,
+        first: int,
+        count: int,
+        now_ms: int,
+        bytes_max: int | None = None,
+    ) -> list[Message]:
+        backlog = self._enter(queue, now_ms)
+        claim = self._claims.known(queue, name, now_ms)
+        messages: list[Message] = []
+        size = 0
+        for delivery in claim.deliveries(backlog, name, now_ms)[first : first + count]:
+            size += delivery.message.size
+            if messages and bytes_max is not None and size > bytes_max:
+                break
+            messages.append(delivery.shown())
+        return messages
+
+    async def extend_claim(
+        self, queue: str, name: str, *, lease_ms: int, actor: Actor, now_ms: int
+    ) -> None:
+        backlog = self._enter(queue, now_ms)
+        claim = self._claims.known(queue, name, now_ms)
+        for delivery in claim.deliveries(backlog, name, now_ms):
+            self._extend(backlog, delivery, lease_ms, Cause(actor, now_ms))
+        claim.until_ms = now_ms + lease_ms + DAY_MS
+        self._sweep.look(now_ms)
+
+    async def ack_claim(self, queue: str, name: str, *, actor: Actor, now_ms: int) -> None:
+        backlog = self._enter(queue, now_ms)
+        claim = self._claims.known(queue, name, now_ms)
+        if not claim.acked:
+            for delivery in claim.deliveries(backlog, name, now_ms):
+                self._holdings.end("acked", backlog, delivery, Cause(actor, now_ms))
+            claim.acked = True
+            claim.until_ms = now_ms + DAY_MS
+            self._sweep.look(now_ms)
 
     async def peek(self, queue: str, *, count: int, now_ms: int) -> list[Message]:
         backlog = self._enter(queue, now_ms)
@@ -380,6 +482,15 @@ class MemoryStore:
 
     async def stats(self, queue: str, *, now_ms: int) -> QueueStats:
         return self._enter(queue, now_ms).stats(now_ms)
+
+    async def backlogs(self, *, tenant: str | None = None) -> tuple[int, dict[str, int]]:
+        holdings = self._holdings
+        held = [backlog for backlog in holdings.dropped if backlog.deliveries]
+        return self._journal.last, {
+            backlog.queue.id: len(backlog.deliveries)
+            for backlog in (*holdings.backlogs.values(), *held)
+            if tenant in (None, backlog.queue.tenant)
+        }
 
     # --- pushes ---
 
@@ -504,10 +615,17 @@ class MemoryStore:
             bytes=sum(len(row) for _, row in journal.rows),
         )
 
-    async def read_journal(self, *, after: int, limit: int) -> list[Run]:
+    async def read_journal(
+        self, *, after: int, limit: int, bytes_max: int | None = None
+    ) -> list[Run]:
         start = max(0, after + 1 - self._journal.first)
-        rows = self._journal.rows[start : start + limit]
-        return [msgspec.msgpack.decode(row, type=Run) for _, row in rows]
+        runs, size = [], 0
+        for _, row in self._journal.rows[start : start + limit]:
+            runs.append(msgspec.msgpack.decode(row, type=Run))
+            size += len(row)
+            if bytes_max is not None and size >= bytes_max:
+                break
+        return runs
 
     async def offset_at(self, at_ms: int) -> int:
         return self._journal.offset_at(at_ms)
@@ -523,3 +641,12 @@ class MemoryStore:
 
     async def close(self) -> None:
         """Nothing to let go of."""
+
+
+def _refuse_over(
+    bytes_max: int | None, backlog: Backlog, drafts: Sequence[Draft], now_ms: int
+) -> None:
+    """Raises OverLimit when the queue would hold too much with these."""
+    size = backlog.stats(now_ms).bytes + sum(draft.size for draft in drafts)
+    if bytes_max is not None and size > bytes_max:
+        raise OverLimit("queue bytes", limit=bytes_max, actual=size)

@@ -6,6 +6,7 @@ from functools import partial
 
 from courier.core.types import BROKER, DAY_MS, MINUTE_MS, Push, Swept
 from courier.store.backlog import Backlog, Delivery
+from courier.store.claims import Claims
 from courier.store.holdings import Holdings
 from courier.store.journal import Cause
 from courier.store.pushes import SILENCE, PushLine
@@ -19,10 +20,13 @@ Step = Callable[[], str]
 
 
 class Sweep:
-    def __init__(self, holdings: Holdings, tallies: Tallies, waiters: Waiters) -> None:
+    def __init__(
+        self, holdings: Holdings, tallies: Tallies, waiters: Waiters, claims: Claims
+    ) -> None:
         self._holdings = holdings
         self._tallies = tallies
         self._waiters = waiters
+        self._claims = claims
 
     def pass_time(self, now_ms: int) -> None:
         """Make everything happen that is due. A lease's end can be followed by an expiry."""
@@ -156,5 +160,7 @@ class Sweep:
         oldest_level = (now_ms - LEVELS_KEPT_MS) // MINUTE_MS
         for backlog in self._holdings.backlogs.values():
             backlog.once = {k: once for k, once in backlog.once.items() if now_ms < once[1]}
+            backlog.rows = {k: rows for k, rows in backlog.rows.items() if now_ms < rows[1]}
             backlog.levels = [level for level in backlog.levels if level.minute >= oldest_level]
         self._tallies.age(now_ms)
+        self._claims.forget(now_ms)

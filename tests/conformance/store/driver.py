@@ -11,6 +11,7 @@ from courier.clock import ManualClock
 from courier.core import journal
 from courier.core.store import Store
 from courier.core.types import (
+    DAY_MS,
     MINUTE_MS,
     SEAL_BYTES,
     Ack,
@@ -138,6 +139,33 @@ class Driver:
             self.store.publish(full, actor=CALLER, now_ms=self.now_ms, bytes_max=bytes_max, via=via)
         )
 
+    def publish_rows(
+        self,
+        queue: Queue,
+        *drafts: Draft | str,
+        key: str = "k",
+        first: int = 0,
+        for_ms: int = DAY_MS,
+        bytes_max: int | None = None,
+        listener: Listener | None = None,
+    ) -> int:
+        return self.run(
+            self.store.publish_rows(
+                queue.id,
+                [Draft(d.encode()) if isinstance(d, str) else d for d in drafts],
+                key=key,
+                first=first,
+                until_ms=self.now_ms + for_ms,
+                actor=CALLER,
+                now_ms=self.now_ms,
+                bytes_max=bytes_max,
+                listener=listener.id if listener else None,
+            )
+        )
+
+    def rows(self, queue: Queue, *, key: str = "k") -> int:
+        return self.run(self.store.rows(queue.id, key=key, now_ms=self.now_ms))
+
     def lease(
         self,
         queue: Queue,
@@ -173,6 +201,48 @@ class Driver:
 
     def extend(self, queue: Queue, message: Message, *, lease_ms: int) -> Outcome:
         return self.settle(queue, Extend(message.seq, message.attempts, lease_ms))[0]
+
+    def claim(
+        self, queue: Queue, name: str = "batch", *, count: int = 100, lease_ms: int = 1_000
+    ) -> int:
+        return self.run(
+            self.store.claim(
+                queue.id, name, count=count, lease_ms=lease_ms, actor=CALLER, now_ms=self.now_ms
+            )
+        )
+
+    def claimed(
+        self,
+        queue: Queue,
+        name: str = "batch",
+        *,
+        first: int = 0,
+        count: int = 100,
+        bytes_max: int | None = None,
+    ) -> list[Message]:
+        return self.run(
+            self.store.claimed(
+                queue.id,
+                name,
+                first=first,
+                count=count,
+                now_ms=self.now_ms,
+                bytes_max=bytes_max,
+            )
+        )
+
+    def extend_claim(self, queue: Queue, name: str = "batch", *, lease_ms: int) -> None:
+        self.run(
+            self.store.extend_claim(
+                queue.id, name, lease_ms=lease_ms, actor=CALLER, now_ms=self.now_ms
+            )
+        )
+
+    def ack_claim(self, queue: Queue, name: str = "batch") -> None:
+        self.run(self.store.ack_claim(queue.id, name, actor=CALLER, now_ms=self.now_ms))
+
+    def backlogs(self, *, tenant: str | None = None) -> tuple[int, dict[str, int]]:
+        return self.run(self.store.backlogs(tenant=tenant))
 
     def peek(self, queue: Queue, *, count: int = 100) -> list[Message]:
         return self.run(self.store.peek(queue.id, count=count, now_ms=self.now_ms))

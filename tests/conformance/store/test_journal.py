@@ -701,3 +701,22 @@ def test_an_offset_is_looked_up_in_what_is_left_of_the_journal(
     assert [driver.offset_at(start_ms + ms) for ms in (0, 20, 21, 30, 31)] == [2, 2, 3, 3, 4]
     driver.run(driver.store.trim_journal(upto=3))
     assert [driver.offset_at(start_ms + ms) for ms in (0, 30, 31)] == [3, 3, 4]
+
+
+def test_a_long_journal_is_read_in_parts_and_at_least_one_row_at_a_time(
+    driver: Driver, queue: Queue
+) -> None:
+    for number in range(20):
+        driver.publish(queue, Draft(bytes(1_000) + str(number).encode()))
+    last = driver.last()
+
+    def read(after: int, bytes_max: int | None) -> int:
+        """The last offset of what is read in one go."""
+        runs = driver.run(driver.store.read_journal(after=after, limit=1_000, bytes_max=bytes_max))
+        assert runs[0].offset <= after + 1
+        return runs[-1].offset + runs[-1].count - 1
+
+    assert read(0, None) == last
+    assert read(last - 20, 1) == last - 19
+    assert last - 20 < read(last - 20, 5_000) <= last - 14
+    assert read(last - 20, 1 << 20) == last

@@ -153,7 +153,10 @@ def test_each_attempt_is_told_of(organization: DiscueClient, receiver: Receiver)
     retry = f"/queues/{queue}/messages/{message}/deliveries/{listener['id']}/retry"
     ok(organization.post(retry))
     (arrived,) = wait_for(organization, "message_published_ok", 1)
-    for event, attempt, code in ((failed, 1, 503), (arrived, 2, 200)):
+    sent = receiver.received("/hook")
+    told = ((failed, 1, 503, sent[0]), (arrived, 2, 200, sent[1]))
+    for event, attempt, code, request in told:
+        assert event["delivery_id"] == request.headers["x-delivery-id"]
         assert event["queue"]["id"] == queue
         assert event["listener"] == {"id": listener["id"], "name": listener["name"]}
         assert event["message"]["id"] == message

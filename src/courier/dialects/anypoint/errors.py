@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from courier.core.errors import (
     BrokerError,
+    ClaimLost,
     Conflict,
     Forbidden,
     Frozen,
@@ -49,7 +50,7 @@ def refusal(error: BrokerError) -> Refusal:
             return Refusal(404, "Destination not found")
         case NotFound():
             return Refusal(404, f"{error.kind} not found")
-        case Conflict() | InUse():
+        case Conflict() | InUse() | ClaimLost():
             return Refusal(400, str(error))
         case RateLimited():
             return Refusal(429, str(error), -(-error.retry_after_ms // 1000))

@@ -289,7 +289,7 @@ def _http_date(second: int) -> str:
 def delivered(message: Message, lock_id: str, queue: Queue, *, visibility: str) -> Delivered:
     properties: dict[str, Any] = message.headers or {}
     headers: dict[str, Any] = {}
-    if OWN_HEADERS in properties:
+    if isinstance(properties.get(OWN_HEADERS), dict):
         headers.update(properties[OWN_HEADERS])
         properties = {name: value for name, value in properties.items() if name != OWN_HEADERS}
     if message.content_type == "json" and "contentType" not in properties:

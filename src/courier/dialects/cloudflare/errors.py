@@ -4,6 +4,7 @@ from msgspec import Struct
 
 from courier.core.errors import (
     BrokerError,
+    ClaimLost,
     Conflict,
     Forbidden,
     Frozen,
@@ -73,6 +74,8 @@ def refusal(error: BrokerError, route: Route | None) -> Refusal:
             return Refusal(
                 400, 11005, f"queue '{error.ref}' serves as dead letter queue for {error.by}"
             )
+        case ClaimLost():
+            return Refusal(409, 0, str(error))
         case Paused():
             return Refusal(409, 0, "queue_delivery_paused")
         case NotPullable():

@@ -8,6 +8,7 @@ from msgspec import Struct
 from courier import ids
 from courier.core.errors import (
     BrokerError,
+    ClaimLost,
     Conflict,
     Forbidden,
     Frozen,
@@ -115,7 +116,7 @@ def refusal(error: BrokerError) -> Refusal:
             return Refusal(405, text)
         case NotAcceptable():
             return Refusal(406, text)
-        case Stale() | KeyReused():
+        case Stale() | KeyReused() | ClaimLost():
             return Refusal(409, text)
         case BodyTooLong():
             return Refusal(413, text)

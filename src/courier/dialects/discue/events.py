@@ -10,6 +10,7 @@ from courier import ids
 from courier.core import journal
 from courier.core.lifecycle import NAME_HEADER
 from courier.core.types import DAY_MS, HOUR_MS, MINUTE_MS, Listener, Run, Tally
+from courier.delivery.requests import delivery_id
 from courier.dialects.discue import names, scopes
 from courier.dialects.discue.errors import BadQuery
 from courier.dialects.discue.site import Answer, Services
@@ -71,6 +72,7 @@ class Event(Struct):
     queue: Thing | UnsetType = UNSET
     listener: Thing | UnsetType = UNSET
     message: Thing | UnsetType = UNSET
+    delivery_id: str | UnsetType = UNSET
     attempt: int | UnsetType = UNSET
     status: int | UnsetType = UNSET
     duration_ms: int | UnsetType = UNSET
@@ -154,12 +156,13 @@ class EventRoutes:
         if run.queue:
             for event in events:
                 event.queue = Thing(names.shown(run.queue), run.queue_name)
+        messages: list[str] = []
         if "seq" in run.columns:
-            _tell_of_messages(events, run, start, stop)
+            messages = _tell_of_messages(events, run, start, stop)
         details = journal.column(run, "detail")[start:stop]
-        for event, detail in zip(events, details, strict=True):
+        for i, (event, detail) in enumerate(zip(events, details, strict=True)):
             if run.kind in ("pushed", "push_failed"):
-                await self._tell_of_push(event, detail)
+                await self._tell_of_push(event, detail, messages[i])
             elif run.kind.startswith("key_"):
                 event.api_key = Thing(names.shown(detail["id"]), detail["name"])
             elif run.kind.startswith("listener_"):
@@ -167,10 +170,13 @@ class EventRoutes:
                 event.queue = event.queue or Thing(names.shown(detail["parent"]))
         return events
 
-    async def _tell_of_push(self, event: Event, detail: dict[str, Any]) -> None:
+    async def _tell_of_push(self, event: Event, detail: dict[str, Any], message: str) -> None:
+        assert event.attempt is not UNSET
         listener = await self._store.get(Listener, detail["listener"])
         name = listener.title if listener else UNSET
         event.listener = Thing(names.shown(detail["listener"]), name)
+        made = delivery_id(detail["listener"], message, event.attempt)
+        event.delivery_id = names.shown(made)
         event.status = detail["status"]
         event.duration_ms = detail["duration_ms"]
         event.error = detail.get("error") or UNSET
@@ -193,7 +199,7 @@ class EventRoutes:
         return Answer({"aggregated_api_usage_events": blocks}, "/stats/messages")
 
 
-def _tell_of_messages(events: list[Event], run: Run, start: int, stop: int) -> None:
+def _tell_of_messages(events: list[Event], run: Run, start: int, stop: int) -> list[str]:
     """Under their generated ids, which all messages have, whatever their publishers call them."""
     columns = (journal.column(run, name)[start:stop] for name in ("published_ms", "seq"))
     found = ids.message_ids(zip(*columns, strict=True), queue=run.queue)
@@ -205,6 +211,7 @@ def _tell_of_messages(events: list[Event], run: Run, start: int, stop: int) -> N
         event.message = Thing(names.shown(id), name if isinstance(name, str) else UNSET)
         if attempt is not None:
             event.attempt = attempt
+    return found
 
 
 def _counts(tallies: Sequence[Tally], since_ms: int) -> dict[Type, int]:

@@ -32,6 +32,7 @@ from courier.core.types import (
 )
 from courier.store.migrate import migrate
 from courier.store.sqlite.book import Book
+from courier.store.sqlite.claims import Claims
 from courier.store.sqlite.connection import claim, connect, disk_errors
 from courier.store.sqlite.endings import Endings
 from courier.store.sqlite.groups import Groups
@@ -46,6 +47,7 @@ from courier.store.sqlite.push_rows import PushRows
 from courier.store.sqlite.push_sweep import PushSweep
 from courier.store.sqlite.pushes import Pushes
 from courier.store.sqlite.retention import Retention
+from courier.store.sqlite.rows import Rows
 from courier.store.sqlite.settings import Settings
 from courier.store.sqlite.sweep import Sweep
 from courier.store.sqlite.writer import Writer
@@ -84,8 +86,10 @@ class SqliteStore:
         kept = Kept(book, push_rows)
         self._publishing = publishing = Publishing(book, groups, push_rows)
         self._endings = endings = Endings(book, groups, messages, publishing, push_rows, kept)
+        self._rows = Rows(book, publishing, endings)
         retention = Retention(book, endings)
         self._leases = Leases(book, groups, messages, publishing, endings, retention)
+        self._claims = Claims(book, self._leases, endings)
         outcomes = Outcomes(book, push_rows, kept, messages, publishing)
         self._pushes = Pushes(book, push_rows, messages, outcomes, retention)
         push_sweep = PushSweep(book, push_rows, kept, outcomes)
@@ -182,6 +186,39 @@ class SqliteStore:
 
         return await self.writer.submit(op)
 
+    async def publish_rows(
+        self,
+        queue: str,
+        drafts: Sequence[Draft],
+        *,
+        key: str,
+        first: int,
+        until_ms: int,
+        actor: Actor,
+        now_ms: int,
+        bytes_max: int | None = None,
+        listener: str | None = None,
+    ) -> int:
+        def op() -> int:
+            return self._rows.publish(
+                self._enter(queue, now_ms),
+                drafts,
+                actor,
+                now_ms,
+                key=key,
+                first=first,
+                until_ms=until_ms,
+                bytes_max=bytes_max,
+                listener=listener,
+            )
+
+        return await self.writer.submit(op)
+
+    async def rows(self, queue: str, *, key: str, now_ms: int) -> int:
+        return await self.writer.submit(
+            lambda: self._rows.stored(self._enter(queue, now_ms), key, now_ms)
+        )
+
     async def lease(
         self,
         queue: str,
@@ -211,6 +248,46 @@ class SqliteStore:
             return self._leases.settle(self._enter(queue, now_ms), items, actor, now_ms)
 
         return await self.writer.submit(op)
+
+    async def claim(
+        self, queue: str, name: str, *, count: int, lease_ms: int, actor: Actor, now_ms: int
+    ) -> int:
+        def op() -> int:
+            line = self._enter(queue, now_ms)
+            return self._claims.claim(line, name, count, lease_ms, actor, now_ms)
+
+        return await self.writer.submit(op)
+
+    async def claimed(
+        self,
+        queue: str,
+        name: str,
+        *,
+        first: int,
+        count: int,
+        now_ms: int,
+        bytes_max: int | None = None,
+    ) -> list[Message]:
+        line = self._book.line(queue)
+        behind = self._claims.behind(line, now_ms)
+        rows = await self._read(
+            self._history.claimed, line, name, first, count, bytes_max, behind, now_ms
+        )
+        return self._messages.read(line, rows, plus=0)
+
+    async def extend_claim(
+        self, queue: str, name: str, *, lease_ms: int, actor: Actor, now_ms: int
+    ) -> None:
+        def op() -> None:
+            self._claims.extend(self._enter(queue, now_ms), name, lease_ms, actor, now_ms)
+
+        await self.writer.submit(op)
+
+    async def ack_claim(self, queue: str, name: str, *, actor: Actor, now_ms: int) -> None:
+        def op() -> None:
+            self._claims.ack(self._enter(queue, now_ms), name, actor, now_ms)
+
+        await self.writer.submit(op)
 
     async def peek(self, queue: str, *, count: int, now_ms: int) -> list[Message]:
         def op() -> list[Message]:
@@ -271,6 +348,9 @@ class SqliteStore:
 
     async def stats(self, queue: str, *, now_ms: int) -> QueueStats:
         return await self.writer.submit(lambda: self._book.stats(self._enter(queue, now_ms)))
+
+    async def backlogs(self, *, tenant: str | None = None) -> tuple[int, dict[str, int]]:
+        return await self.writer.submit(lambda: self._book.backlogs(tenant))
 
     # --- pushes ---
 
@@ -381,8 +461,10 @@ class SqliteStore:
         size = book.journal_bytes - book.journal_start_bytes
         return Head(book.journal_first, book.journal_last, self._epoch, size)
 
-    async def read_journal(self, *, after: int, limit: int) -> list[Run]:
-        return await self._read(self._history.runs, after, limit)
+    async def read_journal(
+        self, *, after: int, limit: int, bytes_max: int | None = None
+    ) -> list[Run]:
+        return await self._read(self._history.runs, after, limit, bytes_max)
 
     async def offset_at(self, at_ms: int) -> int:
         return await self._read(self._history.offset_at, at_ms)

@@ -155,6 +155,13 @@ class Book:
         oldest_ms = line.oldest_ms if line.count else 0
         return QueueStats(line.count, line.bytes, oldest_ms, line.leased, line.delayed)
 
+    def backlogs(self, tenant: str | None) -> tuple[int, dict[str, int]]:
+        held = [line for line in self.dropped.values() if line.count]
+        lines = [*self.lines.values(), *held]
+        return self.offset, {
+            line.id: line.count for line in lines if tenant in (None, line.queue.tenant)
+        }
+
     # --- the group being written ---
 
     def turn(self, now_ms: int) -> None:

@@ -23,9 +23,16 @@ FROM message AS m INDEXED BY message_group
 LEFT JOIN delivery AS d ON d.id = (m.id & ~4398046511104)
 WHERE m.grp = ? AND m.id > ? AND m.id < ? ORDER BY m.id LIMIT ?
 """
+_FIRST_KEYS = """
+SELECT m.id, coalesce(d.attempt, 0), d.state, m.published_ms, m.size, NULL, m.own_id, NULL, m.grp,
+    m.expires_ms
+FROM message AS m INDEXED BY message_group
+LEFT JOIN delivery AS d ON d.id = (m.id & ~4398046511104)
+WHERE m.grp = ? AND m.id > ? AND m.id < ? ORDER BY m.id LIMIT ?
+"""
 _LEASE_FRESH = """
 INSERT INTO delivery
-SELECT id & ~4398046511104, 1, 1, 1, ?, published_ms, ?, ?, size, own_id
+SELECT id & ~4398046511104, 1, 1, 1, ?, published_ms, ?, ?, size, own_id, ?
 FROM message WHERE id IN (SELECT value FROM json_each(?))
 """
 _BLOCK = "UPDATE grp SET leased = leased + ?, ready = 0 WHERE no = ? AND name = ?"
@@ -43,7 +50,8 @@ _END = "DELETE FROM grp WHERE no = ? AND name = ?"
 _END_ALL = "DELETE FROM grp WHERE no = ?"
 _DELAY = """
 INSERT INTO delivery
-SELECT id & ~4398046511104, 2, 1, 0, published_ms + ?1, published_ms, NULL, NULL, size, own_id
+SELECT id & ~4398046511104, 2, 1, 0, published_ms + ?1, published_ms, NULL, NULL, size, own_id,
+    NULL
 FROM message
 WHERE id > ?2 AND id < ?3 AND delay_ms IS NULL AND published_ms + ?1 > ?4
 ON CONFLICT (id) DO UPDATE SET state = 2, due_ms = excluded.due_ms WHERE attempt = 0
@@ -82,13 +90,14 @@ class Groups:
                 first[name] = (line.no, name, key, key & SEQ_MASK not in delays)
         self._db.executemany(_BEGIN, first.values())
 
-    def ready(self, line: Line, count: int) -> list[tuple[Any, ...]]:
+    def ready(self, line: Line, count: int, *, whole: bool) -> list[tuple[Any, ...]]:
         """Rows of what may be handed out, the group with the oldest message first."""
+        first = _FIRST if whole else _FIRST_KEYS
         base = line.base
         rows: list[tuple[Any, ...]] = []
         for (name,) in self._book.rows(_READY, (base, base + LANE, count)):
             bounds = (name, base + LANE, base + 2 * LANE, count - len(rows))
-            for row in self._book.rows(_FIRST, bounds):
+            for row in self._book.rows(first, bounds):
                 if row[2] == DELAYED:
                     break
                 rows.append(row)
@@ -97,7 +106,12 @@ class Groups:
         return rows
 
     def lease(
-        self, line: Line, rows: Iterable[tuple[Any, ...]], until_ms: int, now_ms: int
+        self,
+        line: Line,
+        rows: Iterable[tuple[Any, ...]],
+        until_ms: int,
+        now_ms: int,
+        claim: int | None,
     ) -> None:
         """Rows of `ready` are handed out: block their groups, and begin deliveries of new ones."""
         fresh: list[int] = []
@@ -107,7 +121,7 @@ class Groups:
                 fresh.append(row[0])
             leases[row[8]] = leases.get(row[8], 0) + 1
         if fresh:
-            self._db.execute(_LEASE_FRESH, (until_ms, now_ms, now_ms, keys_json(fresh)))
+            self._db.execute(_LEASE_FRESH, (until_ms, now_ms, now_ms, claim, keys_json(fresh)))
         self._db.executemany(_BLOCK, [(n, line.no, name) for name, n in leases.items()])
 
     def of(self, line: Line, deliveries: Iterable[Delivery]) -> dict[str, int]:

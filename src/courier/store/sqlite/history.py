@@ -3,14 +3,16 @@
 import threading
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import apsw
 import msgspec
 
 from courier.core.types import DAY_MS, MINUTE_MS, Level, Run, Tally
+from courier.store.sqlite import claims
 from courier.store.sqlite.book import Book
 from courier.store.sqlite.connection import connect, disk_errors
-from courier.store.sqlite.line import NEVER_MS
+from courier.store.sqlite.line import NEVER_MS, Line
 
 MINUTES_KEPT_MS = 16 * DAY_MS
 HOURS_KEPT_MS = 460 * DAY_MS
@@ -38,6 +40,13 @@ _TRIM = "DELETE FROM journal WHERE last <= ?"
 _FORGET_ONCE = """
 DELETE FROM once WHERE (subscription, key) IN (
     SELECT subscription, key FROM once WHERE until_ms <= ? LIMIT ?)
+"""
+_FORGET_ROWS = """
+DELETE FROM rows_stored WHERE (subscription, key) IN (
+    SELECT subscription, key FROM rows_stored WHERE until_ms <= ? LIMIT ?)
+"""
+_FORGET_CLAIMS = """
+DELETE FROM claim WHERE no IN (SELECT no FROM claim WHERE until_ms <= ? LIMIT ?)
 """
 _FORGET_LEVELS = """
 DELETE FROM level WHERE (queue, minute) IN (
@@ -79,15 +88,16 @@ class History:
         connection: apsw.Connection = self._local.db
         return connection
 
-    def runs(self, after: int, limit: int) -> list[Run]:
+    def runs(self, after: int, limit: int, bytes_max: int | None) -> list[Run]:
         runs: list[Run] = []
-        found = 0
+        found = size = 0
         with disk_errors():
             rows: Iterable[tuple[int, int, bytes]] = self._connection().execute(_RUNS, (after,))
             for last, count, data in rows:
                 runs += _decode(data)
                 found += min(count, last - after)
-                if found >= limit:
+                size += len(data)
+                if found >= limit or (bytes_max is not None and size >= bytes_max):
                     break
         return runs
 
@@ -121,6 +131,29 @@ class History:
             rows = self._connection().execute(_LEVELS, (queue, since_ms // MINUTE_MS))
             return [Level(*row) for row in rows]
 
+    def claimed(
+        self,
+        line: Line,
+        name: str,
+        first: int,
+        count: int,
+        bytes_max: int | None,
+        behind: bool,
+        now_ms: int,
+    ) -> list[tuple[Any, ...]]:
+        """Rows of a claim's messages, see `claims.py`."""
+        with disk_errors():
+            return claims.messages(
+                self._connection(),
+                line,
+                name,
+                first=first,
+                count=count,
+                bytes_max=bytes_max,
+                behind=behind,
+                now_ms=now_ms,
+            )
+
 
 def trim(book: Book, upto: int, before_ms: int | None) -> int:
     """Forget the oldest rows, never the newest one: it says where the journal ends."""
@@ -138,7 +171,7 @@ def trim(book: Book, upto: int, before_ms: int | None) -> int:
 
 
 def forget(book: Book, limit: int, now_ms: int) -> bool:
-    """Up to `limit` publish keys, levels and tallies that nobody will ask for any more.
+    """Up to `limit` publish keys, claims, levels and tallies that nobody will ask for any more.
 
     Tallies of minutes are first summed up by the hour. False: there is more to forget.
     """
@@ -148,6 +181,8 @@ def forget(book: Book, limit: int, now_ms: int) -> bool:
     old = (book.db.execute(_ROLLED).get, minutes, limit)
     forgotten = [
         _changes(book, _FORGET_ONCE, (now_ms, limit)),
+        _changes(book, _FORGET_CLAIMS, (now_ms, limit)),
+        _changes(book, _FORGET_ROWS, (now_ms, limit)),
         _changes(book, _FORGET_LEVELS, (levels, limit)),
         _changes(book, _FORGET_TALLIES, (hours, limit)),
     ]

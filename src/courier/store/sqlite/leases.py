@@ -38,13 +38,25 @@ FROM delivery AS d INDEXED BY delivery_ready
 CROSS JOIN message AS m ON m.id = (d.id | (d.lane << 42))
 WHERE d.state = 0 AND d.id > ? AND d.id < ? ORDER BY d.id LIMIT ?
 """
+# The same rows without what only the message's reader needs.
+_FRESH_KEYS = """
+SELECT id, 0, NULL, published_ms, size, NULL, own_id, NULL, grp, expires_ms
+FROM message WHERE id > ? AND id < ? ORDER BY id LIMIT ?
+"""
+_AGAIN_KEYS = """
+SELECT m.id, d.attempt, 0, m.published_ms, m.size, NULL, m.own_id, NULL, m.grp, m.expires_ms
+FROM delivery AS d INDEXED BY delivery_ready
+CROSS JOIN message AS m ON m.id = (d.id | (d.lane << 42))
+WHERE d.state = 0 AND d.id > ? AND d.id < ? ORDER BY d.id LIMIT ?
+"""
 _LEASE_FRESH = """
 INSERT INTO delivery
-SELECT id, 1, 0, 1, ?, published_ms, ?, ?, size, own_id FROM message WHERE id > ? AND id <= ?
+SELECT id, 1, 0, 1, ?, published_ms, ?, ?, size, own_id, ? FROM message WHERE id > ? AND id <= ?
 """
 _LEASE_AGAIN = """
 UPDATE delivery
-SET state = 1, attempt = attempt + 1, due_ms = ?, first_ms = coalesce(first_ms, ?), last_ms = ?
+SET state = 1, attempt = attempt + 1, due_ms = ?, first_ms = coalesce(first_ms, ?), last_ms = ?,
+    claim = ?
 WHERE id IN (SELECT value FROM json_each(?))
 """
 _DELIVERY = """
@@ -55,7 +67,8 @@ _DELIVERIES = """
 SELECT id, state, lane, attempt, due_ms, published_ms, first_ms, last_ms, size, own_id
 FROM delivery WHERE id IN (SELECT value FROM json_each(?))
 """
-_MOVE_DELIVERY = "UPDATE delivery SET state = ?, due_ms = ? WHERE id = ?"
+_EXTEND_DELIVERY = "UPDATE delivery SET due_ms = ? WHERE id = ?"
+_MOVE_DELIVERY = "UPDATE delivery SET state = ?, due_ms = ?, claim = NULL WHERE id = ?"
 
 
 class Leases:
@@ -79,22 +92,28 @@ class Leases:
         self._retention = retention
 
     def peek(self, line: Line, count: int, now_ms: int) -> list[Message]:
-        return self._messages.read(line, self._ready(line, count, now_ms), plus=0)
+        return self._messages.read(line, self.ready(line, count, now_ms), plus=0)
 
-    def _ready(self, line: Line, count: int, now_ms: int) -> list[tuple[Any, ...]]:
-        """Rows of what may be handed out, in that order; none that has expired."""
+    def ready(
+        self, line: Line, count: int, now_ms: int, *, whole: bool = True
+    ) -> list[tuple[Any, ...]]:
+        """Rows of what may be handed out, in that order; none that has expired.
+
+        `whole`: with what only the message's reader needs.
+        """
         if line.expiry_ms <= now_ms and not self._retention.keep_up(line, now_ms):
             return []
         rows: list[tuple[Any, ...]] = []
         if line.queue.fifo:
-            rows = self._groups.ready(line, count)
+            rows = self._groups.ready(line, count, whole=whole)
         else:
             base = line.base
             if line.again:
-                rows = self._book.rows(_AGAIN, (base, base + LANE, count))
+                again = _AGAIN if whole else _AGAIN_KEYS
+                rows = self._book.rows(again, (base, base + LANE, count))
             if len(rows) < count and line.cursor < line.tail:
                 bounds = (base | line.cursor, base + LANE, count - len(rows))
-                rows += self._book.rows(_FRESH, bounds)
+                rows += self._book.rows(_FRESH if whole else _FRESH_KEYS, bounds)
         if self._book.behind(now_ms):
             rows = list(takewhile(lambda row: row[9] is None or row[9] > now_ms, rows))
         return rows
@@ -113,35 +132,49 @@ class Leases:
         if leased_max is not None and count > leased_max - line.leased:
             count = leased_max - line.leased
             line.full = True
-        rows = self._ready(line, count, now_ms) if count > 0 else []
+        rows = self.ready(line, count, now_ms) if count > 0 else []
         if not rows:
             return Leased([], until_ms, self._book.stats(line))
+        self.hand_out(line, rows, count, lease_ms, actor, now_ms)
+        messages = self._messages.read(line, rows, plus=1)
+        return Leased(messages, until_ms, self._book.stats(line))
+
+    def hand_out(
+        self,
+        line: Line,
+        rows: list[tuple[Any, ...]],
+        count: int,
+        lease_ms: int,
+        actor: Actor,
+        now_ms: int,
+        *,
+        claim: int | None = None,
+    ) -> None:
+        """Lease what `ready` has found of `count` that were asked for; `claim` is its number."""
+        until_ms = now_ms + lease_ms
         again: list[int] = []
         if line.again:
             again = [row[0] & ~LANE for row in rows if row[2] is not None]
         if again:
-            self._db.execute(_LEASE_AGAIN, (until_ms, now_ms, now_ms, keys_json(again)))
+            self._db.execute(_LEASE_AGAIN, (until_ms, now_ms, now_ms, claim, keys_json(again)))
             line.again -= len(again)
         if line.queue.fifo:
-            self._groups.lease(line, rows, until_ms, now_ms)
+            self._groups.lease(line, rows, until_ms, now_ms, claim)
         elif len(again) < len(rows):
             last = rows[-1][0]
             bounds = (line.base | line.cursor, last)
-            self._db.execute(_LEASE_FRESH, (until_ms, now_ms, now_ms, *bounds))
+            self._db.execute(_LEASE_FRESH, (until_ms, now_ms, now_ms, claim, *bounds))
             line.cursor = last & SEQ_MASK
         if len(rows) < count and not self._book.behind(now_ms):
             line.cursor = line.tail
         line.leased += len(rows)
         self._book.touch(line, due_ms=until_ms)
-        messages = self._messages.read(line, rows, plus=1)
-        self._note_leased(line, rows, messages, lease_ms, actor, now_ms)
-        return Leased(messages, until_ms, self._book.stats(line))
+        self._note_leased(line, rows, lease_ms, actor, now_ms)
 
     def _note_leased(
         self,
         line: Line,
         rows: list[tuple[Any, ...]],
-        messages: list[Message],
         lease_ms: int,
         actor: Actor,
         now_ms: int,
@@ -149,10 +182,10 @@ class Leases:
         sizes = [row[4] for row in rows]
         size = sum(sizes)
         columns: dict[str, Any] = {
-            "seq": [message.seq for message in messages],
+            "seq": [row[0] & SEQ_MASK for row in rows],
             "published_ms": packed([row[3] for row in rows]),
             "size": packed(sizes),
-            "attempt": packed([message.attempts for message in messages]),
+            "attempt": packed([row[1] + 1 for row in rows]),
             "lease_ms": lease_ms,
         }
         own = [row[6] for row in rows]
@@ -226,7 +259,7 @@ class Leases:
         self, line: Line, delivery: Delivery, lease_ms: int, actor: Actor, now_ms: int
     ) -> None:
         until_ms = now_ms + lease_ms
-        self._db.execute(_MOVE_DELIVERY, (LEASED, until_ms, delivery.id))
+        self._db.execute(_EXTEND_DELIVERY, (until_ms, delivery.id))
         self._book.touch(line, due_ms=until_ms)
         self._note_one("extended", line, delivery, actor, now_ms, {"lease_ms": lease_ms})
 

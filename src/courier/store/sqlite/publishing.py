@@ -11,11 +11,11 @@ from courier.core.lifecycle import GROUP_DEFAULT
 from courier.core.types import Actor, Draft, Message, Origin, Receipt, Via
 from courier.store.sqlite.book import Book, packed
 from courier.store.sqlite.groups import Groups
-from courier.store.sqlite.line import DELAYED, LANE, SEQ_MASK, Line
+from courier.store.sqlite.line import DELAYED, LANE, SEQ_MASK, Line, PushLine
 from courier.store.sqlite.push_rows import PushRows
 
 _INSERT = "INSERT INTO message VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-_INSERT_DELIVERY = "INSERT INTO delivery VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_INSERT_DELIVERY = "INSERT INTO delivery VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL)"
 _ONCE = "SELECT message FROM once WHERE subscription = ? AND key = ? AND until_ms > ?"
 _SAVE_ONCE = "INSERT OR REPLACE INTO once VALUES (?, ?, ?, ?)"
 
@@ -39,13 +39,8 @@ class Publishing:
         via: Via | None = None,
     ) -> list[Receipt]:
         lines = [(self._book.line(queue), drafts) for queue, drafts in batches]
-        if bytes_max is not None:
-            for line, drafts in lines:
-                # Asking a draft for its size costs a call, and most are not sealed.
-                sizes = [draft.size if draft.sealed else len(draft.body) for draft in drafts]
-                actual = line.bytes + sum(sizes)
-                if actual > bytes_max:
-                    raise OverLimit("queue bytes", limit=bytes_max, actual=actual)
+        for line, drafts in lines:
+            refuse_over(bytes_max, line, drafts)
         receipts = [self._publish(line, drafts, actor, now_ms, via) for line, drafts in lines]
         if via:
             self._tally(via, batches, receipts, now_ms)
@@ -140,8 +135,9 @@ class Publishing:
         *,
         origin: Origin | None = None,
         via: Via | None = None,
+        only: PushLine | None = None,
     ) -> range:
-        """Store drafts; returns their sequences."""
+        """Store drafts; returns their sequences. `only`: of all listeners, this one gets them."""
         rows, delays = self._store(line, drafts, origin, now_ms)
         count = len(rows)
         seqs = range(line.tail + 1, line.tail + count + 1)
@@ -150,9 +146,10 @@ class Publishing:
         _, _, sizes, content_types, own_ids, _, groups, expiries, _, bodies, _, sealed = columns_of
         size = sum(sizes)
         self._book.added(line, count=count, size=size, now_ms=now_ms, aging=None in expiries)
-        self._book.wake(line, count - len(delays))
+        if only is None:
+            self._book.wake(line, count - len(delays))
         if line.push_lines:
-            self._push_rows.bind(line, seqs, delayed=len(delays))
+            self._push_rows.bind(line, seqs, delayed=len(delays), only=only)
         columns: dict[str, Any] = {
             "seq": list(seqs),
             "published_ms": now_ms,
@@ -244,6 +241,17 @@ class Publishing:
                 )
             )
         return rows, delayed
+
+
+def refuse_over(bytes_max: int | None, line: Line, drafts: Sequence[Draft]) -> None:
+    """Raises OverLimit when the queue would hold too much with these."""
+    if bytes_max is None:
+        return
+    # Asking a draft for its size costs a call, and most are not sealed.
+    sizes = [draft.size if draft.sealed else len(draft.body) for draft in drafts]
+    actual = line.bytes + sum(sizes)
+    if actual > bytes_max:
+        raise OverLimit("queue bytes", limit=bytes_max, actual=actual)
 
 
 def copy_of(message: Message, own_id: str | None, *, delay_ms: int | None) -> Draft:

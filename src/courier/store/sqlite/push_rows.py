@@ -75,9 +75,12 @@ class PushRows:
 
     # --- coming ---
 
-    def bind(self, line: Line, seqs: range, *, delayed: int) -> None:
-        """Messages were stored, `delayed` of them with a delay: one push for each listener."""
-        there = [pushes for pushes in line.push_lines if not pushes.dropped]
+    def bind(self, line: Line, seqs: range, *, delayed: int, only: PushLine | None = None) -> None:
+        """Messages were stored, `delayed` of them with a delay: one push for each listener.
+
+        `only`: for this one alone.
+        """
+        there = [only] if only else [pushes for pushes in line.push_lines if not pushes.dropped]
         if not there:
             return
         bases = keys_json(pushes.base for pushes in there)

@@ -25,6 +25,8 @@ WHERE expires_ms <= ? ORDER BY expires_ms LIMIT ?
 """
 _DROP_LINE = "DELETE FROM subscription WHERE no = ?"
 _FORGET_ONCE_OF = "DELETE FROM once WHERE subscription = ?"
+_FORGET_CLAIMS_OF = "DELETE FROM claim WHERE subscription = ?"
+_FORGET_ROWS_OF = "DELETE FROM rows_stored WHERE subscription = ?"
 
 
 class Sweep:
@@ -165,6 +167,8 @@ class Sweep:
                 self._pushes.forget(pushes)
             self._groups.end_all(line)
             self._db.execute(_FORGET_ONCE_OF, (line.no,))
+            self._db.execute(_FORGET_CLAIMS_OF, (line.no,))
+            self._db.execute(_FORGET_ROWS_OF, (line.no,))
             self._db.execute(_DROP_LINE, (line.no,))
             del self._book.dropped[line.no]
             del self._book.by_no[line.no]

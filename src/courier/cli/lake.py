@@ -1,0 +1,200 @@
+"""`lake`: look at the tables, ask them, keep them tidy, and feed a new listener from them."""
+
+import argparse
+import csv
+import sys
+from typing import TYPE_CHECKING, Any
+
+from courier.cli import output, replay
+from courier.cli.client import Client, segment
+from courier.cli.credentials import access, add_access
+from courier.cli.errors import Refused
+from courier.cli.lakes import failures, opened
+from courier.cli.parser import Commands, command, group, whole
+
+if TYPE_CHECKING:
+    from courier.lake.query import Answer
+    from courier.lake.replay import Chosen, Spark
+
+LIMIT_DEFAULT = 1_000
+TABLES = ("events", "messages", "queue_minutes", "consumers_hours", "audit")
+_COLUMNS = ["table", "rows", "bytes", "files", "changed", "offset"]
+
+
+def add(commands: Commands) -> None:
+    lake = group(commands, "lake", "look at the lake's tables, and keep them tidy")
+
+    tables = command(lake, "tables", "list the tables and what they hold", _tables)
+    output.add_json(tables)
+    add_place(tables)
+
+    query = command(lake, "query", "answer a question in SQL, without Spark", _query)
+    query.add_argument("sql", metavar="SQL")
+    shape = query.add_mutually_exclusive_group()
+    shape.add_argument("--json", action="store_true", help="print JSON in place of a table")
+    shape.add_argument("--csv", action="store_true", help="print CSV in place of a table")
+    query.add_argument(
+        "--limit",
+        type=whole(1, 10**7),
+        default=LIMIT_DEFAULT,
+        metavar="N",
+        help=f"most rows to print; default {LIMIT_DEFAULT}",
+    )
+    add_place(query)
+
+    compact = command(lake, "compact", "merge small files", _compact)
+    compact.add_argument("table", metavar="TABLE", nargs="?", choices=TABLES)
+    add_place(compact)
+
+    vacuum = command(lake, "vacuum", "remove files that no table needs any more", _vacuum)
+    vacuum.add_argument(
+        "--hours",
+        type=whole(0, 87_600),
+        default=24,
+        metavar="N",
+        help="only those that have not been needed for so long; default 24",
+    )
+    vacuum.add_argument("--dry-run", action="store_true", help="only say what would go")
+    add_place(vacuum)
+
+    backfill = command(
+        lake, "backfill-listener", "push to a listener what its queue once held", _backfill
+    )
+    backfill.add_argument("--queue", required=True, help="the listener's queue")
+    backfill.add_argument("--listener", required=True, help="name of the listener")
+    replay.add_choice(backfill)
+    backfill.add_argument("--id", help="default: one for each listener; see replay")
+    replay.add_run(backfill)
+    add_access(backfill)
+
+
+def add_place(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--lake", metavar="PATH", help="default: lake in the data directory")
+    parser.add_argument("--data", metavar="DIR", help="where the data directory is")
+
+
+def _tables(args: argparse.Namespace) -> None:
+    with failures():
+        from courier.lake import query
+
+        found = query.sizes(opened(args))
+    if args.json:
+        output.print_json(found)
+        return
+    rows = [
+        [each.table, each.rows, each.bytes, each.files, output.moment(each.changed_ms), each.upto]
+        for each in found
+    ]
+    output.table(_COLUMNS, rows)
+
+
+def _query(args: argparse.Namespace) -> None:
+    with failures():
+        from courier.lake import query
+
+        answer = query.ask(opened(args), args.sql, limit=args.limit)
+        rows = [[query.plain(value) for value in row] for row in answer.rows]
+    _print(answer, rows, args)
+    if answer.more:
+        print(f"there are more than {args.limit} rows: see --limit", file=sys.stderr)
+
+
+def _print(answer: "Answer", rows: list[list[object]], args: argparse.Namespace) -> None:
+    if args.json:
+        output.print_json([dict(zip(answer.columns, row, strict=True)) for row in rows])
+    elif args.csv:
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerows([answer.columns, *rows])
+    elif answer.columns == ["explain_key", "explain_value"]:
+        print(rows[0][1])  # a drawing
+    else:
+        output.table(answer.columns, rows)
+
+
+def _compact(args: argparse.Namespace) -> None:
+    with failures():
+        from courier.lake import upkeep
+
+        done = upkeep.compact(opened(args), args.table)
+    print(done)
+
+
+def _vacuum(args: argparse.Namespace) -> None:
+    with failures():
+        from courier.lake import upkeep
+
+        gone = upkeep.vacuum(opened(args), args.hours, args.dry_run)
+    print(gone)
+
+
+def _backfill(args: argparse.Namespace) -> None:
+    with failures():
+        from courier.lake import backfill
+        from courier.lake.client import Place
+        from courier.lake.replay import Asked, now_ms
+
+        who, lake = access(args), opened(args)
+        client = Client(who)
+        path = f"/tenants/{segment(who.tenant)}/queues/{segment(args.queue)}/listeners"
+        found: list[dict[str, Any]] = client.operate("GET", path)["listeners"]
+        own = next((each for each in found if each["name"] == args.listener), None)
+        if own is None:
+            raise Refused(f"listener '{args.listener}' does not exist")
+        asked = Asked(
+            queue=args.queue,
+            since=args.since or "",
+            until=args.until or "",
+            where=args.where or "",
+            listener=own["id"],
+        )
+        listeners = [
+            backfill.Listener(
+                each["id"],
+                each["created_ms"],
+                owes=bool(each["open"] or each["in_flight"] or each["missed"]),
+            )
+            for each in found
+        ]
+        id = args.id or f"listener-{own['id']}"
+
+        def choose(spark: "Spark") -> "Chosen":
+            chosen, doubtful = backfill.choose(
+                spark,
+                lake,
+                Place(who.url, who.admin_token, who.tenant),
+                asked,
+                tenant=replay.tenant_id(who),
+                listeners=listeners,
+                replay_id=id,
+                now_ms=now_ms(),
+            )
+            if doubtful:
+                print(
+                    f"{output.count(doubtful, 'message')} left out: the queue's listeners have "
+                    "not taken all they are owed, and may be owed these",
+                    file=sys.stderr,
+                )
+            return chosen
+
+        replay.carry_out(args, who, lake, asked, id, choose)
+        if not args.dry_run and not args.where:
+            _bind(client, f"{path}/{segment(args.listener)}/backfill", asked.since, asked.until)
+
+
+def _bind(client: Client, path: str, since: str, until: str) -> None:
+    """Have the broker push what the queue still holds."""
+    from courier.lake.replay import instant, now_ms
+
+    wanted = {
+        name: instant(text, now_ms=now_ms())
+        for name, text in (("since_ms", since), ("until_ms", until))
+        if text
+    }
+    bound = 0
+    while True:
+        done = client.operate("POST", path, wanted)
+        bound += done["bound"]
+        if done["next"] is None:
+            break
+        wanted["after"] = done["next"]
+    print(f"{output.count(bound, 'message')} that the queue still holds will be pushed too")

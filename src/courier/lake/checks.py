@@ -1,0 +1,93 @@
+"""Whether a lake, a checkpoint and a journal belong together, and what ended a query if not."""
+
+import json
+import re
+from pathlib import Path
+
+from courier.lake import archive, client
+from courier.lake.catalog import Lake
+from courier.lake.client import Client, CourierError, Place
+from courier.lake.tables import LakeError
+
+MARKER = "_courier.json"
+_FULL = ("No space left on device", "Disk quota exceeded", "File too large", "os error 28")
+_OURS = re.compile(r"courier\.lake\.(?:client|options|tables)\.([A-Za-z]+): ([^\n]+)")
+
+
+class Unexplained(LakeError):
+    """Spark failed; it may have been short of something for a moment."""
+
+
+def checkpoint_of(lake: Lake, name: str) -> str:
+    """Where a pipeline keeps its checkpoint unless told otherwise."""
+    return f"{lake.root}/_checkpoints/{name}"
+
+
+def check(lake: Lake, place: Place, *, name: str, checkpoint: str) -> int:
+    """The offset to go on with, if all is well; the journal keeps it from now on."""
+    with Client(place.first_asked()) as broker:
+        head = broker.head()
+        known = lake.events.epoch
+        if known and known != head.epoch:
+            raise LakeError(
+                f"the lake {lake.root} is of the journal '{known}', and the one at {place.url} is "
+                f"'{head.epoch}': the store was recreated, so begin another lake with --lake"
+            )
+        at = archive.last(lake.events)
+        if at > head.last:
+            raise LakeError(
+                f"the lake {lake.root} has events up to offset {at}, and the journal at "
+                f"{place.url} ends at {head.last}: an older copy of the store is back"
+            )
+        if at and at + 1 < head.first:
+            raise LakeError(
+                f"the lake {lake.root} ends at offset {at}, and the journal now begins at "
+                f"{head.first}: {head.first - 1 - at} events are gone; begin another lake with "
+                "--lake"
+            )
+        for table in lake.tables:
+            table.create(epoch=head.epoch)
+        _own(checkpoint, {"pipeline": name, "lake": lake.events.id})
+        broker.commit(name, at)
+    return at + 1 if at else head.first
+
+
+def _own(checkpoint: str, owner: dict[str, str]) -> None:
+    """A checkpoint says whose it is.
+
+    What a lake has, it knows itself: nothing depends on the checkpoint but which offsets make a
+    batch. One of another pipeline would be spoilt for that one.
+    """
+    if "://" in checkpoint:
+        return
+    folder = Path(checkpoint)
+    marker = folder / MARKER
+    if marker.exists():
+        if json.loads(marker.read_text()) != owner:
+            raise LakeError(
+                f"the checkpoint {folder} is of another pipeline or lake: choose another with "
+                "--checkpoint"
+            )
+    elif folder.exists() and any(folder.iterdir()):
+        raise LakeError(f"{folder} is in use by something else: choose another with --checkpoint")
+    else:
+        folder.mkdir(parents=True, exist_ok=True)
+        marker.write_text(json.dumps(owner))
+
+
+def explained(error: BaseException, root: str) -> Exception:
+    """What ended a query, as one sentence. Workers tell it as text, in the midst of traces."""
+    text = str(error)
+    for reason in _FULL:
+        if reason in text:
+            return LakeError(
+                f"there is no room left for the lake {root} ({reason}): nothing is lost, make room "
+                "and start the pipeline again"
+            )
+    if isinstance(error, CourierError | LakeError):
+        return error
+    if found := _OURS.search(text):
+        told: Exception = getattr(client, found[1], LakeError)(found[2])
+        return told
+    first = next((line for line in text.splitlines() if line.strip()), type(error).__name__)
+    return Unexplained(f"{first[:300]} (more in {root}/_logs)")

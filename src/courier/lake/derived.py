@@ -1,0 +1,266 @@
+"""Events -> the other tables: each is brought from where it is to where `events` is.
+
+What a table is made of is in the lake already, so it does not matter when it was last written, by
+which run, or what became of that run.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import col, lit, max_by, struct
+
+from courier.clock import SystemClock
+from courier.lake import archive, audit, consumers, latest, metrics
+from courier.lake.archive import APP, Span
+from courier.lake.catalog import LIVE, Lake
+from courier.lake.tables import File, LakeError, Moved, Table
+
+# As many events are worked on at a time.
+ROWS_MAX = 500_000
+# Fewer rows than this are not worth a second file.
+FILE_ROWS_MIN = 100_000
+TRIES = 5
+COMPILED_ROWS_MIN = 50_000
+FIFO = "courier.fifo"
+# How many messages each queue held at the broker after an offset; None if that is not known.
+Backlogs = Callable[[int], Mapping[str, int] | None]
+
+
+class Derived:
+    """The tables of one lake that are made of its events."""
+
+    def __init__(self, spark: SparkSession, lake: Lake, backlogs: Backlogs) -> None:
+        self._spark = spark
+        self._lake = lake
+        self._backlogs = backlogs
+        self._clock = SystemClock()
+        self._cores = spark.sparkContext.defaultParallelism
+        # Live files of `messages` as they were after some offsets: before the last batch, and at
+        # the last audit. Of the former, those that the batch is about.
+        self._live: dict[int, list[File]] = {}
+        self._begin = 0
+        self._known: dict[Span, list[File]] = {}
+
+    def catch_up(self, *, batch: int, began_ms: int, audit: bool) -> None:
+        """Bring every table to the last offset of `events`; `audit` only when asked to.
+
+        It costs as much as the others together, and says as much about many batches as about one.
+        """
+        self._begin = self._begin or archive.begin(self._lake.events)
+        self._set_up(archive.last(self._lake.events) - archive.last(self._lake.messages))
+        for upto in self._stops():
+            for table, make in (
+                (self._lake.messages, self._messages),
+                (self._lake.queue_minutes, self._queue_minutes),
+                (self._lake.consumers_hours, self._consumers_hours),
+            ):
+                self._bring(table, make, upto, batch=batch, began_ms=began_ms)
+            if upto - archive.last(self._lake.audit) >= ROWS_MAX:
+                self._bring(self._lake.audit, self._audit, upto, batch=batch, began_ms=began_ms)
+        if audit:
+            upto = archive.last(self._lake.messages)
+            self._bring(self._lake.audit, self._audit, upto, batch=batch, began_ms=began_ms)
+
+    def _bring(
+        self,
+        table: Table,
+        make: Callable[[Span, dict[str, str]], None],
+        upto: int,
+        *,
+        batch: int,
+        began_ms: int,
+    ) -> None:
+        """Somebody may compact what is about to be replaced; then it is made of what is there."""
+        span = Span(max(archive.last(table), self._begin - 1), upto)
+        note = archive.note(batch=batch, span=span, began_ms=began_ms)
+        for left in reversed(range(TRIES)):
+            try:
+                if span.rows > 0:
+                    make(span, note)
+                return
+            except Moved:
+                if not left:
+                    raise
+
+    def _set_up(self, rows: int) -> None:
+        """Code made for a query is faster on many rows, and takes longer to make than few take."""
+        many = rows >= COMPILED_ROWS_MIN
+        self._spark.conf.set("spark.sql.codegen.wholeStage", "true" if many else "false")
+        mode = "FALLBACK" if many else "NO_CODEGEN"
+        self._spark.conf.set("spark.sql.codegen.factoryMode", mode)
+
+    def _stops(self) -> Iterator[int]:
+        """Offsets that the tables are brought to, one after the other.
+
+        Others are made of `messages` as it was after an offset, so none is left behind it.
+        """
+        upto = archive.last(self._lake.events)
+        tables = (self._lake.messages, self._lake.queue_minutes, self._lake.consumers_hours)
+        behind = min(archive.last(table) for table in tables)
+        at = archive.last(self._lake.messages)
+        if behind < at:
+            yield at
+        at = max(at, self._begin - 1)
+        while at < upto:
+            at = min(upto, at + ROWS_MAX)
+            yield at
+
+    # --- tables ---
+
+    def _messages(self, span: Span, note: dict[str, str]) -> None:
+        table = self._lake.messages
+        events = self._events(span)
+        live = table.files(partition=LIVE)
+        audited = archive.last(self._lake.audit)
+        self._live = {at: files for at, files in self._live.items() if at == audited}
+        self._live[span.after] = live
+        known = _concerned(events, live)
+        self._known = {span: known}
+        rows = latest.fold(table.read(self._spark, known), events)
+        self._put(table, rows, span, note, replaced=known)
+
+    def _queue_minutes(self, span: Span, note: dict[str, str]) -> None:
+        table = self._lake.queue_minutes
+        low, high = _times(self._files(span))
+        low = low.replace(second=0, microsecond=0)
+        high = high.replace(second=59, microsecond=999_999)
+        around = self._lake.events.files(meets=("at", low, high))
+        events = self._lake.events.read(self._spark, around)
+        events = events.where(col("at").between(lit(low), lit(high)) & (col("offset") <= span.upto))
+        live = self._lake.messages.read(self._spark, self._lake.messages.files(partition=LIVE))
+        new = metrics.queue_minutes(events, self._events(span), live)
+        known = table.files(meets=("minute", low.replace(minute=0), high.replace(minute=59)))
+        rows = _replaced(table.read(self._spark, known), new, key=metrics.KEY)
+        self._put(table, rows, span, note, replaced=known)
+
+    def _consumers_hours(self, span: Span, note: dict[str, str]) -> None:
+        table = self._lake.consumers_hours
+        events = self._events(span)
+        if span not in self._known:
+            self._known = {span: _concerned(events, self._live_after(span.after))}
+        leased = self._lake.messages.read(self._spark, self._known[span])
+        new = consumers.consumers_hours(leased, events)
+        low, high = _times(self._files(span))
+        known = table.files(meets=("hour", _day(low), high))
+        rows = consumers.added(table.read(self._spark, known), new)
+        self._put(table, rows, span, note, replaced=known)
+
+    def _audit(self, span: Span, note: dict[str, str]) -> None:
+        table = self._lake.audit
+        events = self._events(span)
+        days = sorted({file.partition["date"] or "" for file in table.files()})
+        last = days[-1] if days else ""
+        previous = table.read(self._spark, table.files(partition=last) if last else [])
+        now = datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC)
+        # Days do not end again when the clock is set back.
+        at = max(now, datetime.fromisoformat(f"{last}T00:00:00Z")) if last else now
+        run = audit.Run(int(note["courier.batch"]), span.after, span.upto, at)
+        fifo = set(json.loads(table.note().get(FIFO, "[]"))) | audit.fifo_queues(events)
+        before = self._lake.messages.read(self._spark, self._live_after(span.after))
+        after = self._lake.messages.read(self._spark, self._lake.messages.files(partition=LIVE))
+        broker = self._backlogs(span.upto)
+        rows = audit.findings(
+            before,
+            events,
+            after,
+            previous,
+            run=run,
+            broker=broker,
+            fifo=fifo,
+            # The first run of a day tells of every queue, so that no other day is looked at.
+            whole=f"{at:%Y-%m-%d}" != last,
+        )
+        note = {**note, FIFO: json.dumps(sorted(fifo))}
+        self._put(table, rows, span, note, replaced=[])
+        self._live = {span.upto: self._lake.messages.files(partition=LIVE)}
+
+    # --- what they are made of, and how they are kept ---
+
+    def _files(self, span: Span) -> list[File]:
+        return self._lake.events.files(meets=("offset", span.after + 1, span.upto))
+
+    def _events(self, span: Span) -> DataFrame:
+        rows = self._lake.events.read(self._spark, self._files(span))
+        return rows.where(f"offset > {span.after} and offset <= {span.upto}")
+
+    def _live_after(self, offset: int) -> list[File]:
+        """Files of the messages that were live after an offset."""
+        if offset < self._begin:
+            return []
+        if offset not in self._live:
+            self._live[offset] = self._lake.messages.files_at(APP, offset, partition=LIVE)
+        return self._live[offset]
+
+    def _put(
+        self,
+        table: Table,
+        rows: DataFrame,
+        span: Span,
+        note: dict[str, str],
+        *,
+        replaced: list[File],
+    ) -> None:
+        files_max = self._cores if span.rows >= FILE_ROWS_MIN else 1
+        written = table.write(rows, batch=span.upto, files_max=files_max)
+        table.commit(written, app=APP, batch=span.upto, removes=replaced, note=note)
+
+
+def rebuild(spark: SparkSession, lake: Lake, only: str | None = None) -> Iterator[str]:
+    """Make tables anew of all events, each in one commit; the names of those that are done."""
+    upto = archive.last(lake.events)
+    events = lake.events.read(spark).where(f"offset <= {upto}")
+
+    def nothing(table: Table) -> DataFrame:
+        return table.read(spark, [])
+
+    def live() -> DataFrame:
+        return lake.messages.read(spark, lake.messages.files(partition=LIVE))
+
+    makers: dict[Table, Callable[[], DataFrame]] = {
+        lake.messages: lambda: latest.fold(nothing(lake.messages), events),
+        lake.queue_minutes: lambda: metrics.queue_minutes(events, events, live()),
+        lake.consumers_hours: lambda: consumers.consumers_hours(nothing(lake.messages), events),
+    }
+    names = [table.name for table in makers]
+    if only is not None and only not in names:
+        raise LakeError(f"'{only}' cannot be made anew: {', '.join(names)} can")
+    if only and any(archive.last(table) != upto for table in makers):
+        raise LakeError("tables are behind events: make all of them anew, or run the pipeline")
+    for table, make in makers.items():
+        if only in (None, table.name):
+            known = table.files()
+            written = table.write(
+                make(), batch=upto, files_max=spark.sparkContext.defaultParallelism
+            )
+            # A table that is behind catches up with this.
+            app = APP if archive.last(table) < upto else ""
+            table.commit(written, app=app, batch=upto, removes=known)
+            yield table.name
+
+
+def _replaced(rows: DataFrame, new: DataFrame, *, key: Sequence[str]) -> DataFrame:
+    """New rows in place of those with the same key, without making the new ones twice."""
+    both = rows.withColumn("fresh", lit(0)).unionByName(new.withColumn("fresh", lit(1)))
+    last = both.groupBy(*key).agg(max_by(struct(*rows.columns), "fresh").alias("row"))
+    return last.select("row.*")
+
+
+def _concerned(events: DataFrame, files: list[File]) -> list[File]:
+    ranges = latest.concerned(events) if files else []
+    return [
+        file for file in files if any(file.meets("published_at", low, high) for low, high in ranges)
+    ]
+
+
+def _times(files: list[File]) -> tuple[datetime, datetime]:
+    """When the events of some files happened."""
+    return (
+        min(file.low["at"] for file in files).astimezone(UTC),
+        max(file.high["at"] for file in files).astimezone(UTC),
+    )
+
+
+def _day(at: datetime) -> datetime:
+    return at.replace(hour=0, minute=0, second=0, microsecond=0)

@@ -1,0 +1,290 @@
+"""Journal -> lake: a query that brings new events into `events`, and the other tables after it."""
+
+import shutil
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from courier import ids
+from courier.clock import SystemClock
+from courier.lake import archive, checks, upkeep
+from courier.lake.archive import Gap
+from courier.lake.catalog import Lake
+from courier.lake.client import Away, Client, CourierError, Place, Recreated, Slice, Trimmed
+from courier.lake.derived import Derived
+from courier.lake.latest import ENDS
+from courier.lake.tables import LakeError
+
+ROWS_MAX = 500_000
+# After so many batches, and as often as that.
+UPKEEP_BATCHES = 20
+VACUUM_BATCHES = 720
+# How long a running query waits for the broker before it ends, and is started again.
+AWAY_S_MAX = 30
+# How long a running batch is waited for when the pipeline is to end.
+END_S_MAX = 600.0
+POLL_S = 0.2
+# A query that fails so often without a batch in between has failed for good.
+TRIES = 5
+AUDIT_EVERY_S = 60.0
+# As many events after a batch may be looked at to know what the broker held at its end.
+LATER_MAX = 100_000
+ASKED_S_MAX = 5
+
+
+@dataclass(frozen=True)
+class Done:
+    """What one batch brought."""
+
+    batch: int
+    upto: int
+    rows: int
+    seconds: float
+
+
+class Ending(Exception):
+    """The pipeline is to end, so a batch is not begun."""
+
+
+class Pipeline:
+    """One pipeline and the lake it writes. `name` is how the broker knows it."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        lake: Lake,
+        place: Place,
+        *,
+        name: str,
+        checkpoint: str = "",
+        rows_max: int = ROWS_MAX,
+        report: Callable[[Done], None] = lambda done: None,
+        say: Callable[[str], None] = lambda line: None,
+    ) -> None:
+        self._spark = spark
+        self._lake = lake
+        self._place = place
+        self._name = name
+        self._checkpoint = checkpoint or checks.checkpoint_of(lake, name)
+        self._rows_max = rows_max
+        self._report = report
+        self._say = say
+        self._clock = SystemClock()
+        self._derived = Derived(spark, lake, self._backlogs)
+        self._batches = 0
+        self._first = 1
+        self._batch_at = 0
+        # The first audit comes when there is something to audit, and at the end is the last.
+        self._audit_s = time.monotonic() + AUDIT_EVERY_S
+        self._failure: Exception | None = None
+        self._busy = threading.Lock()
+        self.end = threading.Event()
+
+    # --- running ---
+
+    def run(self, *, every_ms: int | None) -> None:
+        """Bring all there is, or, given a time, whatever comes until `end` is set.
+
+        Those who subscribe to events of pipelines are told that it failed, or that all is there.
+        """
+        self._first = self.check()
+        try:
+            self._go_on(every_ms)
+        except (CourierError, LakeError) as error:
+            self._tell("run.failed", {"reason": str(error)})
+            raise
+        if every_ms is None:
+            self._tell("run.completed", {"offset": archive.last(self._lake.events)})
+
+    def _tell(self, event: str, payload: dict[str, Any]) -> None:
+        about = {"pipeline": self._name, "batches": self._batches, **payload}
+        # Whoever cannot be told now will see it in the tables.
+        with suppress(CourierError), Client(replace(self._place, away_s_max=0)) as broker:
+            broker.tell(event, about, id=ids.new_id())
+
+    def _go_on(self, every_ms: int | None) -> None:
+        begun_anew = False
+        failed, failed_at = 0, self._batches
+        while True:
+            try:
+                self._query(every_ms)
+                return
+            except (Gap, Trimmed, Recreated):
+                # If the lake can be gone on from, it is the checkpoint that cannot.
+                self.check()
+                if begun_anew or "://" in self._checkpoint:
+                    raise
+                begun_anew = True
+                shutil.rmtree(self._checkpoint)
+                self._first = self.check()
+            except checks.Unexplained as error:
+                failed = failed + 1 if failed_at == self._batches else 1
+                failed_at = self._batches
+                if failed == TRIES:
+                    raise
+                self._say(f"{error}; trying again")
+                if self.end.wait(2**failed):
+                    return
+            except Away as error:
+                if every_ms is None:
+                    raise
+                self._say(f"{error}; waiting for it")
+                if not self._wait():
+                    return
+                self._say(f"{self._place.url} is there again")
+
+    def check(self) -> int:
+        """The offset to go on with. Raises LakeError or CourierError when that cannot be."""
+        return checks.check(self._lake, self._place, name=self._name, checkpoint=self._checkpoint)
+
+    def _query(self, every_ms: int | None) -> None:
+        self._failure = None
+        query: StreamingQuery | None = None
+        try:
+            query = self._start(every_ms)
+            while query.isActive and not self.end.wait(POLL_S):
+                # Batches come with events; when there are none, the last ones have their audit.
+                if self._audit_s <= time.monotonic() and not self._busy.locked():
+                    self._settle()
+            if query.isActive and not self._finish(query):
+                return
+            error = self._failure or query.exception()
+            if error is not None and not self.end.is_set():
+                raise error
+            self._settle()
+        except Exception as error:
+            raise checks.explained(error, self._lake.root) from error
+        finally:
+            if query is not None and query.isActive:
+                query.stop()
+
+    def _start(self, every_ms: int | None) -> StreamingQuery:
+        away_s = self._place.away_s_max if every_ms is None else AWAY_S_MAX
+        rows = (
+            self._spark.readStream.format("courier")
+            .option("url", self._place.url)
+            .option("token", self._place.token)
+            .option("awaySeconds", str(int(away_s)))
+            .option("maxRowsPerTrigger", str(self._rows_max))
+            .option("startingOffset", str(archive.last(self._lake.events) or "earliest"))
+            .load()
+        )
+        writer = (
+            rows.writeStream.queryName(self._name)
+            .option("checkpointLocation", self._checkpoint)
+            .foreachBatch(self._batch)
+        )
+        if every_ms is None:
+            return writer.trigger(availableNow=True).start()
+        return writer.trigger(processingTime=f"{every_ms} milliseconds").start()
+
+    def _finish(self, query: StreamingQuery) -> bool:
+        """Let the running batch end, and no other begin; False: it does not come to an end.
+
+        What it has not committed does not count.
+        """
+        if not self._busy.acquire(timeout=END_S_MAX):
+            return False
+        self._busy.release()
+        try:
+            query.stop()
+        except PySparkException:
+            return False
+        return True
+
+    def _wait(self) -> bool:
+        """Until the broker answers; False: the pipeline is to end."""
+        asked = replace(self._place, away_s_max=0)
+        while not self.end.wait(POLL_S * 5):
+            try:
+                with Client(asked) as broker:
+                    broker.head()
+                return True
+            except Away:
+                continue
+        return False
+
+    # --- one batch ---
+
+    def _batch(self, rows: DataFrame, batch: int) -> None:
+        try:
+            with self._busy:
+                if self.end.is_set():
+                    raise Ending
+                self._bring(rows, batch)
+        except Exception as error:
+            self._failure = error
+            raise
+
+    def _bring(self, rows: DataFrame, batch: int) -> None:
+        began_s, began_ms = time.monotonic(), self._clock.now_ms()
+        cores = self._spark.sparkContext.defaultParallelism
+        span = archive.append(
+            self._lake.events,
+            rows,
+            first=self._first,
+            batch=batch,
+            began_ms=began_ms,
+            files_max=cores,
+        )
+        with Client(self._place) as broker:
+            broker.commit(self._name, span.upto)
+        self._batch_at = batch
+        self._derived.catch_up(batch=batch, began_ms=began_ms, audit=self._audit_due())
+        self._batches += 1
+        if self._batches % UPKEEP_BATCHES == 0:
+            upkeep.compact(self._lake)
+        if self._batches % VACUUM_BATCHES == 0:
+            upkeep.vacuum(self._lake)
+        self._report(Done(batch, span.upto, span.rows, time.monotonic() - began_s))
+
+    def _audit_due(self) -> bool:
+        due = time.monotonic() >= self._audit_s
+        if due:
+            self._audit_s = time.monotonic() + AUDIT_EVERY_S
+        return due
+
+    def _settle(self) -> None:
+        """Bring what was left behind: tables that a crash kept from it, and the audit."""
+        self._audit_due()
+        with self._busy:
+            now_ms = self._clock.now_ms()
+            self._derived.catch_up(batch=self._batch_at, began_ms=now_ms, audit=True)
+
+    def _backlogs(self, offset: int) -> Mapping[str, int] | None:
+        """What the broker held after an offset: what it holds now, without what came since.
+
+        None if that is not known: too much has come, or the broker is away.
+        """
+        try:
+            with Client(replace(self._place, away_s_max=ASKED_S_MAX)) as broker:
+                return _held(broker, offset)
+        except Away:
+            return None
+
+
+def _held(broker: Client, offset: int) -> Mapping[str, int] | None:
+    epoch = broker.head().epoch
+    now, held = broker.backlogs()
+    if not offset <= now <= offset + LATER_MAX:
+        return None
+    after = offset
+    while after < now:
+        kinds = ("published", *ENDS)
+        part = Slice(epoch, after, now, columns=("queue_id", "kind"), kinds=kinds)
+        page, after = broker.page(part, rows=now - after)
+        for queue, kind in zip(page["queue_id"].to_pylist(), page["kind"].to_pylist(), strict=True):
+            held[queue] = held.get(queue, 0) + (-1 if kind == "published" else 1)
+    return {queue: count for queue, count in held.items() if count}
+
+
+def once(spark: SparkSession, lake: Lake, place: Place, *, name: str = "lake") -> None:
+    """Bring everything into the lake that is in the journal now."""
+    Pipeline(spark, lake, place, name=name).run(every_ms=None)

@@ -1,0 +1,152 @@
+"""The plan of a replay: what was asked for, and the very rows that were chosen then.
+
+It is made once, lies in the lake under `_replays`, and is carried out to its end however often
+that is interrupted. Its rows are cut into pieces in the order in which they are published; the
+broker knows each piece by a key, and how many of its rows it has.
+"""
+
+import fcntl
+import json
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame
+
+from courier.lake.selection import ORDER, BadRequest
+from courier.lake.tables import LakeError, filesystem
+
+PIECE_ROWS = 100_000
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """`rows` has the number of rows of each piece; `published` pieces are done with.
+
+    `key` is the plan's own: whoever makes another plan with the same id publishes other rows.
+    `began_ms` is when the piece in work was begun.
+    """
+
+    id: str
+    key: str
+    asked: dict[str, Any]
+    queue: str
+    listener: str
+    rows: tuple[int, ...]
+    bytes: int
+    published: int = 0
+    began_ms: int | None = None
+
+    @property
+    def total(self) -> int:
+        return sum(self.rows)
+
+    @property
+    def done(self) -> bool:
+        return self.published == len(self.rows)
+
+    def before(self, piece: int) -> int:
+        """How many rows come before those of a piece."""
+        return sum(self.rows[:piece])
+
+    def write_id(self, piece: int) -> str:
+        return f"replay:{self.key}:{piece}"
+
+
+class Plans:
+    """The plans of one lake."""
+
+    def __init__(self, root: str, *, piece_rows: int = PIECE_ROWS) -> None:
+        self._piece_rows = piece_rows
+        self._uri = f"{root.rstrip('/')}/_replays"
+        self._local = "://" not in root
+        self._files, self._root = filesystem(self._uri)
+
+    @contextmanager
+    def alone(self, id: str) -> Iterator[None]:
+        """Nobody else on this machine works on the plan meanwhile."""
+        if not _ID.fullmatch(id):
+            raise BadRequest(
+                f"--id is 1 to 64 letters, digits, dashes and underscores, not '{id[:100]}'"
+            )
+        if not self._local:
+            yield
+            return
+        os.makedirs(self._uri, exist_ok=True)
+        with open(f"{self._uri}/{id}.lock", "w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise LakeError(f"replay '{id}' is being run by another process") from None
+            yield
+
+    def find(self, id: str) -> Plan | None:
+        try:
+            with self._files.open_input_stream(f"{self._root}/{id}.json") as file:
+                known = json.loads(file.read())
+        except FileNotFoundError:
+            return None
+        return Plan(**{**known, "rows": tuple(known["rows"])})
+
+    def keep(self, plan: Plan) -> Plan:
+        """From now on the plan is this; not before it is on the disk."""
+        content = json.dumps(asdict(plan), indent=2).encode()
+        path = f"{self._root}/{plan.id}.json"
+        if not self._local:  # an object is there as a whole or not at all
+            with self._files.open_output_stream(path) as file:
+                file.write(content)
+            return plan
+        with open(f"{path}.new", "wb") as new:
+            new.write(content)
+            new.flush()
+            os.fsync(new.fileno())
+        os.replace(f"{path}.new", path)
+        _sync(Path(path).parent)
+        return plan
+
+    def add(self, plan: Plan, rows: DataFrame, *, count: int) -> Plan:
+        """Write the plan's rows, as many as there are, and keep it."""
+        self.forget_rows(plan)  # of whoever was killed here before
+        pieces = max(1, -(-count // self._piece_rows))
+        place = self._place(plan)
+        cut = rows.repartitionByRange(pieces, *ORDER).sortWithinPartitions(*ORDER)
+        cut.write.mode("overwrite").parquet(f"{self._uri}/{place}")
+        found = []
+        for file in self._written(place):
+            with self._files.open_input_file(file) as source:
+                found.append(pq.read_metadata(source).num_rows)
+        return self.keep(replace(plan, rows=tuple(found)))
+
+    def piece(self, plan: Plan, number: int) -> str:
+        """Where the rows of a piece are."""
+        name = self._written(self._place(plan))[number].rpartition("/")[2]
+        return f"{self._uri}/{self._place(plan)}/{name}"
+
+    def forget_rows(self, plan: Plan) -> None:
+        """Once they are published nobody needs them here: the lake has them anyway."""
+        with suppress(FileNotFoundError):
+            self._files.delete_dir(f"{self._root}/{plan.id}")
+
+    def _place(self, plan: Plan) -> str:
+        return f"{plan.id}/{plan.key}"
+
+    def _written(self, place: str) -> list[str]:
+        """Spark numbers files by partition, and a partition is a piece."""
+        found = self._files.get_file_info(pafs.FileSelector(f"{self._root}/{place}"))
+        return sorted(each.path for each in found if each.path.endswith(".parquet"))
+
+
+def _sync(folder: Path) -> None:
+    """What was renamed in it stays renamed."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,168 @@
+"""Questions to the lake without Spark: DuckDB, in this process, over the tables' own file lists.
+
+Who asks in SQL can read the five tables and nothing else: no file, no network, no extension.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from courier.lake import archive
+from courier.lake.catalog import Lake
+from courier.lake.tables import File, LakeError, Table, filesystem
+
+# In this order: the last line forbids to change any of them.
+_LOCKS = (
+    "SET TimeZone = 'UTC'",
+    "SET temp_directory = ''",
+    "SET autoinstall_known_extensions = false",
+    "SET autoload_known_extensions = false",
+    "SET python_enable_replacements = false",
+    "SET enable_external_access = false",
+    "SET lock_configuration = true",
+)
+# What is in no other SQL: bodies are bytes, and most of them text or JSON.
+_MACROS = (
+    "CREATE MACRO text(bytes) AS TRY(decode(bytes))",
+    "CREATE MACRO data(bytes) AS TRY_CAST(TRY(decode(bytes)) AS JSON)",
+)
+_READING = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The first rows of a result; `more` when it has others."""
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+    more: bool
+
+
+@dataclass(frozen=True)
+class Size:
+    """What a table holds; `upto` is the last offset of the journal that it knows of."""
+
+    table: str
+    rows: int
+    bytes: int
+    files: int
+    changed_ms: int
+    upto: int
+
+
+def ask(lake: Lake, sql: str, *, limit: int) -> Answer:
+    """The answer to one question. Raises LakeError with a sentence."""
+    with duckdb.connect() as connection:
+        for statement in _MACROS:
+            connection.execute(statement)
+        for table in lake.tables:
+            if table.open() is not None:
+                connection.register(table.name, dataset(table))
+        for statement in _LOCKS:
+            connection.execute(statement)
+        try:
+            statements = connection.extract_statements(sql)
+            if len(statements) != 1 or statements[0].type not in _READING:
+                raise LakeError("the lake takes one SELECT at a time, and nothing that changes it")
+            batches = connection.sql(sql).to_arrow_reader()
+            columns, rows = batches.schema.names, _first(batches, limit + 1)
+        except (duckdb.Error, pa.ArrowException, OSError) as error:
+            raise LakeError(_sentence(error)) from error
+    return Answer(columns, rows[:limit], more=len(rows) > limit)
+
+
+def dataset(table: Table) -> ds.Dataset:
+    """The table as its own file list has it: files and columns that nobody needs stay unread.
+
+    Not delta-rs' own dataset: that takes a column without statistics for one without values.
+    """
+    delta = table.open()
+    assert delta is not None
+    system, root = filesystem(table.uri)
+    form = ds.ParquetFileFormat()
+    files = [
+        form.make_fragment(f"{root}/{file.path}", system, partition_expression=_known(file))
+        for file in table.files()
+    ]
+    return ds.FileSystemDataset(files, pa.schema(delta.schema().to_arrow()), form, system)
+
+
+def _known(file: File) -> ds.Expression:
+    """What is true of every row of a file."""
+    known = ds.scalar(True)
+    for name, value in file.partition.items():
+        known &= ds.field(name) == ds.scalar(value)
+    for name in file.low.keys() & file.high.keys():
+        # In two parts: a range and its nulls in one is more than Arrow sees through.
+        column, low, high = ds.field(name), ds.scalar(file.low[name]), ds.scalar(file.high[name])
+        known &= ((column >= low) | column.is_null()) & ((column <= high) | column.is_null())
+    return known
+
+
+def _first(batches: pa.RecordBatchReader, count: int) -> list[list[Any]]:
+    rows: list[list[Any]] = []
+    for batch in batches:
+        columns = [column.to_pylist() for column in batch.slice(0, count - len(rows)).columns]
+        rows += map(list, zip(*columns, strict=True))
+        if len(rows) >= count:
+            break
+    return rows
+
+
+def sizes(lake: Lake) -> list[Size]:
+    """Every table of the lake that there is."""
+    found = []
+    for table in lake.tables:
+        opened = table.open()
+        if opened is None:
+            continue
+        files = table.files()
+        (last,) = opened.history(1)
+        found.append(
+            Size(
+                table=table.name,
+                rows=sum(file.rows for file in files),
+                bytes=sum(file.size for file in files),
+                files=len(files),
+                changed_ms=int(last["timestamp"]),
+                upto=archive.last(table),
+            )
+        )
+    return found
+
+
+def plain(value: Any) -> Any:
+    """A value of an answer as JSON has it: times in UTC, bytes as the text that they are."""
+    if isinstance(value, bytes):
+        return _text(value)
+    if isinstance(value, datetime):
+        return value.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    if isinstance(value, Decimal):  # what sums of whole numbers come as, among others
+        return int(value) if value == int(value) else float(value)
+    if isinstance(value, dict):
+        return {str(key): plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(each) for each in value]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    return str(value)
+
+
+def _text(value: bytes) -> str:
+    """Text where it is text; else in hexadecimal digits, as SQL writes bytes."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return f"0x{value.hex()}"
+
+
+def _sentence(error: Exception) -> str:
+    """DuckDB's first line, without the class of the error and without the picture below it."""
+    text = str(error).strip().partition("\n\nLINE ")[0]
+    return " ".join(line.strip() for line in text.splitlines() if line.strip())

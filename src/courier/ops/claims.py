@@ -1,0 +1,122 @@
+"""Claims over HTTP: many messages of a queue, leased together under a name of the caller's."""
+
+import asyncio
+import base64
+import re
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct
+
+from courier.core.admin import Admin
+from courier.core.broker import Broker
+from courier.core.errors import InvalidRequest
+from courier.core.types import HOUR_MS, Message, Queue
+from courier.ops.query import number
+from courier.web import Call, Parameter, Response, Route
+
+ARROW = "application/vnd.apache.arrow.stream"
+COUNT_MAX = 100_000
+LEASE_MS_MAX = 12 * HOUR_MS
+PAGE = 1_000
+ANSWER_BYTES_MAX = 16 << 20
+
+_CLAIM = "/courier/v1/tenants/{tenant}/queues/{queue}/claims/{name}"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,199}")
+_LeaseMs = Annotated[int, Meta(ge=1, le=LEASE_MS_MAX)]
+_encode = msgspec.json.Encoder().encode
+
+
+class ClaimBody(Struct):
+    count: Annotated[int, Meta(ge=1, le=COUNT_MAX)]
+    lease_ms: _LeaseMs
+
+
+class ExtendBody(Struct):
+    lease_ms: _LeaseMs
+
+
+class ClaimRoutes:
+    def __init__(self, broker: Broker, admin: Admin) -> None:
+        self._broker = broker
+        self._admin = admin
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("PUT", _CLAIM, self.claim_messages, "messages:consume",
+                  "Lease messages under a name, or find them leased", body=ClaimBody),
+            Route("GET", _CLAIM, self.read_claim, "messages:consume", "Messages of a claim",
+                  query=(Parameter("first", int, "The number of the first one, from 0 on"),
+                         Parameter("count", int, "How many at most"))),
+            Route("PATCH", _CLAIM, self.extend_claim, "messages:consume",
+                  "Let a claim's leases end later or sooner", body=ExtendBody),
+            Route("DELETE", _CLAIM, self.ack_claim, "messages:consume",
+                  "Acknowledge all messages of a claim"),
+        ]  # fmt: skip
+
+    async def claim_messages(self, call: Call) -> dict[str, int]:
+        queue, name = await self._claim(call)
+        asked: ClaimBody = call.body
+        count = await self._broker.claim(
+            queue, name, count=asked.count, lease_ms=asked.lease_ms, actor=call.actor
+        )
+        return {"count": count}
+
+    async def read_claim(self, call: Call) -> Response:
+        """Fewer than asked for when more would be too long an answer, but one at least."""
+        queue, name = await self._claim(call)
+        messages = await self._broker.claimed(
+            queue,
+            name,
+            first=number(call.request, "first", default=0, high=COUNT_MAX),
+            count=number(call.request, "count", default=PAGE, low=1, high=COUNT_MAX),
+            bytes_max=ANSWER_BYTES_MAX,
+        )
+        arrow = ARROW in call.request.header(b"accept")
+        body = await asyncio.to_thread(self._rendered, messages, arrow=arrow)
+        kind = ARROW if arrow else "application/x-ndjson"
+        return Response(body, content_type=kind.encode())
+
+    async def extend_claim(self, call: Call) -> dict[str, Any]:
+        queue, name = await self._claim(call)
+        await self._broker.extend_claim(queue, name, lease_ms=call.body.lease_ms, actor=call.actor)
+        return {}
+
+    async def ack_claim(self, call: Call) -> dict[str, Any]:
+        queue, name = await self._claim(call)
+        await self._broker.ack_claim(queue, name, actor=call.actor)
+        return {}
+
+    async def _claim(self, call: Call) -> tuple[Queue, str]:
+        name = call.params["name"]
+        if not _NAME.fullmatch(name):
+            raise InvalidRequest("name", "expected 1 to 200 letters, digits, or any of . _ : -")
+        tenant = await self._admin.tenant(call.params["tenant"])
+        return await self._admin.queue_named(tenant.id, call.params["queue"]), name
+
+    def _rendered(self, messages: Sequence[Message], *, arrow: bool) -> bytes:
+        opened = [self._broker.opened(message) for message in messages]
+        if arrow:
+            # Here, so that a server nobody asks for Arrow does not load it.
+            from courier.arrow import claimed
+
+            return claimed(opened)
+        return b"".join(_encode(_shown(message)) + b"\n" for message in opened)
+
+
+def _shown(message: Message) -> dict[str, Any]:
+    shown: dict[str, Any] = {
+        "message_id": message.id,
+        "seq": message.seq,
+        "attempt": message.attempts,
+        "published_ms": message.published_ms,
+        "content_type": message.content_type,
+        "headers": message.headers,
+        "group": message.group,
+    }
+    if message.content_type == "bytes":
+        shown["body_base64"] = base64.b64encode(message.body).decode()
+    else:
+        shown["body"] = message.body.decode()
+    return shown

@@ -1,0 +1,203 @@
+"""`courier up`: server and pipeline beside each other, whatever happens to either."""
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.cli.command import Command, clean_environ
+from tests.server import free_port
+
+pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(900)]
+
+# Spark starts in five seconds on a machine that has nothing else to do.
+WAIT_S_MAX = 280.0
+POLL_S = 0.1
+COUNT = "SELECT count(*) AS n FROM events"
+WITHOUT_PACKAGE = """
+import sys
+sys.modules["pyspark"] = None
+from courier.cli.main import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def until(met: Callable[[], Any], what: str) -> Any:
+    """Wait until `met` is true, and return what it is."""
+    deadline = time.monotonic() + WAIT_S_MAX
+    while not (found := met()):
+        assert time.monotonic() < deadline, f"waited in vain for {what}"
+        time.sleep(POLL_S)
+    return found
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] not in "ZX"
+    except OSError:
+        return False
+
+
+def children(pid: int) -> list[int]:
+    with suppress(OSError):
+        return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return []
+
+
+def descendants(pid: int) -> list[int]:
+    return [each for child in children(pid) for each in (child, *descendants(child))]
+
+
+class Up:
+    """A running `courier up`, and what it has started."""
+
+    def __init__(self, folder: Path) -> None:
+        self.url = f"http://127.0.0.1:{free_port()}"
+        self.data = folder / "data"
+        self._log = folder / "up.log"
+        port = self.url.rpartition(":")[2]
+        args = ["--port", port, "--data", str(self.data), "--every", "1s"]
+        with self._log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "courier", "up", *args],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=clean_environ(),
+            )
+
+    def log(self) -> str:
+        return self._log.read_text()
+
+    def child(self, word: str) -> int:
+        """The process that runs this command, 0 for none."""
+        for pid in children(self.process.pid):
+            with suppress(OSError):
+                if word in Path(f"/proc/{pid}/cmdline").read_text().split("\0") and alive(pid):
+                    return pid
+        return 0
+
+    def ready(self) -> bool:
+        try:
+            return httpx.get(f"{self.url}/ready", trust_env=False, timeout=5.0).status_code == 200
+        except httpx.HTTPError:
+            return False
+
+    def query(self, sql: str) -> list[dict[str, Any]]:
+        ran = Command()("lake", "query", sql, "--json", "--lake", str(self.data / "lake"))
+        rows: list[dict[str, Any]] = ran.json
+        return rows
+
+    def events(self) -> int:
+        return int(self.query(COUNT)[0]["n"])
+
+    def last(self) -> int:
+        """The journal's last offset."""
+        token = json.loads((self.data / "credentials.json").read_text())["admin"]["token"]
+        headers = {"Authorization": f"Bearer {token}"}
+        answer = httpx.get(f"{self.url}/journal/head", headers=headers, trust_env=False)
+        return int(answer.json()["last"])
+
+
+@pytest.fixture
+def up(tmp_path: Path) -> Iterator[Up]:
+    up = Up(tmp_path)
+    started: list[int] = []
+    try:
+        yield up
+        started = [up.process.pid, *descendants(up.process.pid)]
+    finally:
+        up.process.kill()
+        up.process.wait()
+        for pid in started:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+    assert "Traceback" not in up.log()
+
+
+def test_both_run_from_nothing_come_back_and_end_together(up: Up) -> None:
+    until(lambda: "courier lake query" in up.log(), f"the first data\n{up.log()}")
+    # What it printed can be pasted.
+    [line] = [line for line in up.log().splitlines() if line.strip().startswith("courier lake ")]
+    shown = Command()(*shlex.split(line)[1:])
+    assert "tenant_created" in shown.out
+    assert str(up.data / "lake") in line
+
+    server = up.child("serve")
+    os.kill(server, signal.SIGKILL)
+    until(lambda: up.child("serve") not in (0, server), "another server")
+    until(up.ready, "the server to be ready again")
+
+    pipeline = up.child("pipeline")
+    assert pipeline, "a pipeline outlives its server"
+    belongings = descendants(pipeline)
+    os.kill(pipeline, signal.SIGKILL)
+    until(lambda: not any(map(alive, belongings)), "what the pipeline started to end")
+    until(lambda: up.child("pipeline") not in (0, pipeline), "another pipeline")
+
+    Command("--data", str(up.data))("queue", "create", "orders")
+    last = up.last()
+    until(lambda: up.events() >= last, f"{last} events in the lake")
+    again = [line for line in up.log().splitlines() if "again in" in line]
+    assert [" ".join(line.split()[:3]) for line in again] == [
+        "the server ended",
+        "the pipeline ended",
+    ]
+
+    started = descendants(up.process.pid)
+    assert len(started) >= 3
+    up.process.send_signal(signal.SIGTERM)
+    assert up.process.wait(WAIT_S_MAX) == 0
+    until(lambda: not any(map(alive, started)), "everything to end")
+    assert "again in" not in up.log().rpartition(again[-1])[2]
+
+
+def test_nothing_stays_behind_when_it_is_killed(up: Up) -> None:
+    until(lambda: len(descendants(up.process.pid)) >= 3, "server, pipeline and Spark")
+    started = descendants(up.process.pid)
+    up.process.kill()
+    up.process.wait()
+    until(lambda: not any(map(alive, started)), "everything to end")
+
+
+def test_an_interrupt_ends_it_at_any_time(up: Up) -> None:
+    until(lambda: up.child("serve"), "the server")
+    up.process.send_signal(signal.SIGINT)
+    assert up.process.wait(WAIT_S_MAX) == 0
+
+
+def test_a_server_that_cannot_start_is_not_tried_again(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    ran = Command().attempt("up", "--port", "0", "--data", str(tmp_path / "file" / "data"))
+    assert ran.status == 1
+    assert "the server did not start" in ran.err
+    assert "again" not in ran.out
+
+
+def test_a_wrong_setting_is_told_before_anything_starts(tmp_path: Path) -> None:
+    ran = Command().attempt("up", "--port", "x", "--data", str(tmp_path / "data"))
+    assert ran.status == 2
+    assert "port" in ran.err
+    assert not (tmp_path / "data").exists()
+
+
+def test_without_the_packages_of_the_lake_nothing_starts(tmp_path: Path) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", WITHOUT_PACKAGE, "up", "--data", str(tmp_path / "data")],
+        capture_output=True,
+        timeout=60,
+        env=clean_environ(),
+    )
+    assert ran.returncode == 2
+    assert b"courier[spark]" in ran.stderr
+    assert not (tmp_path / "data").exists()

@@ -1,0 +1,393 @@
+"""Drafts that are numbered under a key are stored once, whoever sends them how often."""
+
+import asyncio
+from contextlib import closing
+from pathlib import Path
+
+import apsw
+import pytest
+
+from courier.clock import ManualClock
+from courier.core.errors import Conflict, NotFound, OverLimit
+from courier.core.types import DAY_MS, MINUTE_MS, Draft, Listener, PushStats, Queue, QueueStats
+from courier.store.sqlite import SqliteStore
+from tests.conformance.store.driver import CALLER, Driver, bodies, sealed
+
+# --- numbers ---
+
+
+def test_what_is_new_under_a_key_is_stored(driver: Driver, queue: Queue) -> None:
+    assert driver.rows(queue) == 0
+    assert driver.publish_rows(queue, "a", "b") == 2
+    assert driver.rows(queue) == 2
+    assert driver.publish_rows(queue, "c", first=2) == 1
+    assert driver.rows(queue) == 3
+    assert bodies(driver.peek(queue)) == ["a", "b", "c"]
+
+
+def test_what_was_stored_before_is_not_stored_again(driver: Driver, queue: Queue) -> None:
+    driver.publish_rows(queue, "a", "b", "c")
+    before = driver.last()
+    assert driver.publish_rows(queue, "a", "b", "c") == 0
+    assert driver.publish_rows(queue, "b", first=1) == 0
+    assert driver.last() == before
+    assert driver.rows(queue) == 3
+    assert driver.stats(queue).count == 3
+
+
+def test_of_drafts_that_overlap_the_rest_is_stored(driver: Driver, queue: Queue) -> None:
+    driver.publish_rows(queue, "a", "b")
+    assert driver.publish_rows(queue, "b", "c", "d", first=1) == 2
+    assert driver.rows(queue) == 4
+    assert bodies(driver.peek(queue)) == ["a", "b", "c", "d"]
+
+
+def test_drafts_may_not_be_left_out(driver: Driver, queue: Queue) -> None:
+    with pytest.raises(Conflict) as refused:
+        driver.publish_rows(queue, "b", first=1)
+    assert (refused.value.kind, refused.value.ref) == ("rows", "k")
+    driver.publish_rows(queue, "a")
+    before = driver.last()
+    with pytest.raises(Conflict):
+        driver.publish_rows(queue, "c", first=2)
+    assert (driver.rows(queue), driver.last()) == (1, before)
+    assert driver.publish_rows(queue, "b", first=1) == 1
+
+
+def test_no_drafts_are_no_rows(driver: Driver, queue: Queue) -> None:
+    before = driver.last()
+    assert driver.publish_rows(queue) == 0
+    assert (driver.rows(queue), driver.last()) == (0, before)
+
+
+def test_a_key_belongs_to_one_queue(driver: Driver, queue: Queue) -> None:
+    other = driver.queue("other")
+    driver.publish_rows(queue, "a", "b")
+    assert driver.rows(other) == 0
+    assert driver.publish_rows(other, "a") == 1
+    assert (driver.rows(queue), driver.rows(other)) == (2, 1)
+
+
+def test_keys_do_not_meet_each_other_or_those_of_single_drafts(
+    driver: Driver, queue: Queue
+) -> None:
+    driver.publish(queue, Draft(b"single", once_key="k"))
+    assert driver.publish_rows(queue, "a", key="k") == 1
+    assert driver.publish_rows(queue, "a", key="l") == 1
+    assert driver.publish(queue, Draft(b"single", once_key="l")).repeated == [False]
+    assert driver.stats(queue).count == 4
+
+
+def test_a_verb_on_a_queue_that_is_not_there(driver: Driver, queue: Queue) -> None:
+    driver.publish_rows(queue, "a")
+    driver.change(drops=[queue])
+    with pytest.raises(NotFound):
+        driver.publish_rows(queue, "b", first=1)
+    with pytest.raises(NotFound):
+        driver.rows(queue)
+
+
+def test_a_queue_created_again_has_no_rows(driver: Driver, queue: Queue) -> None:
+    driver.publish_rows(queue, "a")
+    driver.change(drops=[queue])
+    again = driver.queue(queue.name)
+    driver.sweep_all()
+    assert driver.rows(again) == 0
+    assert driver.publish_rows(again, "a") == 1
+
+
+def test_rows_outlive_their_messages(driver: Driver, queue: Queue) -> None:
+    driver.publish_rows(queue, "a", "b")
+    driver.ack(queue, driver.lease_one(queue))
+    driver.purge(queue, upto_seq=driver.tail(queue))
+    driver.sweep_all()
+    assert driver.rows(queue) == 2
+    assert driver.publish_rows(queue, "a", "b") == 0
+
+
+# --- callers at the same time ---
+
+
+def test_of_callers_with_the_same_drafts_each_draft_is_stored_once(
+    driver: Driver, queue: Queue
+) -> None:
+    store, now_ms = driver.store, driver.now_ms
+    drafts = [Draft(str(number).encode()) for number in range(60)]
+
+    async def send(size: int) -> int:
+        """All of them, `size` at a time."""
+        stored = 0
+        for first in range(0, len(drafts), size):
+            stored += await store.publish_rows(
+                queue.id,
+                drafts[first : first + size],
+                key="k",
+                first=first,
+                until_ms=now_ms + DAY_MS,
+                actor=CALLER,
+                now_ms=now_ms,
+            )
+        return stored
+
+    async def all_at_once() -> list[int]:
+        return await asyncio.gather(*(send(size) for size in (1, 7, 20, 20, 60, 13)))
+
+    assert sum(driver.run(all_at_once())) == len(drafts)
+    assert driver.rows(queue) == len(drafts)
+    assert bodies(driver.peek(queue)) == [draft.body.decode() for draft in drafts]
+
+
+# --- time ---
+
+
+def test_rows_are_known_until_the_very_end(driver: Driver, queue: Queue) -> None:
+    driver.publish_rows(queue, "a", for_ms=100)
+    driver.advance(99)
+    assert driver.publish_rows(queue, "a", for_ms=1) == 0
+    driver.advance(1)
+    assert driver.rows(queue) == 0
+    assert driver.publish_rows(queue, "a", for_ms=100) == 1
+    assert driver.stats(queue).count == 2
+
+
+def test_every_call_lets_the_key_be_known_for_longer_and_none_for_less(
+    driver: Driver, queue: Queue
+) -> None:
+    driver.publish_rows(queue, "a", for_ms=100)
+    driver.advance(50)
+    driver.publish_rows(queue, "b", first=1, for_ms=100)
+    driver.publish_rows(queue, "c", first=2, for_ms=10)
+    driver.advance(99)
+    assert driver.rows(queue) == 3
+    driver.publish_rows(queue, "a", for_ms=100)
+    driver.advance(99)
+    assert driver.rows(queue) == 3
+    driver.advance(1)
+    assert driver.rows(queue) == 0
+
+
+def test_a_sweep_forgets_only_what_is_over(driver: Driver, queue: Queue) -> None:
+    driver.publish_rows(queue, "a", key="short", for_ms=MINUTE_MS)
+    driver.publish_rows(queue, "a", key="long", for_ms=3 * MINUTE_MS)
+    driver.advance(2 * MINUTE_MS)
+    driver.sweep_all()
+    assert (driver.rows(queue, key="short"), driver.rows(queue, key="long")) == (0, 1)
+
+
+def test_a_sweep_forgets_so_many_keys_and_no_more(
+    tmp_path: Path, clock: ManualClock, runner: asyncio.Runner
+) -> None:
+    """What nobody can ask for must not stay on disk either."""
+    path = tmp_path / "courier.db"
+    driver = Driver(runner.run(SqliteStore.open(path)), clock, runner)
+
+    def kept() -> int:
+        with closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)) as db:
+            count: int = db.execute("SELECT count(*) FROM rows_stored").get
+        return count
+
+    try:
+        queue, other = driver.queue(), driver.queue("other")
+        for number in range(5):
+            driver.publish_rows(queue, "a", key=str(number), for_ms=MINUTE_MS)
+        driver.publish_rows(other, "a", for_ms=DAY_MS)
+        driver.advance(2 * MINUTE_MS)
+        swept = driver.sweep(limit=2)
+        assert (kept(), swept.more) == (4, True)
+        driver.sweep_all()
+        assert kept() == 1
+        driver.change(drops=[other])
+        driver.sweep_all()
+        assert kept() == 0
+    finally:
+        runner.run(driver.store.close())
+
+
+def test_rows_survive_a_restart(tmp_path: Path, clock: ManualClock, runner: asyncio.Runner) -> None:
+    path = tmp_path / "courier.db"
+    driver = Driver(runner.run(SqliteStore.open(path)), clock, runner)
+    try:
+        queue = driver.queue()
+        driver.publish_rows(queue, "a", "b", for_ms=100)
+        driver.run(driver.store.close())
+        driver.store = runner.run(SqliteStore.open(path))
+        assert driver.rows(queue) == 2
+        assert driver.publish_rows(queue, "a", "b", "c", for_ms=100) == 1
+        assert driver.stats(queue).count == 3
+        driver.advance(100)
+        assert driver.rows(queue) == 0
+    finally:
+        runner.run(driver.store.close())
+
+
+# --- what is published, and what is told of it ---
+
+
+def test_drafts_are_stored_as_by_any_publish(driver: Driver, queue: Queue) -> None:
+    driver.publish_rows(
+        queue,
+        Draft(b"a", "json", {"k": 1}, "own-1"),
+        Draft(b"b", delay_ms=50, group="g"),
+        sealed(b"c"),
+    )
+    first, second = driver.peek(queue)
+    assert (first.content_type, first.headers, first.id) == ("json", {"k": 1}, "own-1")
+    assert second.sealed == "key-1"
+    assert driver.stats(queue).delayed == 1
+    driver.advance(50)
+    delayed = driver.lease(queue)[0]
+    assert (delayed.body, delayed.group) == (b"b", "g")
+    found = driver.find(queue, "own-1")
+    assert found is not None and found.body == b"a"
+
+
+def test_groups_of_a_fifo_queue_hold(driver: Driver) -> None:
+    queue = driver.queue(fifo=True)
+    driver.publish_rows(queue, Draft(b"a", group="g"), Draft(b"b", group="g"), "c")
+    driver.publish_rows(queue, Draft(b"d", group="g"), first=3)
+    assert bodies(driver.lease(queue, count=1)) == ["a"]
+    assert bodies(driver.lease(queue)) == ["c"]
+
+
+def test_events_tallies_and_levels_count_what_was_stored(driver: Driver, queue: Queue) -> None:
+    driver.advance(MINUTE_MS)
+    before = driver.last()
+    driver.publish_rows(queue, "aa", "b")
+    driver.publish_rows(queue, "aa", "b", "ccc")
+    events = driver.events(after=before)
+    told = [(event["kind"], event["seq"], event["body"], event["actor"]) for event in events]
+    assert told == [
+        ("published", 1, b"aa", CALLER.id),
+        ("published", 2, b"b", CALLER.id),
+        ("published", 3, b"ccc", CALLER.id),
+    ]
+    [tally] = [tally for tally in driver.tallies(queue.id) if tally.kind == "published"]
+    assert (tally.count, tally.bytes) == (3, 6)
+    driver.advance(MINUTE_MS)
+    driver.publish(queue, "later")
+    assert driver.held(queue, minute=driver.now_ms // MINUTE_MS - 1) == (3, 0, 0)
+
+
+def test_only_what_is_new_needs_room(driver: Driver, queue: Queue) -> None:
+    driver.publish_rows(queue, "aaaa", "bbbb", bytes_max=10)
+    assert driver.publish_rows(queue, "aaaa", "bbbb", bytes_max=1) == 0
+    before = driver.last()
+    with pytest.raises(OverLimit) as refused:
+        driver.publish_rows(queue, "aaaa", "bbbb", "ccc", bytes_max=10)
+    assert (refused.value.limit, refused.value.actual) == (10, 11)
+    assert (driver.rows(queue), driver.last()) == (2, before)
+    assert driver.publish_rows(queue, "aaaa", "bbbb", "cc", bytes_max=10) == 1
+
+
+def test_whoever_waits_gets_a_hint(driver: Driver, queue: Queue) -> None:
+    driver.publish_rows(queue, "a")
+    driver.lease(queue)
+    waiting = driver.wait(queue)
+    driver.publish_rows(queue, "a")
+    assert driver.hints(waiting) == [False]
+    driver.publish_rows(queue, "a", "b")
+    assert driver.hints(waiting) == [True]
+
+
+# --- for one listener ---
+
+
+def test_every_listener_gets_a_push(driver: Driver, queue: Queue, listener: Listener) -> None:
+    other = driver.listener(queue, "other")
+    driver.publish_rows(queue, "a")
+    assert bodies(driver.take(listener)) == bodies(driver.take(other)) == ["a"]
+
+
+def test_drafts_for_one_listener_are_pushed_to_it_alone(
+    driver: Driver, queue: Queue, listener: Listener
+) -> None:
+    other = driver.listener(queue, "other")
+    driver.publish(queue, "before")
+    assert driver.publish_rows(queue, "a", "b", listener=listener) == 2
+    assert bodies(driver.take(other)) == ["before"]
+    assert bodies(driver.take(listener)) == ["before", "a", "b"]
+    assert bodies(driver.peek(queue)) == ["before"]
+    assert driver.stats(queue).count == 1
+    assert bodies(driver.browse(queue, kept=True)) == ["before", "a", "b"]
+
+
+def test_drafts_for_one_listener_go_when_it_has_them(
+    driver: Driver, queue: Queue, listener: Listener
+) -> None:
+    driver.publish_rows(queue, "a", listener=listener)
+    message = driver.take_one(listener)
+    assert driver.find(queue, message.id) is not None
+    driver.arrive(listener, message)
+    assert driver.find(queue, message.id) is None
+    assert driver.browse(queue, kept=True) == []
+    assert driver.push_stats(listener) == PushStats(acknowledged=1, last_success_ms=driver.now_ms)
+    assert driver.publish_rows(queue, "a", listener=listener) == 0
+
+
+def test_drafts_for_one_listener_are_published_and_acked_at_once(
+    driver: Driver, queue: Queue, listener: Listener
+) -> None:
+    before = driver.last()
+    driver.publish_rows(queue, "aa", Draft(b"b", id="own"), listener=listener)
+    events = driver.events(after=before)
+    told = [(event["kind"], event["seq"], event.get("attempt")) for event in events]
+    assert told == [
+        ("published", 1, None),
+        ("published", 2, None),
+        ("acked", 1, 0),
+        ("acked", 2, 0),
+    ]
+    assert events[3]["message_id"] == "own"
+    assert "first_leased_ms" not in events[2]
+    counted = {(tally.kind, tally.count, tally.bytes) for tally in driver.tallies(queue.id)}
+    assert {("published", 2, 3), ("acked", 2, 3)} <= counted
+    assert driver.stats(queue) == QueueStats()
+    driver.publish_rows(queue, "c", key="for all")
+    offset, held = driver.backlogs()
+    assert (offset, held[queue.id]) == (driver.last(), 1)
+
+
+@pytest.mark.parametrize("fifo", [False, True])
+def test_a_draft_for_one_listener_waits_for_its_delay(driver: Driver, fifo: bool) -> None:
+    queue = driver.queue(fifo=fifo)
+    listener = driver.listener(queue)
+    driver.publish_rows(queue, Draft(b"a", delay_ms=50, group="g"), listener=listener)
+    driver.publish(queue, Draft(b"b", group="g"))
+    assert driver.stats(queue).delayed == 0
+    assert bodies(driver.lease(queue)) == ["b"]
+    assert bodies(driver.take(listener)) == ["b"]
+    driver.advance(50)
+    assert bodies(driver.take(listener)) == ["a"]
+
+
+def test_a_draft_for_one_listener_lives_no_longer_than_others(driver: Driver) -> None:
+    queue = driver.queue(retention_ms=100)
+    listener = driver.listener(queue)
+    driver.publish_rows(queue, "a", listener=listener)
+    driver.advance(100)
+    driver.sweep_all()
+    assert driver.browse(queue, kept=True) == []
+    assert driver.take(listener) == []
+    assert driver.kinds()[-1] == "push_dropped"
+
+
+def test_pullers_get_no_hint_of_what_is_for_a_listener(
+    driver: Driver, queue: Queue, listener: Listener
+) -> None:
+    puller, pusher = driver.wait(queue), driver.wait(listener)
+    driver.publish_rows(queue, "a", listener=listener)
+    assert driver.hints(puller, pusher) == [False, True]
+
+
+def test_a_listener_must_be_one_of_the_queue(
+    driver: Driver, queue: Queue, listener: Listener
+) -> None:
+    other = driver.queue("other")
+    elsewhere = driver.listener(other)
+    driver.change(drops=[listener])
+    before = driver.last()
+    for wrong in (elsewhere, listener):
+        with pytest.raises(NotFound) as refused:
+            driver.publish_rows(queue, "a", listener=wrong)
+        assert (refused.value.kind, refused.value.ref) == ("listener", wrong.id)
+    assert (driver.rows(queue), driver.last()) == (0, before)

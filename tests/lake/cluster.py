@@ -1,0 +1,115 @@
+"""A standalone Spark cluster: a master and two workers, all of them processes of their own.
+
+Executors are children of the workers, so nothing is shared with the driver but the network and
+what is installed for their Python.
+"""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pyspark
+
+from courier.lake import java
+from tests.server import free_port
+
+WORKERS = 2
+START_S_MAX = 120
+STOP_S_MAX = 20
+POLL_S = 0.1
+SPARK_HOME = Path(pyspark.__file__).parent
+
+
+@contextmanager
+def cluster(directory: Path, env: Mapping[str, str] | None = None) -> Iterator[str]:
+    """The address of its master. `env` is for the executors' Python."""
+    directory.mkdir(parents=True, exist_ok=True)
+    port = free_port()
+    url = f"spark://127.0.0.1:{port}"
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(name: str, main: str, *args: str) -> Path:
+        log = directory / f"{name}.log"
+        with log.open("wb") as out:
+            started.append(
+                subprocess.Popen(
+                    [*_java(), f"org.apache.spark.deploy.{main}", "--host", "127.0.0.1", *args],
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=subprocess.STDOUT,
+                    env={**os.environ, **_environment(directory, name), **(env or {})},
+                    # With a worker go its executors, which are in its group.
+                    start_new_session=True,
+                )
+            )
+        return log
+
+    try:
+        ui = ("--webui-port", "0")
+        _wait_for(start("master", "master.Master", "--port", str(port), *ui), "ALIVE", 1)
+        logs = [
+            start(f"worker-{n}", "worker.Worker", "--cores", "1", "--memory", "700m", *ui, url)
+            for n in range(WORKERS)
+        ]
+        for log in logs:
+            _wait_for(log, "Successfully registered with master", 1)
+        yield url
+    finally:
+        for process in reversed(started):
+            _end(process)
+
+
+def settings(directory: Path) -> dict[str, str]:
+    """Of a driver that is to run on the cluster."""
+    return {
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.memory": "512m",
+        "spark.executor.memory": "512m",
+        "spark.executor.cores": "1",
+        "spark.local.dir": str(directory / "tmp"),
+        "spark.sql.shuffle.partitions": "2",
+        "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+        "spark.scheduler.maxRegisteredResourcesWaitingTime": "60s",
+    }
+
+
+def _java() -> list[str]:
+    home = java.find()
+    assert home is not None, java.MISSING
+    return [f"{home}/bin/java", "-Xmx256m", "-cp", f"{SPARK_HOME}/jars/*"]
+
+
+def _environment(directory: Path, name: str) -> dict[str, str]:
+    return {
+        "SPARK_HOME": str(SPARK_HOME),
+        # What Spark's own start scripts find out by looking around.
+        "SPARK_SCALA_VERSION": next(SPARK_HOME.glob("jars/spark-core_*")).name.split("_")[1][:4],
+        "SPARK_WORKER_DIR": str(directory / name),
+        "SPARK_LOCAL_DIRS": str(directory / f"{name}-tmp"),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYSPARK_PYTHON": sys.executable,
+    }
+
+
+def _wait_for(log: Path, text: str, count: int) -> None:
+    deadline = time.monotonic() + START_S_MAX
+    while len(re.findall(text, log.read_text(errors="replace"))) < count:
+        assert time.monotonic() < deadline, log.read_text(errors="replace")
+        time.sleep(POLL_S)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """A worker that is asked ends its executors first; one that does not answer ends with them."""
+    process.terminate()
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(STOP_S_MAX)
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()

@@ -1,0 +1,143 @@
+"""Tables: what is written and committed is there once, whoever else is at it."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
+
+from courier.lake.tables import LakeError, Moved, Table, Written
+
+APP = "tests"
+COLUMNS = StructType(
+    [
+        StructField("offset", LongType(), False),
+        StructField("at", TimestampType(), False),
+        StructField("text", StringType()),
+        StructField("day", StringType()),
+    ]
+)
+NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    return _table(tmp_path)
+
+
+def _table(root: Path) -> Table:
+    by = {"day": "date_format(at, 'yyyy-MM-dd')"}
+    return Table(str(root), "things", COLUMNS, partition_by=by, sort_by=("at",))
+
+
+def _rows(spark: SparkSession, offsets: Sequence[int]) -> DataFrame:
+    made = [(n, NOON + timedelta(hours=n, microseconds=1), f"n={n}", "") for n in offsets]
+    return spark.createDataFrame(made, COLUMNS)
+
+
+def _offsets(table: Table, spark: SparkSession) -> list[int]:
+    return sorted(row["offset"] for row in table.read(spark).select("offset").collect())
+
+
+def _write(table: Table, spark: SparkSession, offsets: Sequence[int], batch: int = 1) -> Written:
+    return table.write(_rows(spark, offsets), batch=batch)
+
+
+def test_a_batch_is_there_once_it_is_committed_and_only_once(
+    spark: SparkSession, table: Table
+) -> None:
+    assert table.open() is None
+    assert table.read(spark).count() == 0
+    written = _write(table, spark, [1, 2, 13])
+    assert written.rows == 3
+    assert written.range("offset") == (1, 13)
+    assert table.commit(written, app=APP, batch=7)
+    # The same batch again, as after a crash: its files do not count.
+    assert not table.commit(_write(table, spark, [1, 2, 13]), app=APP, batch=7)
+    assert not _table(Path(table.uri).parent).commit(written, app=APP, batch=6)
+    assert _offsets(table, spark) == [1, 2, 13]
+    assert (table.committed(APP), table.committed("others")) == (7, None)
+    # Delta's own reader agrees, and partitions are as declared.
+    assert sorted(DeltaTable(table.uri).to_pyarrow_table().column("offset").to_pylist()) == [
+        1,
+        2,
+        13,
+    ]
+    assert {file.partition["day"] for file in table.files()} == {"2026-01-31", "2026-02-01"}
+
+
+def test_files_are_chosen_by_partition_and_range(spark: SparkSession, table: Table) -> None:
+    table.commit(_write(table, spark, [1, 2]), app=APP, batch=1)
+    table.commit(_write(table, spark, [5, 14]), app=APP, batch=2)
+    assert len(table.files()) == 3
+    assert [f.rows for f in table.files(partition="2026-01-31")] == [1, 2]
+    assert table.files(partition="2026-03-01") == []
+
+    def found(column: str, low: object, high: object) -> list[int]:
+        files = table.files(meets=(column, low, high))
+        return sorted(row["offset"] for row in table.read(spark, files).collect())
+
+    assert found("offset", 2, 4) == [1, 2]
+    assert found("offset", 3, 4) == []
+    assert found("at", NOON + timedelta(hours=5), NOON + timedelta(hours=13)) == [5]
+    # Bounds are kept in milliseconds and rounded outwards: nothing is missed.
+    exact = NOON + timedelta(hours=14, microseconds=1)
+    assert found("at", exact, exact) == [14]
+
+
+def test_a_batch_may_replace_files_unless_they_are_gone(spark: SparkSession, table: Table) -> None:
+    table.commit(_write(table, spark, [1, 2]), app=APP, batch=1)
+    before = table.files()
+    table.commit(_write(table, spark, [2]), app=APP, batch=2, removes=before)
+    assert _offsets(table, spark) == [2]
+    with pytest.raises(Moved):
+        table.commit(_write(table, spark, [3]), app=APP, batch=3, removes=before)
+    assert _offsets(table, spark) == [2]
+    assert table.committed(APP) == 2
+    # What was there stays readable for a while.
+    old = table.files_at(APP, 1)
+    assert sorted(row["offset"] for row in table.read(spark, old).collect()) == [1, 2]
+
+
+def test_two_writers_of_one_batch_commit_it_once(spark: SparkSession, table: Table) -> None:
+    other = _table(Path(table.uri).parent)
+    table.create()
+    assert other.open() is not None
+    mine, theirs = _write(table, spark, [1]), _write(other, spark, [1])
+    assert table.commit(mine, app=APP, batch=1)
+    # It last looked before the commit.
+    assert not other.commit(theirs, app=APP, batch=1)
+    assert _offsets(table, spark) == [1]
+
+
+def test_files_are_rewritten_into_one_with_the_same_rows(spark: SparkSession, table: Table) -> None:
+    for n in (1, 2, 3):
+        table.commit(_write(table, spark, [n]), app=APP, batch=n)
+    files = sorted(table.files(), key=lambda file: file.low["offset"])
+    table.commit(table.rewrite(files), removes=files, same_rows=True)
+    (file,) = table.files()
+    assert (file.rows, file.low["offset"], file.high["offset"]) == (3, 1, 3)
+    assert [row["text"] for row in table.read(spark).collect()] == ["n=1", "n=2", "n=3"]
+    assert table.committed(APP) == 3
+
+
+def test_a_commit_tells_about_itself(spark: SparkSession, table: Table) -> None:
+    assert table.note() == {}
+    table.create(epoch="e1")
+    assert table.epoch == "e1"
+    assert table.note() == {}
+    table.commit(_write(table, spark, [1]), app=APP, batch=1, note={"courier.upto": "1"})
+    files = table.files()
+    table.commit(table.rewrite(files), removes=files, same_rows=True)
+    assert table.note()["courier.upto"] == "1"
+
+
+def test_a_table_of_somebody_else_is_left_alone(spark: SparkSession, tmp_path: Path) -> None:
+    other = StructType([StructField("a", LongType()), StructField("b", StringType())])
+    Table(str(tmp_path), "things", other).create()
+    table = _table(tmp_path)
+    with pytest.raises(LakeError, match=r"somebody else's.* a, b;"):
+        table.open()
