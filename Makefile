@@ -10,6 +10,9 @@ RUN_READY := .venv/.run-ready
 DEV_READY := .venv/.dev-ready
 JAVA_READY := .tools/.java-ready
 CLIENTS_READY := .tools/.ready
+# Java's classes for Spark; with them and without its slower compiler Spark starts sooner.
+CLASSES := .tools/spark.jsa
+QUICK_JAVA := -XX:SharedArchiveFile=$(CURDIR)/$(CLASSES) -XX:TieredStopAtLevel=1
 # Neighbours stay together, because many share a server that their worker started, until a worker
 # has nothing left to do and takes from the end of another's list.
 PYTEST := $(PYTHON) -m pytest --dist worksteal
@@ -25,13 +28,12 @@ run: $(RUN_READY) $(JAVA_READY) ## start server and pipeline; options go in ARGS
 demo: $(RUN_READY) $(JAVA_READY) ## see all of it in two minutes; leaves build/demo to look at
 	@$(PYTHON) scripts/demo.py $(ARGS)
 
-test: lint $(CLIENTS_READY) $(JAVA_READY) ## lint, then every test, the fast ones first
+test: lint $(CLIENTS_READY) $(JAVA_READY) $(CLASSES) ## lint, then every test, the fast ones first
 	@# A fast test waits for its server much of the time: three of them keep two cores busy. Slow
-	@# ones start processes and threads of their own, so two will do. Those of the lake share one
-	@# Spark, which uses every core itself.
+	@# ones wait even longer. Those of the lake have a Spark for each worker, which is not idle.
 	$(PYTEST) -n 3 -m "not slow and not spark"
-	$(PYTEST) -n 2 -m "slow and not spark"
-	$(PYTEST) -m spark
+	$(PYTEST) -n 4 -m "slow and not spark"
+	JAVA_TOOL_OPTIONS="$(QUICK_JAVA)" $(PYTEST) -n 2 -m spark
 
 lint: $(DEV_READY) ## check style and types of source, tests and bench
 	$(PYTHON) -m ruff check
@@ -66,6 +68,9 @@ $(DEV_READY): pyproject.toml scripts/packages
 $(JAVA_READY): scripts/java
 	@scripts/java
 	@mkdir -p $(@D) && touch $@
+
+$(CLASSES): $(DEV_READY) $(JAVA_READY) tests/archive.py
+	@$(PYTHON) -m tests.archive $@
 
 $(CLIENTS_READY): tests/outside/package.json scripts/clients $(DEV_READY)
 	@scripts/clients

@@ -18,7 +18,7 @@ SLOW_FOLDERS = (
     "tests/wire/anypoint",
     "tests/wire/discue",
 )
-# Whoever runs these wants one process for all of them, or each would start a Spark of its own.
+# Every process that runs some of these starts a Spark of its own.
 SPARK_FOLDER = "tests/lake"
 
 

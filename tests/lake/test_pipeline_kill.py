@@ -25,12 +25,14 @@ from tests.clients.cloudflare import CloudflareClient
 from tests.lake.lakes import place_of
 from tests.server import Server
 
-KILLS = int(os.environ.get("KILLS", "3"))
+KILLS = int(os.environ.get("KILLS", "2"))
 SEED = int(os.environ.get("KILL_SEED", "1"))
 TIMEOUT_SECONDS = 900 + 120 * KILLS
 DIED_S_MAX = 600.0
 STARTED_S_MAX = 600.0
 POLL_S = 0.05
+# Each lives for some seconds only.
+SPARK = ("--master", "local[2]", "--conf=spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1")
 # Points that differ most come first; the long form has them all, many times.
 POINTS = (
     ("committed", "messages"),
@@ -88,7 +90,7 @@ class Traffic:
 @contextmanager
 def _running(server: Server, root: Path, *before: str) -> Iterator[subprocess.Popen[bytes]]:
     command = [sys.executable, "-m", *(before or ("courier",)), "pipeline", "run"]
-    command += ["--every", "500ms", "--master", "local[2]", "--lake", str(root)]
+    command += ["--every", "500ms", *SPARK, "--lake", str(root)]
     log = (server.data / "pipeline.log").open("ab")
     process = subprocess.Popen(
         [*command, "--data", str(server.data)], stdout=log, stderr=log, stdin=subprocess.DEVNULL
@@ -157,7 +159,7 @@ def _bring_all(server: Server, root: Path) -> None:
     done = subprocess.run(
         [
             *(sys.executable, "-m", "courier", "pipeline", "run", "--once"),
-            *("--master", "local[2]", "--lake", str(root), "--data", str(server.data)),
+            *(*SPARK, "--lake", str(root), "--data", str(server.data)),
         ],
         capture_output=True,
         timeout=DIED_S_MAX,

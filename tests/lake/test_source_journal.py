@@ -1,6 +1,7 @@
 """The journal as a source: which rows a range has, and how a stream goes on from an offset."""
 
 import json
+import re
 import shutil
 import threading
 import time
@@ -249,9 +250,12 @@ def test_a_stream_stops_when_events_it_has_not_read_are_gone(tmp_path: Path) -> 
         first = _trimmed(server)
         with pytest.raises(Trimmed) as stopped:
             asked.latestOffset(start, ReadAllAvailable())
-        assert "at offset 0" in str(stopped.value)
-        assert f"begins at {first}: {first - 1} events are gone" in str(stopped.value)
-        with pytest.raises(Trimmed, match=f"startingOffset 0 are gone: .* begins at {first}"):
+        told = re.search(
+            r"at offset 0, .* begins at (\d+): (\d+) events are gone", str(stopped.value)
+        )
+        # More may have gone since.
+        assert told is not None and int(told[1]) >= first and int(told[2]) == int(told[1]) - 1
+        with pytest.raises(Trimmed, match=r"startingOffset 0 are gone: .* begins at \d+"):
             reader(server, startingOffset=0).partitions()
 
 

@@ -5,11 +5,11 @@ which run, or what became of that run.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import col, lit, max_by, struct
+from pyspark.sql.functions import col, lit
 
 from courier.clock import SystemClock
 from courier.lake import archive, audit, consumers, latest, metrics
@@ -132,7 +132,7 @@ class Derived:
         live = self._lake.messages.read(self._spark, self._lake.messages.files(partition=LIVE))
         new = metrics.queue_minutes(events, self._events(span), live)
         known = table.files(meets=("minute", low.replace(minute=0), high.replace(minute=59)))
-        rows = _replaced(table.read(self._spark, known), new, key=metrics.KEY)
+        rows = metrics.corrected(table.read(self._spark, known), new)
         self._put(table, rows, span, note, replaced=known)
 
     def _consumers_hours(self, span: Span, note: dict[str, str]) -> None:
@@ -238,13 +238,6 @@ def rebuild(spark: SparkSession, lake: Lake, only: str | None = None) -> Iterato
             app = APP if archive.last(table) < upto else ""
             table.commit(written, app=app, batch=upto, removes=known)
             yield table.name
-
-
-def _replaced(rows: DataFrame, new: DataFrame, *, key: Sequence[str]) -> DataFrame:
-    """New rows in place of those with the same key, without making the new ones twice."""
-    both = rows.withColumn("fresh", lit(0)).unionByName(new.withColumn("fresh", lit(1)))
-    last = both.groupBy(*key).agg(max_by(struct(*rows.columns), "fresh").alias("row"))
-    return last.select("row.*")
 
 
 def _concerned(events: DataFrame, files: list[File]) -> list[File]:

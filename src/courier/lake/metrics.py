@@ -11,6 +11,7 @@ from pyspark.sql.functions import (
     expr,
     least,
     lit,
+    max_by,
     struct,
     to_date,
     when,
@@ -145,5 +146,7 @@ def _type(name: str) -> str:
 
 def corrected(rows: DataFrame, new: DataFrame) -> DataFrame:
     """Rows of `queue_minutes` with those of a batch in place of the same queues' and minutes'."""
-    kept = rows.join(new.select(*KEY), list(KEY), "left_anti")
-    return kept.unionByName(new).select(*_COLUMNS)
+    # Without a join, which would make the new rows twice.
+    both = rows.withColumn("fresh", lit(0)).unionByName(new.withColumn("fresh", lit(1)))
+    last = both.groupBy(*KEY).agg(max_by(struct(*_COLUMNS), "fresh").alias("row"))
+    return last.select("row.*")
