@@ -64,7 +64,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "what",
         nargs="?",
-        choices=(*("all", "dialects", "freshness", "growth", "lake", "polls", "pushes", "store"),),
+        choices=["all", "dialects", "freshness", "growth", "lake", "polls", "pushes", "store"],
         default="all",
         help="one part alone; store: without HTTP, and no part of all",
     )
