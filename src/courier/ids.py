@@ -18,8 +18,9 @@ from hashlib import blake2b, sha256
 
 SEQ_BITS = 42
 _SEQ_MASK = (1 << SEQ_BITS) - 1
-_MARK_BITS = 34
-_MARK_MASK = (1 << _MARK_BITS) - 1
+MARK_BITS = 34
+_MARK_MASK = (1 << MARK_BITS) - 1
+FIRST_BYTE = 0xC0
 _MAC_BYTES = 9
 _TOKEN_BYTES = 6 + 3 + _MAC_BYTES
 _TOKEN_CHARACTERS = _TOKEN_BYTES * 4 // 3
@@ -57,7 +58,8 @@ def same(left: str, right: str) -> bool:
 
 
 @lru_cache(maxsize=10_000)
-def _mark(queue: str) -> int:
+def mark(queue: str) -> int:
+    """What ids of this queue's messages end in."""
     return int(queue, 16) & _MARK_MASK
 
 
@@ -68,9 +70,9 @@ def message_id(*, published_ms: int, seq: int, queue: str) -> str:
 
 def message_ids(times_and_seqs: Iterable[tuple[int, int]], *, queue: str) -> list[str]:
     """The ids of many messages of one queue, from their publish times and sequences."""
-    mark = _mark(queue)
+    end = mark(queue)
     return [
-        f"c0{(published_ms << SEQ_BITS | seq) << _MARK_BITS | mark:030x}"
+        f"c0{(published_ms << SEQ_BITS | seq) << MARK_BITS | end:030x}"
         for published_ms, seq in times_and_seqs
     ]
 
@@ -83,9 +85,9 @@ def message_seq(message: str, *, queue: str) -> int | None:
         value = int(message[2:], 16)
     except ValueError:
         return None
-    if value & _MARK_MASK != _mark(queue):
+    if value & _MARK_MASK != mark(queue):
         return None
-    return value >> _MARK_BITS & _SEQ_MASK
+    return value >> MARK_BITS & _SEQ_MASK
 
 
 class Tokens:

@@ -10,8 +10,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from courier import arrow
+from courier import arrow, ids
 from courier.clock import ManualClock
 from courier.core import journal
 from courier.core.types import Draft, Message, Run
@@ -174,6 +176,34 @@ def test_some_columns_are_those_of_the_whole(runs: list[Run]) -> None:
         some = table(parts(runs), name, "offset" if name != "offset" else "kind")
         assert some.num_columns == 2
         assert some.column(0).equals(whole.column(name))
+
+
+TIMES = st.integers(0, 2**44 - 1)
+SEQS = st.integers(1, 2**ids.SEQ_BITS - 1)
+QUEUES = st.integers(0, 2**120 - 1).map(lambda number: f"c0{number:030x}")
+OWN = st.none() | st.text(min_size=1)
+
+
+@st.composite
+def message_runs(draw: st.DrawFn) -> Run:
+    seqs = draw(st.lists(SEQS, min_size=1, max_size=4))
+    size = len(seqs)
+    columns: dict[str, Any] = {"seq": seqs[0] if size == 1 and draw(st.booleans()) else seqs}
+    lists = st.lists(TIMES, min_size=size, max_size=size)
+    columns["published_ms"] = draw(TIMES | lists)
+    if draw(st.booleans()):
+        columns["own_id"] = draw(OWN | st.lists(OWN, min_size=size, max_size=size))
+    return Run(0, size, "leased", 0, "t", draw(QUEUES), "q", "", "", columns)
+
+
+SETTINGS_RUN = Run(0, 1, "key_created", 0, "t", "", "", "", "", {"detail": {}})
+
+
+@given(st.lists(message_runs() | st.just(SETTINGS_RUN), max_size=6))
+def test_ids_of_messages_are_those_that_everyone_else_is_told(found: list[Run]) -> None:
+    pieces = [(run, 0, run.count) for run in found]
+    told = [id for run in found for id in journal.column(run, "message_id")]
+    assert table(pieces, "message_id").column(0).to_pylist() == told
 
 
 def test_no_events_are_a_page_without_rows() -> None:
