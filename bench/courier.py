@@ -2,6 +2,7 @@
 
 import json
 import re
+import secrets
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -48,6 +49,18 @@ class Queue:
         push = self.push(batch, delay_s=delay_s)
 
         def script() -> Script:
+            http.check((yield push, http.whole))
+            return batch
+
+        return script
+
+    def filling(self, batch: int) -> NewScript:
+        """Publish bodies of which no two are alike, as those of a real queue."""
+
+        def script() -> Script:
+            bodies = [secrets.token_hex(len(BODY) // 2) for _ in range(batch)]
+            drafts = [{"body": body, "content_type": "text"} for body in bodies]
+            push = self._request("/batch", json.dumps({"messages": drafts}).encode())
             http.check((yield push, http.whole))
             return batch
 
