@@ -8,9 +8,17 @@ import pytest
 
 from courier.clock import ManualClock
 from courier.core.broker import PART_BYTES_MAX, PART_DRAFTS_MAX, ROWS_KNOWN_MS, Broker
-from courier.core.errors import Conflict, Frozen, InvalidRequest, OverLimit, RateLimited
+from courier.core.errors import (
+    Conflict,
+    Frozen,
+    InvalidRequest,
+    OverLimit,
+    RateLimited,
+    RowsChanged,
+)
 from courier.core.limits import Limits
 from courier.core.types import Draft, Queue, Run, Schema
+from courier.ops.digests import digests
 from courier.sealing import Sealer
 from courier.store.sqlite import SqliteStore
 from tests.conformance.store.driver import CALLER, TENANT, Driver
@@ -32,8 +40,11 @@ class Bulk(Driver):
         key: str = "k",
         first: int = 0,
         limits: Limits = LIMITS,
+        marks: list[bytes] | None = None,
     ) -> int:
-        call = self.broker(limits).publish_rows(queue, drafts, key=key, first=first, actor=CALLER)
+        call = self.broker(limits).publish_rows(
+            queue, drafts, key=key, first=first, actor=CALLER, marks=marks
+        )
         return self.run(call)
 
     def parts(self) -> list[Run]:
@@ -126,6 +137,45 @@ def test_two_callers_with_the_same_drafts_store_each_once(bulk: Bulk, queue: Que
 
     assert sum(bulk.run(both())) == MANY
     assert bulk.stats(queue).count == MANY
+
+
+def test_other_drafts_are_refused_before_the_first_part_is_stored(bulk: Bulk, queue: Queue) -> None:
+    """Wherever what is stored ends, be it within a part or at its edge."""
+    drafts = numbered(MANY)
+    marks = digests(drafts, b"")
+    other = [Draft(b"other"), *drafts[1:]]
+    for stored in (1, PART_DRAFTS_MAX, PART_DRAFTS_MAX + 3, MANY - 1, MANY):
+        key = str(stored)
+        bulk.send(queue, drafts[:stored], key=key, marks=marks[: stored + 1])
+        before = bulk.last()
+        with pytest.raises(RowsChanged):
+            bulk.send(queue, other, key=key, marks=digests(other, b""))
+        assert bulk.last() == before
+        for first, new in ((0, MANY - stored), (stored // 2, 0)):
+            again = bulk.send(queue, drafts[first:], key=key, first=first, marks=marks[first:])
+            assert again == new
+
+
+def test_of_two_callers_with_other_drafts_one_is_refused(bulk: Bulk, queue: Queue) -> None:
+    """Both begin alike, so that the later ones are noticed between the parts."""
+    broker = bulk.broker()
+    alike = PART_DRAFTS_MAX + 9
+    ours = numbered(MANY)
+    theirs = ours[:alike] + [Draft(b"other") for _ in ours[alike:]]
+
+    async def both() -> list[int | BaseException]:
+        calls = [
+            broker.publish_rows(
+                queue, drafts, key="k", first=0, actor=CALLER, marks=digests(drafts, b"")
+            )
+            for drafts in (ours, theirs)
+        ]
+        return await asyncio.gather(*calls, return_exceptions=True)
+
+    answers = bulk.run(both())
+    assert sorted(type(answer).__name__ for answer in answers) == ["RowsChanged", "int"]
+    bodies = [body for part in bulk.parts() for body in part.columns["body"]]
+    assert bodies in [[draft.body for draft in drafts] for drafts in (ours, theirs)]
 
 
 def test_only_what_is_new_is_checked_and_counted(bulk: Bulk, queue: Queue) -> None:

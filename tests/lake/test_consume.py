@@ -10,13 +10,13 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
-from courier.lake.client import ClaimLost, CourierError
+from courier.lake.client import ClaimLost, Client, CourierError
 from courier.lake.consume import QueueStreamReader
 from courier.lake.options import BadOption
 from courier.lake.schema import CLAIMED
 from courier.lake.source import CourierDataSource
 from tests.clients.cloudflare import CloudflareClient
-from tests.lake.brokers import events, options, queue, stream
+from tests.lake.brokers import events, options, place, queue, stream
 from tests.server import Server
 
 FINISHED_S_MAX = 120
@@ -130,6 +130,29 @@ def test_a_lost_claim_stops_the_query_with_a_sentence(
             acknowledge()
         assert f"queue '{queue_name}' were given to others" in str(stopped.value)
         assert "lease 1000 ms" in str(stopped.value) and "leaseMs" in str(stopped.value)
+
+
+def test_a_claim_that_the_broker_does_not_know_is_not_taken_for_acknowledged(
+    broker: Server, taken: CloudflareClient, queue_name: str
+) -> None:
+    asked = reader(broker, queue_name)
+    start = asked.initialOffset()
+    first = asked.latestOffset(start, ReadMaxRows(3))
+    assert len(read(asked, start, first)) == 3
+    asked.commit(first)
+    second = asked.latestOffset(first, ReadMaxRows(3))
+    assert len(read(asked, first, second)) == 3
+    asked.commit(second)
+    asked.stop()
+    with Client(place(broker)) as client:
+        for _ in range(2):
+            client.ack(queue_name, second["claim"], after="")
+    later = reader(broker, queue_name)
+    assert later.latestOffset(second, ALL)["rows"] == 4
+    later.stop()
+    for unknown in (first, {**second, "claim": "forgotten"}):
+        with pytest.raises(ClaimLost, match="nobody knows any more whether its messages"):
+            reader(broker, queue_name).latestOffset(unknown, ALL)
 
 
 def test_a_claim_that_nobody_has_read_may_be_lost(

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import (
     BinaryType,
@@ -17,10 +19,10 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from courier.lake.client import CourierError
+from courier.lake.client import Client, CourierError
 from courier.lake.sink import PACE_S, REQUEST_BYTES, Pace, _cut
 from courier.lake.source import CourierDataSource
-from tests.lake.brokers import bodies, events, options, queue
+from tests.lake.brokers import bodies, events, options, place, queue
 from tests.server import Server
 
 FINISHED_S_MAX = 120
@@ -73,16 +75,76 @@ def test_a_write_that_is_run_again_publishes_what_is_missing(
         assert len(bodies(broker, "again")) == before + 6
 
 
-def test_a_write_that_is_run_again_with_other_partitions_fails_with_a_sentence(
-    spark: SparkSession, broker: Server
+OTHERS = r"the rows published under 'w/\d' before were others: there are 10, and those sent now"
+
+
+def test_a_write_that_is_run_again_with_other_rows_fails_and_publishes_nothing_more(
+    spark: SparkSession, broker: Server, queue_name: str
 ) -> None:
-    with queue(broker, "other"):
-        save(numbers(spark, 40, 4), broker, queue="other", writeId="w.2")
-        with pytest.raises(Exception, match=r"under the key w\.2/2, and there are 0 for it now"):
-            save(numbers(spark, 20, 2), broker, queue="other", writeId="w.2")
-        with pytest.raises(Exception, match=r"published 10 rows to queue 'other' under the key"):
-            save(numbers(spark, 20, 4), broker, queue="other", writeId="w.2")
-        assert sorted(bodies(broker, "other")) == sorted(str(n) for n in range(40))
+    with queue(broker, queue_name):
+        save(numbers(spark, 20, 2), broker, queue=queue_name, writeId="w")
+        before = bodies(broker, queue_name)
+        for what, rows, parts, body in (
+            ("the last changed", 20, 2, "id + id div 19"),
+            ("neighbours in each other's place", 20, 2, "id + 1 - 2 * (id % 2)"),
+            ("the last of a part gone", 18, 2, "id"),
+            ("one more in a part", 22, 2, "id"),
+            ("both parts in one", 20, 1, "id"),
+        ):
+            other = spark.range(0, rows, 1, parts).selectExpr(f"cast({body} as string) as body")
+            with pytest.raises(Exception, match=OTHERS):
+                save(other, broker, queue=queue_name, writeId="w")
+            assert bodies(broker, queue_name) == before, what
+        # The rows of one part are as they were: only the driver sees that there were others.
+        told = rf"20 rows are published to queue '{queue_name}' under w, and this run has 10: "
+        with pytest.raises(Exception, match=told):
+            save(numbers(spark, 10, 1), broker, queue=queue_name, writeId="w")
+        save(numbers(spark, 20, 2), broker, queue=queue_name, writeId="w")
+        assert bodies(broker, queue_name) == before
+
+
+def test_a_write_that_is_run_again_with_more_parts_fails_and_repeats_no_part(
+    spark: SparkSession, broker: Server, queue_name: str
+) -> None:
+    """Parts that are new may be published: they could be those that an earlier run never began."""
+    with queue(broker, queue_name):
+        save(numbers(spark, 20, 2), broker, queue=queue_name, writeId="w")
+        with pytest.raises(Exception, match=OTHERS):
+            save(numbers(spark, 20, 4), broker, queue=queue_name, writeId="w")
+        published = bodies(broker, queue_name)
+        assert sorted(published[:20]) == sorted(str(n) for n in range(20))
+        assert {int(body) for body in published[20:]} <= {*range(10, 20)}
+
+
+def test_rows_of_an_earlier_run_in_a_part_that_nobody_has_now_are_noticed(
+    spark: SparkSession, broker: Server, queue_name: str
+) -> None:
+    with queue(broker, queue_name):
+        far = numbers(spark, 40, 4).where("cast(body as int) >= 30")
+        save(far, broker, queue=queue_name, writeId="w")
+        with pytest.raises(Exception, match=r"15 rows are published .* and this run has 5: "):
+            save(numbers(spark, 5, 1), broker, queue=queue_name, writeId="w")
+
+
+def test_a_write_that_died_goes_on_with_the_same_rows_only(
+    spark: SparkSession, broker: Server, queue_name: str
+) -> None:
+    """Wherever it died; and it does not matter how the rows are divided among requests."""
+    wanted = [str(n) for n in range(20)]
+    with queue(broker, queue_name), Client(place(broker)) as client:
+        for died in (1, 7, 20):
+            sent = pa.record_batch({"body": wanted[:died]})
+            client.publish(queue_name, sent, once=f"w{died}/0", first=0, last=died == 20)
+            before = bodies(broker, queue_name)
+            # With a rate, eleven rows make a request.
+            again = {"queue": queue_name, "writeId": f"w{died}", "rowsPerSecond": 44}
+            body = f"cast(if(id = {died - 1}, 100, id) as string) as body"
+            with pytest.raises(Exception, match=rf"under 'w{died}/0' before were others"):
+                save(spark.range(0, 20, 1, 1).selectExpr(body), broker, **again)
+            assert bodies(broker, queue_name) == before
+            save(numbers(spark, 20, 1), broker, **again)
+            assert bodies(broker, queue_name)[-20:] == wanted
+        assert len(bodies(broker, queue_name)) == 60
 
 
 def _with(column: str) -> StructType:
@@ -178,11 +240,21 @@ def test_a_stream_whose_last_batch_is_run_again_publishes_it_once(
         query = writer.trigger(availableNow=True).start()
         assert query.awaitTermination(FINISHED_S_MAX)
 
+    def undone() -> None:
+        (checkpoint / "commits" / "0").unlink()
+        (checkpoint / "commits" / ".0.crc").unlink(missing_ok=True)
+
     with queue(broker, "stream"):
         (tmp_path / "in" / "one.txt").write_text("a\nb\nc\n")
         run()
-        (checkpoint / "commits" / "0").unlink()
-        (checkpoint / "commits" / ".0.crc").unlink(missing_ok=True)
+        undone()
+        run()
+        assert bodies(broker, "stream") == ["a", "b", "c"]
+        undone()
+        (tmp_path / "in" / "one.txt").write_text("a\nc\nb\n")
+        with pytest.raises(StreamingQueryException, match="/0/0' before were others: there are 3"):
+            run()
+        (tmp_path / "in" / "one.txt").write_text("a\nb\nc\n")
         run()
         assert bodies(broker, "stream") == ["a", "b", "c"]
         (tmp_path / "in" / "two.txt").write_text("d\n")

@@ -25,6 +25,7 @@ from courier.core.types import (
     Draft,
     Extend,
     Leased,
+    Listener,
     Message,
     Outcome,
     Queue,
@@ -43,6 +44,7 @@ from tests.model.pushing import (
     Pushing,
     Verdict,
 )
+from tests.model.rows import Rows, Sent
 from tests.model.stage import CHAIN, Jump
 
 T = TypeVar("T")
@@ -99,6 +101,11 @@ SETTINGS = st.one_of(
     st.fixed_dictionaries({"labels": st.just({"paint": "red"})}),
 )
 
+# From where the drafts under a key end, how far, and whether those that are there are the same.
+SENDINGS = st.tuples(
+    st.sampled_from((0, -1, -2, 0, 1)), st.sampled_from(("same", "same", "other", "same", None))
+)
+
 # Each kind of step: how often it is taken, and what it is given.
 STEPS: dict[str, tuple[int, st.SearchStrategy[tuple[Any, ...]]]] = {
     "wait": (2, st.tuples()),
@@ -107,9 +114,9 @@ STEPS: dict[str, tuple[int, st.SearchStrategy[tuple[Any, ...]]]] = {
         3,
         st.tuples(
             PICKS,
-            st.lists(DRAFTS, min_size=0, max_size=4),
-            st.sampled_from(("k", "k", "l")),
-            st.integers(-2, 1),
+            st.lists(DRAFTS, min_size=0, max_size=6),
+            st.sampled_from(("run/0", "run/0", "run/1")),
+            st.lists(SENDINGS, min_size=1, max_size=4),
             st.sampled_from((20, 100, 1_000)),
             ROOMS,
             st.sampled_from((None, None, 0, 1)),
@@ -119,7 +126,15 @@ STEPS: dict[str, tuple[int, st.SearchStrategy[tuple[Any, ...]]]] = {
     "lease": (8, st.tuples(PICKS, st.integers(1, 4), LEASES, ROOMS)),
     "settle": (7, st.tuples(OUTCOMES)),
     "claim": (4, st.tuples(PICKS, CLAIMS, st.integers(0, 5), LEASES)),
-    "use_claim": (5, st.tuples(NEWEST, st.sampled_from(("extend", "ack", "ack", "read")), LEASES)),
+    "use_claim": (
+        5,
+        st.tuples(
+            NEWEST,
+            st.sampled_from(("extend", "ack", "ack", "read")),
+            LEASES,
+            st.sampled_from((None, None, "", "one", "two")),
+        ),
+    ),
     "consume": (7, st.tuples(PICKS, st.integers(1, 4), OUTCOMES)),
     "settle_by_guess": (1, st.tuples(PICKS, st.integers(-1, 9), st.integers(-1, 3), VERDICTS)),
     "find": (1, st.tuples(PICKS, PICKS)),
@@ -151,6 +166,7 @@ class Histories(Pushing):
         self.leases: list[tuple[str, Message]] = []
         self.claims: list[tuple[str, str]] = []
         self.order = Order()
+        self.rows = Rows()
 
     # --- the steps ---
 
@@ -227,18 +243,45 @@ class Histories(Pushing):
         number: int,
         drafts: list[Draft],
         key: str,
-        ahead: int,
+        sendings: list[tuple[int, Sent]],
         for_ms: int,
         bytes_max: int | None,
         listening: int | None,
     ) -> None:
-        """From where the key's drafts end, some before or one too far; for a listener or all."""
+        """Some drafts, now and then those again that are there; for a listener or all."""
         queue = self.queues[PUBLISHED_ON[number % len(PUBLISHED_ON)]]
-        own = [self.drafted(draft) for draft in drafts]
         # Best one of the queue's own, but one of another is only refused.
         mine = [on.id for on in self.listeners if on.parent == queue.id]
         listener = None if listening is None else self.chosen(listening, among=mine)
-        first = max(0, self.both(lambda driver: driver.rows(queue, key=key)) + ahead)
+        for place, (ahead, sent) in enumerate(sendings):
+            new = [self.drafted(draft) for draft in drafts[place :: len(sendings)]]
+            self.send_rows(queue, key, new, ahead, sent, for_ms, bytes_max, listener)
+        self.both(lambda driver: driver.rows(queue, key="run", below=True))
+        self.mark(for_ms, queue.delay_ms, queue.retention_ms)
+        for draft in drafts:
+            self.mark(draft.delay_ms, draft.ttl_ms)
+
+    def send_rows(
+        self,
+        queue: Queue,
+        key: str,
+        new: list[Draft],
+        ahead: int,
+        sent: Sent,
+        for_ms: int,
+        bytes_max: int | None,
+        listener: Listener | None,
+    ) -> None:
+        """From where the key's drafts end, some before or one too far.
+
+        Those that are there already are sent again, or others in their place.
+        """
+        name = (queue.id, key)
+        stored = self.both(lambda driver: driver.rows(queue, key=key))
+        first = max(0, stored + ahead)
+        if not stored:
+            self.rows.forget(name)
+        own, marks = self.rows.again(name, first, new, sent)
 
         def verb(driver: Driver) -> Any:
             try:
@@ -250,15 +293,17 @@ class Histories(Pushing):
                     for_ms=for_ms,
                     bytes_max=bytes_max,
                     listener=listener,
+                    marks=marks,
                 )
             except BrokerError as error:
                 return repr(error)
 
-        self.both(verb)
-        self.both(lambda driver: driver.rows(queue, key=key))
-        self.mark(for_ms, queue.delay_ms, queue.retention_ms)
-        for draft in drafts:
-            self.mark(draft.delay_ms, draft.ttl_ms)
+        answer = str(self.both(verb))
+        if "NotFound" not in answer:
+            refused = self.rows.refused(name, first, sent)
+            assert ("RowsChanged" in answer) == refused, (answer, refused)
+        stored = self.both(lambda driver: driver.rows(queue, key=key))
+        self.rows.stored(name, first, own, stored, sent)
 
     def lease(self, number: int, count: int, lease_ms: int, leased_max: int | None) -> None:
         name = self.pick(number, ready=True)
@@ -330,7 +375,7 @@ class Histories(Pushing):
             messages = self.read_claim(queue, claim)
             self.leases += [(name, message) for message in messages or ()]
 
-    def use_claim(self, pick: int, what: str, lease_ms: int) -> None:
+    def use_claim(self, pick: int, what: str, lease_ms: int, after: str | None) -> None:
         if not self.claims:
             return
         name, claim = self.claims[-1 - pick % len(self.claims)]
@@ -342,7 +387,7 @@ class Histories(Pushing):
             )
 
         async def ack(driver: Driver) -> None:
-            await driver.store.ack_claim(queue.id, claim, actor=CALLER, now_ms=now_ms)
+            await driver.store.ack_claim(queue.id, claim, actor=CALLER, now_ms=now_ms, after=after)
 
         if what == "extend":
             self.refusable(extend)

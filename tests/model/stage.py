@@ -161,10 +161,13 @@ class Stage(RuleBasedStateMachine):
     def heed(self, number: int, driver: Driver, before: dict[str, set[int]]) -> None:
         """Whatever has become ready since the last look, who waits for it was told."""
         everyone: list[Queue | Listener] = [*self.queues.values(), *self.listeners]
+        hints = {on.id: self.waiting.get((number, on.id)) for on in everyone}
+        waiting = [hint for hint in hints.values() if hint is not None]
+        given = dict(zip(waiting, driver.hints(*waiting), strict=True))
         for on in everyone:
-            hint = self.waiting.get((number, on.id))
+            hint = hints[on.id]
             if hint is not None:
-                self.agreed = driver.hints(hint) == [True] or not (
+                self.agreed = given[hint] or not (
                     self.sight.ready[on.id] - before.get(on.id, set())
                 )
                 assert self.agreed, f"no hint from {driver.store} that {on.name} has something"

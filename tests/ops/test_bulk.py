@@ -66,6 +66,28 @@ class Bulk:
         message: str = answer.json()["error"]["message"]
         return message
 
+    def told(self, content: bytes, **query: Any) -> tuple[int, str]:
+        """How many were new, and the digest."""
+        answer = self.send(content, **query)
+        assert answer.status_code == 200, answer.text
+        return answer.json()["published"], answer.json()["digest"]
+
+    def changed(self, content: bytes, **query: Any) -> str:
+        """What is said of rows that were others before; nothing must have been stored."""
+        before = self.journal.head()["last"]
+        answer = self.send(content, **query)
+        assert answer.status_code == 409, answer.text
+        assert self.journal.head()["last"] == before
+        assert answer.json()["error"]["code"] == "rows_changed"
+        message: str = answer.json()["error"]["message"]
+        return message
+
+    def below(self, key: str) -> int:
+        answer = self.journal.call("GET", self.path(below=key))
+        assert answer.status_code == 200, answer.text
+        count: int = answer.json()["rows"]
+        return count
+
     def rows(self, key: str) -> int:
         answer = self.journal.call("GET", self.path(once=key))
         assert answer.status_code == 200, answer.text
@@ -196,7 +218,7 @@ def test_without_a_key_rows_are_published_as_often_as_they_are_sent(bulk: Bulk) 
     for _ in range(2):
         assert bulk.published(arrow(body=["a", "b"])) == 2
     assert bulk.bodies() == ["a", "b", "a", "b"]
-    for name in ("first", "listener"):
+    for name in ("first", "digest", "last", "listener"):
         told = bulk.refused(400, arrow(body=["a"]), **{name: "0"})
         assert told == f"{name}: needs the parameter once"
 
@@ -219,6 +241,117 @@ def test_rows_are_still_known_after_a_kill(fresh_server: Server) -> None:
         assert bulk.published(arrow(body=["a", "b", "c"]), once="k") == 1
         assert bulk.bodies() == ["a", "b", "c"]
     journal.close()
+
+
+# --- the same rows, or others ---
+
+
+def test_rows_that_are_the_same_go_on_however_they_are_divided(bulk: Bulk) -> None:
+    bodies = [str(number) for number in range(1_234)]
+    new, half = bulk.told(arrow(body=bodies[:700]), once="k")
+    assert new == 700
+    assert bulk.told(arrow(body=bodies[:300]), once="k")[0] == 0
+    new, whole = bulk.told(arrow(body=bodies[700:]), once="k", first=700, digest=half)
+    assert new == 534
+    assert bulk.told(arrow(body=bodies), once="k") == (0, whole)
+    digest, place = "", 0
+    for size in (1, 499, 600, 134):
+        part = arrow(body=bodies[place : place + size])
+        new, digest = bulk.told(part, once="l", first=place, digest=digest)
+        place += size
+        assert new == size
+    assert digest == whole
+    assert bulk.bodies() == bodies + bodies
+
+
+def test_rows_that_were_others_are_refused_in_one_sentence(bulk: Bulk) -> None:
+    _, digest = bulk.told(arrow(body=["a", "b", "c"]), once="k")
+    told = bulk.changed(arrow(body=["a", "x", "c", "d"]), once="k")
+    assert told == (
+        "the rows published under 'k' before were others: there are 3, and those sent now differ "
+        "from them in content, order or number"
+    )
+    for wrong in (
+        arrow(body=["b", "a", "c", "d"]),
+        arrow(body=["a", "b", "c"], group=[None, "g", None]),
+        arrow(body=["a", "b", "c"], headers=[None, None, "{}"]),
+        arrow(body=["a", "b", "c"], delay_ms=[0, None, None]),
+        arrow(body=["a", "b", "c"], message_id=["own", None, None]),
+        arrow(body=["a", "b", "c"], content_type=["text", "bytes", "text"]),
+    ):
+        bulk.changed(wrong, once="k")
+    _, other = bulk.told(arrow(body=["a", "x"]), once="k")
+    bulk.changed(arrow(body=["c", "d"]), once="k", first=2, digest=other)
+    bulk.changed(arrow(body=["d"]), once="k", first=3, digest=other)
+    assert bulk.bodies() == ["a", "b", "c"]
+    assert bulk.published(arrow(body=["d"]), once="k", first=3, digest=digest) == 1
+
+
+def test_rows_that_end_elsewhere_than_before_are_refused(bulk: Bulk) -> None:
+    assert bulk.told(arrow(body=["a", "b"]), once="k", last="true")[0] == 2
+    assert bulk.told(arrow(body=["a", "b"]), once="k", last="true")[0] == 0
+    bulk.changed(arrow(body=["a", "b", "c"]), once="k", last="true")
+    bulk.changed(arrow(body=["a", "b", "c"]), once="k")
+    assert "there are 2" in bulk.changed(arrow(body=["a"]), once="k", last="true")
+    assert bulk.told(arrow(body=["a"]), once="k", last="false")[0] == 0
+    assert bulk.bodies() == ["a", "b"]
+
+
+def test_what_broke_off_before_its_last_row_goes_on_to_it(bulk: Bulk) -> None:
+    bulk.told(arrow(body=["a"]), once="k")
+    assert bulk.told(arrow(body=["a", "b"]), once="k", last="true")[0] == 1
+    assert bulk.told(arrow(body=["a", "b"]), once="k", last="true")[0] == 0
+
+
+def test_whoever_sends_no_digest_is_served_as_ever(bulk: Bulk) -> None:
+    """Without it rows from the middle are not compared, and the key is not from then on."""
+    bulk.told(arrow(body=["a", "b"]), once="k")
+    answer = bulk.send(arrow(body=["x"]), once="k", first=1)
+    assert answer.json() == {"published": 0}
+    bulk.changed(arrow(body=["a", "x"]), once="k")
+    assert bulk.send(arrow(body=["c"]), once="k", first=2).json() == {"published": 1}
+    assert bulk.told(arrow(body=["x", "y", "z", "d"]), once="k")[0] == 1
+    assert bulk.bodies() == ["a", "b", "c", "d"]
+    assert bulk.send(arrow(body=["a"])).json() == {"published": 1}
+
+
+def test_rows_of_an_encrypted_queue_are_compared(bulk: Bulk, server: Server) -> None:
+    anypoint = server.credentials["anypoint"]
+    place = (
+        f"/organizations/{anypoint['organization_id']}/environments/{anypoint['environment_id']}"
+        f"/regions/{anypoint['region']}"
+    )
+    _, plain = bulk.told(arrow(body=["a"]), once="k")
+    bulk.name = f"secret-{next(NUMBERS)}"
+    with environment_client(anypoint) as client:
+        made = client.put(
+            f"/mq/admin/api/v1{place}/destinations/queues/{bulk.name}", json={"encrypted": True}
+        )
+        assert made.is_success, made.text
+    new, sealed = bulk.told(arrow(body=["a"]), once="k")
+    assert new == 1 and sealed != plain
+    assert bulk.told(arrow(body=["a", "b"]), once="k")[0] == 1
+    bulk.changed(arrow(body=["b", "a"]), once="k")
+
+
+def test_rows_are_still_compared_after_a_kill(fresh_server: Server) -> None:
+    journal = Journal(fresh_server)
+    with fresh_server.client() as http:
+        bulk = Bulk(journal, http, "again")
+        bulk.told(arrow(body=["a", "b"]), once="k")
+        fresh_server.kill()
+        fresh_server.start()
+        bulk.changed(arrow(body=["b", "a", "c"]), once="k")
+        assert bulk.told(arrow(body=["a", "b", "c"]), once="k")[0] == 1
+    journal.close()
+
+
+def test_rows_of_all_keys_below_another_are_counted(bulk: Bulk) -> None:
+    for key in ("run/0", "run/1", "run/10", "run", "run2/0"):
+        bulk.told(arrow(body=["a", "b"]), once=key)
+    assert (bulk.below("run"), bulk.below("run/1"), bulk.below("ru")) == (6, 0, 0)
+    answer = bulk.journal.call("GET", bulk.path(once="run", below="run"))
+    assert answer.json()["error"]["message"] == "once: cannot go with below"
 
 
 # --- for one listener ---
@@ -307,6 +440,10 @@ def test_sealed_bodies_are_opened_only_for_readers_of_the_journal(
         ({"once": "k", "first": "-1"}, "first: expected a number from 0 to"),
         ({"once": "k", "first": "9" * 30}, "first: expected a number from 0 to"),
         ({"once": "k", "first": "1.5"}, "first: expected a number from 0 to"),
+        ({"once": "k", "last": "yes"}, "last: expected true or false, not 'yes'"),
+        ({"once": "k", "digest": "0" * 32}, "digest: must be empty where first is 0"),
+        ({"once": "k", "first": 1, "digest": "0" * 31}, "digest: is not one that was told"),
+        ({"once": "k", "first": 1, "digest": "X" * 32}, "digest: is not one that was told"),
     ],
 )
 def test_a_wrong_parameter_is_named(bulk: Bulk, query: dict[str, str], sentence: str) -> None:

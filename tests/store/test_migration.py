@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from courier import ids
+from courier.core.errors import RowsChanged
 from courier.core.types import (
     MINUTE_MS,
     Ack,
@@ -169,6 +170,47 @@ def test_queues_of_an_older_schema_can_have_listeners(
         left = await store.browse(LIVE.id, after_seq=0, limit=9, now_ms=NOW_MS, kept=True)
         assert [message.body for message in left] == [b"bb", b"ccc", b"dddd"]
         assert (await store.stats(LIVE.id, now_ms=NOW_MS)).count == 3
+        await store.close()
+
+    asyncio.run(story())
+
+
+def test_rows_of_an_older_schema_are_counted_and_not_compared(
+    path: Path, old: apsw.Connection
+) -> None:
+    fill(old)
+    migrations = files("courier.store.sqlite").joinpath("migrations")
+    for number, name in enumerate(
+        ("0002_groups_and_levels", "0003_pushes", "0004_rows", "0005_claims"), start=2
+    ):
+        old.execute(migrations.joinpath(f"{name}.sql").read_text())
+        old.execute(f"PRAGMA user_version = {number}")
+    until_ms = NOW_MS + MINUTE_MS
+    old.execute("INSERT INTO rows_stored VALUES (1, 'k', 2, ?)", (until_ms,))
+    old.close()
+
+    async def story() -> None:
+        nonlocal until_ms
+        store = await SqliteStore.open(path)
+
+        async def send(marks: list[bytes], *, now_ms: int = NOW_MS) -> int:
+            return await store.publish_rows(
+                LIVE.id,
+                [Draft(b"x")] * (len(marks) - 1),
+                key="k",
+                first=0,
+                until_ms=until_ms,
+                actor=ACTOR,
+                now_ms=now_ms,
+                marks=marks,
+            )
+
+        assert await send([b"", b"1", b"2", b"3"]) == 1
+        assert await send([b"", b"4", b"5", b"6", b"7"]) == 1
+        until_ms += MINUTE_MS
+        assert await send([b"", b"1", b"2"], now_ms=until_ms - MINUTE_MS) == 2
+        with pytest.raises(RowsChanged):
+            await send([b"", b"1", b"3"], now_ms=until_ms - 1)
         await store.close()
 
     asyncio.run(story())

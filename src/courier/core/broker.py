@@ -65,6 +65,8 @@ class Routable(Struct, frozen=True):
 class Sealer(Protocol):
     """Encrypts bodies that must not lie in clear on disk."""
 
+    digest_key: bytes
+
     def seal(self, clear: bytes) -> tuple[bytes, str]: ...
 
     def open(self, sealed: bytes, name: str) -> bytes: ...
@@ -121,6 +123,7 @@ class Broker:
         first: int,
         actor: Actor,
         listener: str | None = None,
+        marks: Sequence[bytes] | None = None,
     ) -> int:
         """Publish any number of drafts, numbered from `first` on under a key; how many were new.
 
@@ -142,11 +145,12 @@ class Broker:
         size = held + sum([len(draft.body) for draft in drafts])
         if drafts and size > self._limits.queue_bytes_max:
             raise OverLimit("queue bytes", limit=self._limits.queue_bytes_max, actual=size)
-        new, place = 0, first + known
+        new, place = 0, known
         for part in parts:
             if queue.encrypted:
                 part = [self._sealed(draft) for draft in part]
-            new += await self._store_part(queue, part, key, place, actor, listener)
+            of_part = None if marks is None else marks[place : place + len(part) + 1]
+            new += await self._store_part(queue, part, key, first + place, actor, listener, of_part)
             place += len(part)
         return new
 
@@ -171,6 +175,7 @@ class Broker:
         first: int,
         actor: Actor,
         listener: str | None,
+        marks: Sequence[bytes] | None,
     ) -> int:
         now_ms = self._clock.now_ms()
         bytes_max = self._limits.queue_bytes_max
@@ -185,15 +190,17 @@ class Broker:
                 now_ms=now_ms,
                 bytes_max=bytes_max,
                 listener=listener,
+                marks=marks,
             )
         await self._store.publish(
             [(queue.id, part)], actor=actor, now_ms=now_ms, bytes_max=bytes_max
         )
         return len(part)
 
-    async def rows(self, queue: Queue, key: str) -> int:
-        """How many drafts have been published under a key of `publish_rows`."""
-        return await self._store.rows(queue.id, key=key, now_ms=self._clock.now_ms())
+    async def rows(self, queue: Queue, key: str, *, below: bool = False) -> int:
+        """How many drafts have been published under a key of `publish_rows`, see `Store.rows`."""
+        now_ms = self._clock.now_ms()
+        return await self._store.rows(queue.id, key=key, now_ms=now_ms, below=below)
 
     def _admit(self, queue: Queue, count: int, now_ms: int) -> None:
         if queue.frozen:
@@ -417,10 +424,12 @@ class Broker:
             queue.id, name, lease_ms=lease_ms, actor=actor, now_ms=now_ms
         )
 
-    async def ack_claim(self, queue: Queue, name: str, *, actor: Actor) -> None:
+    async def ack_claim(
+        self, queue: Queue, name: str, *, actor: Actor, after: str | None = None
+    ) -> None:
         now_ms = self._clock.now_ms()
         self._consume_rate.take(queue.id, 1, now_ms=now_ms)
-        await self._store.ack_claim(queue.id, name, actor=actor, now_ms=now_ms)
+        await self._store.ack_claim(queue.id, name, actor=actor, now_ms=now_ms, after=after)
 
     async def peek(self, queue: Queue, *, count: int) -> list[tuple[Message, str]]:
         """What a pull would get now, each with a reference to remove it by."""

@@ -3,7 +3,8 @@
 BrokerError                     never raised itself
   Rejected                      the caller can fix it
     InvalidRequest              Unauthenticated   Forbidden
-    NotFound   Conflict         InUse   OverLimit
+    NotFound   InUse            OverLimit
+    Conflict   (RowsChanged)
     SchemaBroken
     Paused     Frozen           NotPullable
     ClaimLost  RateLimited
@@ -58,6 +59,20 @@ class Conflict(Rejected):
         super().__init__(f"{kind} '{ref}' already exists")
         self.kind = kind
         self.ref = ref
+
+
+class RowsChanged(Conflict):
+    """Under the key `ref` are `count` rows, and they are not those that were to be published."""
+
+    def __init__(self, key: str, count: int) -> None:
+        super().__init__("rows", key)
+        self.count = count
+
+    def __str__(self) -> str:
+        return (
+            f"the rows published under '{self.ref}' before were others: there are {self.count}, "
+            "and those sent now differ from them in content, order or number"
+        )
 
 
 class InUse(Rejected):

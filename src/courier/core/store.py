@@ -131,6 +131,7 @@ class Store(Protocol):
         now_ms: int,
         bytes_max: int | None = None,
         listener: str | None = None,
+        marks: Sequence[bytes] | None = None,
     ) -> int:
         """Store the drafts that are new under `key`; how many were.
 
@@ -139,13 +140,21 @@ class Store(Protocol):
         queue, and stores none a second time. Raises Conflict("rows", key) when drafts between
         what is stored and `first` would be left out.
 
+        `marks` tell drafts from others: one for all before the first, then one for all up to each
+        draft. With how many are stored the store keeps the mark of these, and raises
+        RowsChanged(key) when it is not the one given for so many. Nothing is compared of more
+        than are given, and of a key that has no mark: one some of whose drafts came without.
+
         `listener`: they are for this listener of the queue alone. It gets its push; no other
         listener does, and for pullers they are done as they come: `published`, then `acked`.
         """
         ...
 
-    async def rows(self, queue: str, *, key: str, now_ms: int) -> int:
-        """How many drafts are stored under a key of `publish_rows`."""
+    async def rows(self, queue: str, *, key: str, now_ms: int, below: bool = False) -> int:
+        """How many drafts are stored under a key of `publish_rows`.
+
+        `below`: under all the keys that begin with this one and a slash.
+        """
         ...
 
     async def lease(
@@ -224,8 +233,15 @@ class Store(Protocol):
         """Let all its leases end `lease_ms` from now."""
         ...
 
-    async def ack_claim(self, queue: str, name: str, *, actor: Actor, now_ms: int) -> None:
-        """All of it is done. Again within a day: nothing happens."""
+    async def ack_claim(
+        self, queue: str, name: str, *, actor: Actor, now_ms: int, after: str | None = None
+    ) -> None:
+        """All of it is done. Again within a day: nothing happens.
+
+        `after`: the claim is one of a row, and follows the one of that name ("": none). It is then
+        known until the next of the row is acknowledged, for CLAIM_KNOWN_MS at most, and the one
+        before it, if it was acknowledged, is forgotten.
+        """
         ...
 
     async def peek(self, queue: str, *, count: int, now_ms: int) -> list[Message]:

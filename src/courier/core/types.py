@@ -16,6 +16,8 @@ SECOND_MS = 1_000
 MINUTE_MS = 60 * SECOND_MS
 HOUR_MS = 60 * MINUTE_MS
 DAY_MS = 24 * HOUR_MS
+# How long an acknowledged claim is known at most, when nothing follows it.
+CLAIM_KNOWN_MS = 400 * DAY_MS
 
 # By how much a sealed body is longer: a nonce before it and a tag behind.
 SEAL_BYTES = 12 + 16

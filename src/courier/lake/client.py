@@ -52,11 +52,21 @@ class ClaimLost(CourierError):
     """A claim's lease has ended before it was acknowledged."""
 
 
+class RowsChanged(CourierError):
+    """Other rows were published under a key before."""
+
+
 _KINDS: dict[str, type[http.client.HTTPConnection]] = {
     "http": http.client.HTTPConnection,
     "https": http.client.HTTPSConnection,
 }
-_REFUSALS: dict[int, type[CourierError]] = {404: Missing, 409: ClaimLost, 410: Trimmed}
+# By the code that the broker gives with its sentence.
+_REFUSALS: dict[str, type[CourierError]] = {
+    "not_found": Missing,
+    "claim_lost": ClaimLost,
+    "rows_changed": RowsChanged,
+    "trimmed": Trimmed,
+}
 
 
 @dataclass(frozen=True)
@@ -66,6 +76,14 @@ class Head:
     first: int
     last: int
     epoch: str
+
+
+@dataclass(frozen=True)
+class Published:
+    """How many rows were new, and the digest of all rows of their key up to the last of them."""
+
+    new: int
+    digest: str
 
 
 @dataclass(frozen=True)
@@ -185,13 +203,27 @@ class Client:
     # --- publish ---
 
     def publish(
-        self, queue: str, rows: pa.RecordBatch, *, once: str, first: int, listener: str = ""
-    ) -> int:
+        self,
+        queue: str,
+        rows: pa.RecordBatch,
+        *,
+        once: str,
+        first: int,
+        digest: str = "",
+        last: bool = False,
+        listener: str = "",
+    ) -> Published:
         """Publish rows, of which the first has this number under the key `once`.
 
-        Rows that were published under that key before are not published again; how many were new.
+        Rows that were published under that key before are not published again. With the digest
+        that was told for the rows before the first, it is compared whether they were the same;
+        raises RowsChanged. `last`: the key has no more.
         """
         query: dict[str, Any] = {"once": once, "first": first}
+        if digest:
+            query["digest"] = digest
+        if last:
+            query["last"] = "true"
         if listener:
             query["listener"] = listener
         sink = pa.BufferOutputStream()
@@ -203,11 +235,18 @@ class Client:
             raw=sink.getvalue().to_pybytes(),
             query=query,
         )
-        return int(told["published"])
+        return Published(int(told["published"]), str(told.get("digest", "")))
 
     def published(self, queue: str, *, once: str) -> int:
         """How many rows were published under a key."""
-        told = self._json("GET", f"{self._queue(queue)}/publish", query={"once": once})
+        return self._rows(queue, {"once": once})
+
+    def published_below(self, queue: str, key: str) -> int:
+        """How many rows were published under all keys that begin with this one and a slash."""
+        return self._rows(queue, {"below": key})
+
+    def _rows(self, queue: str, query: Mapping[str, str]) -> int:
+        told = self._json("GET", f"{self._queue(queue)}/publish", query=query)
         return int(told["rows"])
 
     # --- claims ---
@@ -229,9 +268,13 @@ class Client:
         path = f"{self._queue(queue)}/claims/{quote(name, safe='')}"
         self._json("PATCH", path, {"lease_ms": lease_ms})
 
-    def ack(self, queue: str, name: str) -> None:
-        """Acknowledge a claim. Doing so twice is no mistake."""
-        self._json("DELETE", f"{self._queue(queue)}/claims/{quote(name, safe='')}")
+    def ack(self, queue: str, name: str, *, after: str) -> None:
+        """Acknowledge a claim that follows another ("": none). Doing so twice is no mistake.
+
+        The broker then forgets the other, and knows this one until the next is acknowledged.
+        """
+        path = f"{self._queue(queue)}/claims/{quote(name, safe='')}"
+        self._json("DELETE", path, query={"after": after})
 
     def _queue(self, queue: str) -> str:
         tenant, name = (quote(each, safe="") for each in (self._place.tenant, queue))
@@ -286,7 +329,7 @@ class Client:
                     return told, answer
                 if status not in _AWAY:
                     raise self._refusal(status, answer)
-                why = _message(answer)
+                why = _told(answer, "message")
             if time.monotonic() + wait_s > until_s:
                 raise Away(
                     f"{self._place.url} cannot be reached ({why}), tried for "
@@ -310,12 +353,13 @@ class Client:
         return answer.status, told, body
 
     def _refusal(self, status: int, answer: bytes) -> CourierError:
-        text = _message(answer)
+        text = _told(answer, "message")
         if not text:
             return self._stranger()
         if status == 401:
             return CourierError(f"{self._place.url} does not know this token")
-        return _REFUSALS.get(status, CourierError)(f"{self._place.url} refused: {text}")
+        kind = _REFUSALS.get(_told(answer, "code"), CourierError)
+        return kind(f"{self._place.url} refused: {text}")
 
     def _stranger(self) -> CourierError:
         return CourierError(f"{self._place.url} does not answer as a Courier broker does")
@@ -328,9 +372,10 @@ def recreated(url: str, known: str, found: str) -> str:
     )
 
 
-def _message(answer: bytes) -> str:
+def _told(answer: bytes, what: str) -> str:
+    """The code or the message of a refusal."""
     try:
-        return str(json.loads(answer)["error"]["message"])
+        return str(json.loads(answer)["error"][what])
     except (ValueError, KeyError, TypeError):
         return ""
 

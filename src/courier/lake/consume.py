@@ -28,7 +28,7 @@ from courier.lake.schema import CLAIMED
 from courier.lake.source import VERSION, checked
 
 CLAIM_ROWS = 10_000
-CLAIM_ROWS_MAX = 100_000
+CLAIM_ROWS_MAX = 20_000
 PARTITION_ROWS_MIN = 1_000
 PARTITIONS_MAX = 16
 
@@ -50,7 +50,9 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._asked = asked
         self._columns = list(checked(schema, CLAIMED))
         self._acked = ""
+        self._before: dict[str, str] = {}
         self._held = ""
+        self._begun = False
         self._stopped = threading.Event()
         self._until_ms: int | None = None
         self._ends = False
@@ -86,7 +88,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not rows:
             self._ends = self._until_ms is not None
             return start
-        self._hold(claim)
+        self._hold(claim, known=bool(start["claim"]))
         self._ends = self._until_ms is not None and self._newest_ms(claim, rows) > self._until_ms
         return {**start, "batch": start["batch"] + 1, "claim": claim, "rows": rows}
 
@@ -110,7 +112,8 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if start["claim"] == end["claim"]:
             return []
         rows = int(end["rows"])
-        self._hold(end["claim"])
+        self._before = {end["claim"]: start["claim"]}
+        self._hold(end["claim"], known=True)
         count = self._asked.partitions or max(1, min(PARTITIONS_MAX, rows // PARTITION_ROWS_MIN))
         edges = [rows * n // count for n in range(count + 1)]
         return [
@@ -143,7 +146,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._held = ""
         with Client(self._asked.place) as broker:
             try:
-                broker.ack(self._asked.queue, claim)
+                broker.ack(self._asked.queue, claim, after=self._before.get(claim, ""))
             except ClaimLost:
                 raise ClaimLost(
                     f"a batch of this query is done, and its messages on queue "
@@ -151,8 +154,13 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     f"acknowledged (claim '{claim}', lease {self._asked.lease_ms} ms): they will "
                     "be processed twice; start it with a new checkpoint and a longer 'leaseMs'"
                 ) from None
-            except Missing:
-                pass  # acknowledged so long ago that the broker has forgotten it
+            except Missing as error:
+                # What was acknowledged is known until the next is; so this never was.
+                raise ClaimLost(
+                    f"a batch of this query is done, and nobody knows any more whether its "
+                    f"messages on queue '{self._asked.queue}' were acknowledged ({error}): they "
+                    "may have been given to others; start it with a new checkpoint"
+                ) from None
         self._acked = claim
 
     def stop(self) -> None:
@@ -160,16 +168,22 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # --- keeping the lease while a batch runs ---
 
-    def _hold(self, claim: str) -> None:
-        """Extend the claim's lease now and then, until its batch is committed."""
+    def _hold(self, claim: str, *, known: bool) -> None:
+        """Extend the claim's lease now and then, until its batch is committed.
+
+        The first one may be `known` from a run that died, and little of its lease be left.
+        """
         if self._held == claim:
             return
-        self._held = claim
-        threading.Thread(target=self._keep, args=(claim,), daemon=True).start()
+        at_once = known and not self._begun
+        self._held, self._begun = claim, True
+        threading.Thread(target=self._keep, args=(claim, at_once), daemon=True).start()
 
-    def _keep(self, claim: str) -> None:
+    def _keep(self, claim: str, at_once: bool) -> None:
         lease_ms = self._asked.lease_ms
-        while not self._stopped.wait(lease_ms / 3 / 1000) and self._held == claim:
+        wait_s = 0.0 if at_once else lease_ms / 3 / 1000
+        while not self._stopped.wait(wait_s) and self._held == claim:
+            wait_s = lease_ms / 3 / 1000
             try:
                 with Client(self._asked.place) as broker:
                     broker.extend(self._asked.queue, claim, lease_ms=lease_ms)

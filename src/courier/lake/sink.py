@@ -22,7 +22,7 @@ from pyspark.sql.types import (
 )
 
 from courier import ids
-from courier.lake.client import Client, CourierError, Place
+from courier.lake.client import Client, CourierError, Place, RowsChanged
 from courier.lake.options import BadOption, Options
 
 REQUEST_BYTES = 4 << 20
@@ -44,14 +44,10 @@ _TAKEN: dict[str, tuple[DataType, ...]] = {
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What one task published, and how much of that an earlier run of it had published before.
-
-    Its rows have the key `run` and the task's partition.
-    """
+    """What one task published, now or in an earlier run, under the key `run` and its partition."""
 
     run: str
     rows: int
-    repeated: int
 
 
 def check(asked: Options, schema: StructType, place: Place, *, overwrite: bool) -> None:
@@ -76,43 +72,58 @@ def check(asked: Options, schema: StructType, place: Place, *, overwrite: bool) 
 
 
 def publish(asked: Options, run: str, batches: Iterator[pa.RecordBatch]) -> Written:
-    """Publish rows under a key; their numbers under it tell whether they were there before."""
+    """Publish rows under a key; their numbers under it tell whether they were there before.
+
+    Raises RowsChanged when other rows were, before any more are published.
+    """
     key = f"{run}/{_task().partitionId()}"
-    rows = new = 0
+    rows, digest = 0, ""
     pace = Pace(asked.rate)
-    with Client(asked.place) as broker:
-        for batch in batches:
-            for part in _cut(_typed(batch, asked.content_type), pace.rows_max):
-                fresh = broker.publish(
-                    asked.queue, part, once=key, first=rows, listener=asked.listener
-                )
-                new += fresh
-                rows += part.num_rows
-                pace.wait(fresh)
-        known = broker.published(asked.queue, once=key)
-    if known > rows:
-        raise _changed(asked, key, rows, known)
-    return Written(run, rows, rows - new)
-
-
-def none_beyond(asked: Options, messages: Sequence[WriterCommitMessage | None]) -> None:
-    """An earlier run with more partitions has left rows under a key that nobody has now."""
-    written = [each for each in messages if isinstance(each, Written)]
-    if not any(each.repeated for each in written):
-        return
-    key = f"{written[0].run}/{len(messages)}"
-    with Client(asked.place) as broker:
-        known = broker.published(asked.queue, once=key)
-    if known:
-        raise _changed(asked, key, 0, known)
-
-
-def _changed(asked: Options, key: str, rows: int, known: int) -> CourierError:
-    return CourierError(
-        f"an earlier run of this write published {known} rows to queue '{asked.queue}' under the "
-        f"key {key}, and there are {rows} for it now: rows or partitions have changed in between, "
-        "so some are published twice or not at all"
+    parts = (
+        part for batch in batches for part in _cut(_typed(batch, asked.content_type), pace.rows_max)
     )
+    with Client(asked.place) as broker:
+        for part, last in _lasting(parts):
+            told = broker.publish(
+                asked.queue,
+                part,
+                once=key,
+                first=rows,
+                digest=digest,
+                last=last,
+                listener=asked.listener,
+            )
+            rows += part.num_rows
+            digest = told.digest
+            pace.wait(told.new)
+    return Written(run, rows)
+
+
+def none_beside(asked: Options, messages: Sequence[WriterCommitMessage | None]) -> None:
+    """Raises RowsChanged when an earlier run has left rows in partitions that nobody has now.
+
+    The broker may know of fewer than there are: of a write that takes longer than it knows a key.
+    """
+    written = [each for each in messages if isinstance(each, Written)]
+    if not written:
+        return
+    run, rows = written[0].run, sum(each.rows for each in written)
+    with Client(asked.place) as broker:
+        known = broker.published_below(asked.queue, run)
+    if known > rows:
+        raise RowsChanged(
+            f"{known} rows are published to queue '{asked.queue}' under {run}, and this run has "
+            f"{rows}: an earlier one had others or other partitions, so some may be published twice"
+        )
+
+
+def _lasting(parts: Iterator[pa.RecordBatch]) -> Iterator[tuple[pa.RecordBatch, bool]]:
+    """Each part, and whether it is the last."""
+    held = next(parts, None)
+    while held is not None:
+        following = next(parts, None)
+        yield held, following is None
+        held = following
 
 
 class Pace:
@@ -171,7 +182,7 @@ class QueueWriter(DataSourceArrowWriter):
         return publish(self._asked, self._run, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        none_beyond(self._asked, messages)
+        none_beside(self._asked, messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """What was published stays; the same write run again goes on from there."""
@@ -194,7 +205,7 @@ class QueueStreamWriter(DataSourceStreamArrowWriter):
         return publish(self._asked, f"{query}/{batch}", iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        none_beyond(self._asked, messages)
+        none_beside(self._asked, messages)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """The batch is run again under the same keys."""

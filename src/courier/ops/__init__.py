@@ -20,6 +20,7 @@ from courier.core.errors import (
     NotFound,
     OverLimit,
     RateLimited,
+    RowsChanged,
     Unauthenticated,
     Unavailable,
 )
@@ -140,7 +141,11 @@ def refusal(error: BrokerError) -> tuple[int, str]:
             return 404, "not_found"
         case WrongMethod():
             return 405, "method_not_allowed"
-        case Conflict() | InUse() | ClaimLost():
+        case RowsChanged():
+            return 409, "rows_changed"
+        case ClaimLost():
+            return 409, "claim_lost"
+        case Conflict() | InUse():
             return 409, "conflict"
         case OffsetTrimmed():
             return 410, "trimmed"

@@ -17,7 +17,8 @@ from courier.ops.query import number
 from courier.web import Call, Parameter, Response, Route
 
 ARROW = "application/vnd.apache.arrow.stream"
-COUNT_MAX = 100_000
+# All messages of a claim are acknowledged at once, and nobody is served meanwhile.
+COUNT_MAX = 20_000
 LEASE_MS_MAX = 12 * HOUR_MS
 PAGE = 1_000
 ANSWER_BYTES_MAX = 16 << 20
@@ -52,7 +53,8 @@ class ClaimRoutes:
             Route("PATCH", _CLAIM, self.extend_claim, "messages:consume",
                   "Let a claim's leases end later or sooner", body=ExtendBody),
             Route("DELETE", _CLAIM, self.ack_claim, "messages:consume",
-                  "Acknowledge all messages of a claim"),
+                  "Acknowledge all messages of a claim",
+                  query=(Parameter("after", str, "The claim that was acknowledged before"),)),
         ]  # fmt: skip
 
     async def claim_messages(self, call: Call) -> dict[str, int]:
@@ -85,13 +87,16 @@ class ClaimRoutes:
 
     async def ack_claim(self, call: Call) -> dict[str, Any]:
         queue, name = await self._claim(call)
-        await self._broker.ack_claim(queue, name, actor=call.actor)
+        given = call.request.query.get("after")
+        after = given[-1] if given else None
+        if after:
+            _check("after", after)
+        await self._broker.ack_claim(queue, name, actor=call.actor, after=after)
         return {}
 
     async def _claim(self, call: Call) -> tuple[Queue, str]:
         name = call.params["name"]
-        if not _NAME.fullmatch(name):
-            raise InvalidRequest("name", "expected 1 to 200 letters, digits, or any of . _ : -")
+        _check("name", name)
         tenant = await self._admin.tenant(call.params["tenant"])
         return await self._admin.queue_named(tenant.id, call.params["queue"]), name
 
@@ -103,6 +108,11 @@ class ClaimRoutes:
 
             return claimed(opened)
         return b"".join(_encode(_shown(message)) + b"\n" for message in opened)
+
+
+def _check(field: str, name: str) -> None:
+    if not _NAME.fullmatch(name):
+        raise InvalidRequest(field, "expected 1 to 200 letters, digits, or any of . _ : -")
 
 
 def _shown(message: Message) -> dict[str, Any]:

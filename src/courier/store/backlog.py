@@ -43,7 +43,7 @@ class Backlog:
     """A queue and what it holds, by sequence.
 
     `once` maps a key to its message's id and to the key's end, `rows` to how many drafts are stored
-    under it and to its end. `told` are the sequences that
+    under it, to its end and to the mark of those drafts. `told` are the sequences that
     were ready when those who wait were last told. `counters` are what the queue held after its
     last change, and `counters_minute` is when that was. `full`: a lease was cut short by how
     many messages may be leased.
@@ -59,7 +59,7 @@ class Backlog:
     tail: int = 0
     deliveries: dict[int, Delivery] = field(default_factory=dict)
     once: dict[str, tuple[str, int]] = field(default_factory=dict)
-    rows: dict[str, tuple[int, int]] = field(default_factory=dict)
+    rows: dict[str, tuple[int, int, bytes | None]] = field(default_factory=dict)
     told: set[int] = field(default_factory=set)
     full: bool = False
     kept: dict[int, Delivery] = field(default_factory=dict)

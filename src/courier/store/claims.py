@@ -46,6 +46,11 @@ class Claims:
         attempts = {delivery.message.seq: delivery.attempts for delivery in leased}
         self._claims[queue, name] = Claim(attempts, until_ms + DAY_MS)
 
+    def forget_acked(self, queue: str, name: str) -> None:
+        claim = self._claims.get((queue, name))
+        if claim is not None and claim.acked:
+            del self._claims[queue, name]
+
     def forget(self, now_ms: int) -> None:
         self._claims = {
             key: claim for key, claim in self._claims.items() if now_ms < claim.until_ms

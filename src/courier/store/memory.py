@@ -12,11 +12,12 @@ from math import ceil
 import msgspec
 
 from courier import ids
-from courier.core.errors import Conflict, NotFound, OverLimit
+from courier.core.errors import Conflict, NotFound, OverLimit, RowsChanged
 from courier.core.journal import RECORD_KINDS, UNIT_BYTES
 from courier.core.lifecycle import NAME_HEADER
 from courier.core.store import R
 from courier.core.types import (
+    CLAIM_KNOWN_MS,
     DAY_MS,
     MINUTE_MS,
     Ack,
@@ -224,13 +225,17 @@ class MemoryStore:
         now_ms: int,
         bytes_max: int | None = None,
         listener: str | None = None,
+        marks: Sequence[bytes] | None = None,
     ) -> int:
         backlog, by = self._enter(queue, now_ms), Cause(actor, now_ms)
         if listener is not None and listener not in backlog.lines:
             raise NotFound("listener", listener)
         stored = await self.rows(queue, key=key, now_ms=now_ms)
+        _, end_ms, mark = backlog.rows[key] if stored else (0, 0, None)
         if first > stored:
             raise Conflict("rows", key)
+        if marks and mark and stored - first < len(marks) and marks[stored - first] != mark:
+            raise RowsChanged(key, stored)
         new = drafts[stored - first :]
         if new:
             _refuse_over(bytes_max, backlog, new, now_ms)
@@ -240,15 +245,21 @@ class MemoryStore:
         if listener is not None:
             for seq in range(begun + 1, backlog.tail + 1):
                 self._holdings.end("acked", backlog, backlog.deliveries[seq], by)
+        if new:
+            # A mark is of all drafts of its key, so one that is missing is missing for good.
+            mark = marks[-1] if marks is not None and (mark or not stored) else None
         if stored + len(new):
-            end_ms = backlog.rows[key][1] if stored else 0
-            backlog.rows[key] = stored + len(new), max(end_ms, until_ms)
+            backlog.rows[key] = stored + len(new), max(end_ms, until_ms), mark
         self._sweep.look(now_ms)
         return len(new)
 
-    async def rows(self, queue: str, *, key: str, now_ms: int) -> int:
-        stored, end_ms = self._enter(queue, now_ms).rows.get(key, (0, 0))
-        return stored if now_ms < end_ms else 0
+    async def rows(self, queue: str, *, key: str, now_ms: int, below: bool = False) -> int:
+        known = self._enter(queue, now_ms).rows.items()
+        return sum(
+            stored
+            for each, (stored, end_ms, _) in known
+            if now_ms < end_ms and (each.startswith(f"{key}/") if below else each == key)
+        )
 
     async def lease(
         self,
@@ -378,15 +389,19 @@ class MemoryStore:
         claim.until_ms = now_ms + lease_ms + DAY_MS
         self._sweep.look(now_ms)
 
-    async def ack_claim(self, queue: str, name: str, *, actor: Actor, now_ms: int) -> None:
+    async def ack_claim(
+        self, queue: str, name: str, *, actor: Actor, now_ms: int, after: str | None = None
+    ) -> None:
         backlog = self._enter(queue, now_ms)
         claim = self._claims.known(queue, name, now_ms)
         if not claim.acked:
             for delivery in claim.deliveries(backlog, name, now_ms):
                 self._holdings.end("acked", backlog, delivery, Cause(actor, now_ms))
             claim.acked = True
-            claim.until_ms = now_ms + DAY_MS
+            claim.until_ms = now_ms + (DAY_MS if after is None else CLAIM_KNOWN_MS)
             self._sweep.look(now_ms)
+        if after and after != name:
+            self._claims.forget_acked(queue, after)
 
     async def peek(self, queue: str, *, count: int, now_ms: int) -> list[Message]:
         backlog = self._enter(queue, now_ms)

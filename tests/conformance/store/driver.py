@@ -82,7 +82,8 @@ class Driver:
         self.clock.advance(ms)
 
     def run(self, call: Coroutine[Any, Any, T]) -> T:
-        return self._runner.run(call)
+        # The runner's own `run` takes care of Ctrl-C anew each time, which costs more than a verb.
+        return self._runner.get_loop().run_until_complete(call)
 
     # --- settings ---
 
@@ -148,6 +149,7 @@ class Driver:
         for_ms: int = DAY_MS,
         bytes_max: int | None = None,
         listener: Listener | None = None,
+        marks: Sequence[bytes] | None = None,
     ) -> int:
         return self.run(
             self.store.publish_rows(
@@ -160,11 +162,12 @@ class Driver:
                 now_ms=self.now_ms,
                 bytes_max=bytes_max,
                 listener=listener.id if listener else None,
+                marks=marks,
             )
         )
 
-    def rows(self, queue: Queue, *, key: str = "k") -> int:
-        return self.run(self.store.rows(queue.id, key=key, now_ms=self.now_ms))
+    def rows(self, queue: Queue, *, key: str = "k", below: bool = False) -> int:
+        return self.run(self.store.rows(queue.id, key=key, now_ms=self.now_ms, below=below))
 
     def lease(
         self,
@@ -238,8 +241,10 @@ class Driver:
             )
         )
 
-    def ack_claim(self, queue: Queue, name: str = "batch") -> None:
-        self.run(self.store.ack_claim(queue.id, name, actor=CALLER, now_ms=self.now_ms))
+    def ack_claim(self, queue: Queue, name: str = "batch", *, after: str | None = None) -> None:
+        self.run(
+            self.store.ack_claim(queue.id, name, actor=CALLER, now_ms=self.now_ms, after=after)
+        )
 
     def backlogs(self, *, tenant: str | None = None) -> tuple[int, dict[str, int]]:
         return self.run(self.store.backlogs(tenant=tenant))

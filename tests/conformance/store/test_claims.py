@@ -11,7 +11,17 @@ import pytest
 
 from courier.clock import ManualClock
 from courier.core.errors import ClaimLost, NotFound
-from courier.core.types import DAY_MS, MINUTE_MS, Ack, Draft, Message, Outcome, Queue, Retry
+from courier.core.types import (
+    CLAIM_KNOWN_MS,
+    DAY_MS,
+    MINUTE_MS,
+    Ack,
+    Draft,
+    Message,
+    Outcome,
+    Queue,
+    Retry,
+)
 from courier.store.sqlite import SqliteStore
 from tests.conformance.store.driver import CALLER, Driver, bodies
 
@@ -437,6 +447,50 @@ def test_a_claim_is_forgotten_a_day_after_its_end(driver: Driver, queue: Queue, 
         driver.ack_claim(queue)
     assert driver.claim(queue, lease_ms=1_000) > 0
     assert driver.claimed(queue)[-1].body == b"b"
+
+
+def test_a_claim_of_a_row_is_known_until_the_next_is_acknowledged(
+    driver: Driver, queue: Queue
+) -> None:
+    driver.publish(queue, "a", "b", "c")
+    driver.claim(queue, "one", count=1)
+    driver.ack_claim(queue, "one", after="")
+    driver.advance(100 * DAY_MS)
+    driver.sweep_all()
+    driver.publish(queue, "d", "e")
+    driver.claim(queue, "two", count=1)
+    for _ in range(2):
+        driver.ack_claim(queue, "one", after="")
+    driver.ack_claim(queue, "two", after="one")
+    with pytest.raises(NotFound):
+        driver.ack_claim(queue, "one", after="")
+    for after in ("one", "two", "", None):
+        driver.ack_claim(queue, "two", after=after)
+    driver.advance(CLAIM_KNOWN_MS - 1)
+    driver.ack_claim(queue, "two", after="one")
+    driver.advance(1)
+    with pytest.raises(NotFound):
+        driver.ack_claim(queue, "two", after="one")
+
+
+def test_a_claim_that_was_not_acknowledged_is_not_forgotten_with_the_next(
+    driver: Driver, queue: Queue
+) -> None:
+    driver.publish(queue, "a", "b", "c")
+    driver.claim(queue, "one", count=1, lease_ms=100)
+    driver.claim(queue, "two", count=1, lease_ms=1_000)
+    driver.claim(queue, "three", count=1, lease_ms=1_000)
+    driver.advance(100)
+    driver.ack_claim(queue, "two", after="one")
+    with pytest.raises(ClaimLost):
+        driver.ack_claim(queue, "one", after="")
+    with pytest.raises(ClaimLost):
+        driver.ack_claim(queue, "one", after="two")
+    driver.ack_claim(queue, "two", after="one")
+    driver.ack_claim(queue, "three", after="nobody")
+    driver.advance(2 * DAY_MS)
+    with pytest.raises(NotFound):
+        driver.ack_claim(queue, "one", after="")
 
 
 def test_the_sweep_forgets_old_claims_up_to_its_limit(tmp_path: Path, clock: ManualClock) -> None:

@@ -8,7 +8,7 @@ import apsw
 import pytest
 
 from courier.clock import ManualClock
-from courier.core.errors import Conflict, NotFound, OverLimit
+from courier.core.errors import Conflict, NotFound, OverLimit, RowsChanged
 from courier.core.types import DAY_MS, MINUTE_MS, Draft, Listener, PushStats, Queue, QueueStats
 from courier.store.sqlite import SqliteStore
 from tests.conformance.store.driver import CALLER, Driver, bodies, sealed
@@ -103,6 +103,184 @@ def test_rows_outlive_their_messages(driver: Driver, queue: Queue) -> None:
     driver.sweep_all()
     assert driver.rows(queue) == 2
     assert driver.publish_rows(queue, "a", "b") == 0
+
+
+# --- the same drafts, or others ---
+
+
+def marked(drafts: str, *, before: str = "") -> list[bytes]:
+    """One for all before the first draft, and one for all up to each: here, what these are."""
+    return [(before + drafts[:count]).encode() for count in range(len(drafts) + 1)]
+
+
+def test_drafts_that_are_the_same_go_on(driver: Driver, queue: Queue) -> None:
+    assert driver.publish_rows(queue, *"abc", marks=marked("abc")) == 3
+    assert driver.publish_rows(queue, *"abcd", marks=marked("abcd")) == 1
+    assert driver.publish_rows(queue, *"cde", first=2, marks=marked("cde", before="ab")) == 1
+    assert driver.publish_rows(queue, *"f", first=5, marks=marked("f", before="abcde")) == 1
+    assert driver.publish_rows(queue, *"abcdef", marks=marked("abcdef")) == 0
+    assert bodies(driver.peek(queue)) == [*"abcdef"]
+
+
+@pytest.mark.parametrize(
+    ("first", "before", "drafts"),
+    [
+        (0, "", "axcd"),
+        (0, "", "bacd"),
+        (0, "", "abx"),
+        (0, "", "xbc"),
+        (1, "a", "cbd"),
+        (1, "x", "bcd"),
+        (3, "abx", "d"),
+        (3, "xbc", ""),
+    ],
+    ids=["changed", "reordered", "end", "start", "middle", "before", "next", "nothing"],
+)
+def test_other_drafts_than_before_are_refused_and_nothing_is_stored(
+    driver: Driver, queue: Queue, first: int, before: str, drafts: str
+) -> None:
+    driver.publish_rows(queue, *"abc", marks=marked("abc"))
+    last = driver.last()
+    with pytest.raises(RowsChanged) as refused:
+        driver.publish_rows(queue, *drafts, first=first, marks=marked(drafts, before=before))
+    assert (refused.value.ref, refused.value.count) == ("k", 3)
+    assert (driver.rows(queue), driver.last()) == (3, last)
+    assert driver.publish_rows(queue, *"abcd", marks=marked("abcd")) == 1
+
+
+def test_what_ends_before_all_that_is_stored_is_not_compared(driver: Driver, queue: Queue) -> None:
+    driver.publish_rows(queue, *"abc", marks=marked("abc"))
+    assert driver.publish_rows(queue, *"xy", marks=marked("xy")) == 0
+    with pytest.raises(RowsChanged):
+        driver.publish_rows(queue, *"zd", first=2, marks=marked("zd", before="xy"))
+
+
+def test_a_refused_call_does_not_make_its_key_last_longer(driver: Driver, queue: Queue) -> None:
+    driver.publish_rows(queue, "a", marks=marked("a"), for_ms=100)
+    driver.advance(50)
+    with pytest.raises(RowsChanged):
+        driver.publish_rows(queue, "b", marks=marked("b"), for_ms=100)
+    driver.advance(50)
+    assert driver.publish_rows(queue, "b", marks=marked("b"), for_ms=100) == 1
+
+
+def test_drafts_without_marks_are_not_compared_nor_is_their_key_later(
+    driver: Driver, queue: Queue
+) -> None:
+    driver.publish_rows(queue, *"ab", marks=marked("ab"))
+    assert driver.publish_rows(queue, *"xy") == 0
+    with pytest.raises(RowsChanged):
+        driver.publish_rows(queue, *"xy", marks=marked("xy"))
+    assert driver.publish_rows(queue, "c", first=2) == 1
+    assert driver.publish_rows(queue, *"xyzd", marks=marked("xyzd")) == 1
+    assert driver.publish_rows(queue, *"efghi", marks=marked("efghi")) == 1
+    driver.publish_rows(queue, "a", key="l")
+    assert driver.publish_rows(queue, *"xb", key="l", marks=marked("xb")) == 1
+
+
+def test_a_key_that_is_forgotten_may_have_other_drafts(driver: Driver, queue: Queue) -> None:
+    driver.publish_rows(queue, *"ab", marks=marked("ab"), for_ms=100)
+    driver.publish_rows(queue, "c", key="l", for_ms=100)
+    driver.advance(100)
+    assert driver.publish_rows(queue, *"xyz", marks=marked("xyz")) == 3
+    assert driver.publish_rows(queue, *"d", key="l", marks=marked("d")) == 1
+    for key, drafts in (("k", "ab"), ("l", "c")):
+        with pytest.raises(RowsChanged):
+            driver.publish_rows(queue, *drafts, key=key, marks=marked(drafts * 2))
+
+
+def test_drafts_that_are_refused_for_another_reason_leave_their_mark_alone(
+    driver: Driver, queue: Queue
+) -> None:
+    driver.publish_rows(queue, *"ab", marks=marked("ab"))
+    with pytest.raises(OverLimit):
+        driver.publish_rows(queue, *"abcd", marks=marked("abcd"), bytes_max=3)
+    with pytest.raises(Conflict):
+        driver.publish_rows(queue, "d", first=3, marks=marked("d", before="abc"))
+    assert driver.publish_rows(queue, *"abxy", marks=marked("abxy")) == 2
+
+
+def test_drafts_for_one_listener_are_compared_too(
+    driver: Driver, queue: Queue, listener: Listener
+) -> None:
+    driver.publish_rows(queue, *"ab", marks=marked("ab"), listener=listener)
+    with pytest.raises(RowsChanged):
+        driver.publish_rows(queue, *"xbc", marks=marked("xbc"), listener=listener)
+    assert driver.publish_rows(queue, *"abc", marks=marked("abc"), listener=listener) == 1
+
+
+def test_of_callers_with_other_drafts_one_goes_on_and_none_is_mixed(
+    driver: Driver, queue: Queue
+) -> None:
+    store, now_ms = driver.store, driver.now_ms
+    shared = "x" * 10
+
+    async def send(name: str, size: int) -> bool:
+        whole = shared + name * 30
+        marks = marked(whole)
+        for first in range(0, len(whole), size):
+            part = whole[first : first + size]
+            try:
+                await store.publish_rows(
+                    queue.id,
+                    [Draft(each.encode()) for each in part],
+                    key="k",
+                    first=first,
+                    until_ms=now_ms + DAY_MS,
+                    actor=CALLER,
+                    now_ms=now_ms,
+                    marks=marks[first : first + len(part) + 1],
+                )
+            except RowsChanged:
+                return False
+        return True
+
+    async def all_at_once() -> list[bool]:
+        return await asyncio.gather(
+            *(send(n, s) for n, s in zip("abcab", (3, 7, 4, 2, 5), strict=True))
+        )
+
+    went = driver.run(all_at_once())
+    stored = "".join(bodies(driver.peek(queue)))
+    assert stored in [shared + name * 30 for name in "abc"]
+    assert went == [stored[-1] == name for name in "abcab"]
+
+
+# --- keys below another ---
+
+
+def test_rows_below_a_key_are_counted_together(driver: Driver, queue: Queue) -> None:
+    other = driver.queue("other")
+    for key, drafts in (
+        ("run/1/0", "ab"),
+        ("run/1/12", "c"),
+        ("run/1/ü", "d"),
+        ("run/1/", "e"),
+        ("run/1/0/0", "f"),
+        ("run/1", "-"),
+        ("run/10/0", "--"),
+        ("run/1.5", "-"),
+        ("run/10", "-"),
+        ("run/1+/0", "-"),
+        ("run/2/0", "--"),
+    ):
+        driver.publish_rows(queue, *drafts, key=key)
+    driver.publish_rows(other, "x", key="run/1/0")
+    assert driver.rows(queue, key="run/1", below=True) == 6
+    assert driver.rows(queue, key="run/10", below=True) == 2
+    assert driver.rows(queue, key="run", below=True) == 14
+    assert driver.rows(other, key="run/1", below=True) == 1
+    assert driver.rows(queue, key="nobody", below=True) == 0
+
+
+def test_rows_below_a_key_are_those_that_are_known(driver: Driver, queue: Queue) -> None:
+    driver.publish_rows(queue, *"ab", key="run/0", for_ms=100)
+    driver.publish_rows(queue, "c", key="run/1", for_ms=200)
+    driver.advance(100)
+    assert driver.rows(queue, key="run", below=True) == 1
+    driver.change(drops=[queue])
+    with pytest.raises(NotFound):
+        driver.rows(queue, key="run", below=True)
 
 
 # --- callers at the same time ---
@@ -208,10 +386,12 @@ def test_rows_survive_a_restart(tmp_path: Path, clock: ManualClock, runner: asyn
     driver = Driver(runner.run(SqliteStore.open(path)), clock, runner)
     try:
         queue = driver.queue()
-        driver.publish_rows(queue, "a", "b", for_ms=100)
+        driver.publish_rows(queue, "a", "b", for_ms=100, marks=marked("ab"))
         driver.run(driver.store.close())
         driver.store = runner.run(SqliteStore.open(path))
         assert driver.rows(queue) == 2
+        with pytest.raises(RowsChanged):
+            driver.publish_rows(queue, "b", "a", "c", for_ms=100, marks=marked("bac"))
         assert driver.publish_rows(queue, "a", "b", "c", for_ms=100) == 1
         assert driver.stats(queue).count == 3
         driver.advance(100)

@@ -198,6 +198,7 @@ class SqliteStore:
         now_ms: int,
         bytes_max: int | None = None,
         listener: str | None = None,
+        marks: Sequence[bytes] | None = None,
     ) -> int:
         def op() -> int:
             return self._rows.publish(
@@ -210,14 +211,14 @@ class SqliteStore:
                 until_ms=until_ms,
                 bytes_max=bytes_max,
                 listener=listener,
+                marks=marks,
             )
 
         return await self.writer.submit(op)
 
-    async def rows(self, queue: str, *, key: str, now_ms: int) -> int:
-        return await self.writer.submit(
-            lambda: self._rows.stored(self._enter(queue, now_ms), key, now_ms)
-        )
+    async def rows(self, queue: str, *, key: str, now_ms: int, below: bool = False) -> int:
+        count = self._rows.below if below else self._rows.stored
+        return await self.writer.submit(lambda: count(self._enter(queue, now_ms), key, now_ms))
 
     async def lease(
         self,
@@ -283,9 +284,11 @@ class SqliteStore:
 
         await self.writer.submit(op)
 
-    async def ack_claim(self, queue: str, name: str, *, actor: Actor, now_ms: int) -> None:
+    async def ack_claim(
+        self, queue: str, name: str, *, actor: Actor, now_ms: int, after: str | None = None
+    ) -> None:
         def op() -> None:
-            self._claims.ack(self._enter(queue, now_ms), name, actor, now_ms)
+            self._claims.ack(self._enter(queue, now_ms), name, actor, now_ms, after=after)
 
         await self.writer.submit(op)
 

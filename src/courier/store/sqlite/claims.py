@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import apsw
 
 from courier.core.errors import ClaimLost, NotFound
-from courier.core.types import DAY_MS, Actor
+from courier.core.types import CLAIM_KNOWN_MS, DAY_MS, Actor
 from courier.store.sqlite.book import Book, packed
 from courier.store.sqlite.delivery import Delivery
 from courier.store.sqlite.endings import Endings
@@ -27,6 +27,7 @@ _EXTEND_DELIVERIES = """
 UPDATE delivery INDEXED BY delivery_claim SET due_ms = ? WHERE claim = ?
 """
 _ACK = "UPDATE claim SET acked = 1, until_ms = ? WHERE no = ?"
+_FORGET = "DELETE FROM claim WHERE subscription = ? AND name = ? AND acked = 1"
 _COUNT = "SELECT count(*) FROM delivery INDEXED BY delivery_claim WHERE claim = ?"
 _FIRST_END = """
 SELECT min(min(d.due_ms), min(coalesce(m.expires_ms, m.published_ms + ?)))
@@ -108,13 +109,16 @@ class Claims:
             columns=columns,
         )
 
-    def ack(self, line: Line, name: str, actor: Actor, now_ms: int) -> None:
+    def ack(self, line: Line, name: str, actor: Actor, now_ms: int, *, after: str | None) -> None:
         claim = _known(self._db, line, name, now_ms)
-        if claim.acked:
-            return
-        self._require(line, name, claim, now_ms)
-        self._endings.end(line, "acked", self._deliveries(claim), actor, now_ms)
-        self._db.execute(_ACK, (now_ms + DAY_MS, claim.no))
+        if not claim.acked:
+            self._require(line, name, claim, now_ms)
+            self._endings.end(line, "acked", self._deliveries(claim), actor, now_ms)
+            known_ms = DAY_MS if after is None else CLAIM_KNOWN_MS
+            self._db.execute(_ACK, (now_ms + known_ms, claim.no))
+        if after and after != name:
+            self._db.execute(_FORGET, (line.no, after))
+            self._book.changed = True
 
     def _deliveries(self, claim: Claim) -> list[Delivery]:
         return [Delivery(*row) for row in self._book.rows(_DELIVERIES, (claim.no,))]

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from courier.core.errors import Conflict, NotFound
+from courier.core.errors import Conflict, NotFound, RowsChanged
 from courier.core.types import Actor, Draft
 from courier.store.sqlite.book import Book
 from courier.store.sqlite.endings import Endings
@@ -10,9 +10,14 @@ from courier.store.sqlite.line import Line, PushLine
 from courier.store.sqlite.publishing import Publishing, refuse_over
 
 _STORED = """
-SELECT count, until_ms FROM rows_stored WHERE subscription = ? AND key = ? AND until_ms > ?
+SELECT count, until_ms, mark FROM rows_stored WHERE subscription = ? AND key = ? AND until_ms > ?
 """
-_SAVE = "INSERT OR REPLACE INTO rows_stored VALUES (?, ?, ?, ?)"
+# What begins with a key and a slash sorts before the key and what follows the slash: a 0.
+_BELOW = """
+SELECT coalesce(sum(count), 0) FROM rows_stored
+WHERE subscription = ? AND key >= ? || '/' AND key < ? || '0' AND until_ms > ?
+"""
+_SAVE = "INSERT OR REPLACE INTO rows_stored VALUES (?, ?, ?, ?, ?)"
 
 
 class Rows:
@@ -25,10 +30,14 @@ class Rows:
     def stored(self, line: Line, key: str, now_ms: int) -> int:
         return self._known(line, key, now_ms)[0]
 
-    def _known(self, line: Line, key: str, now_ms: int) -> tuple[int, int]:
-        """How many drafts are stored under a key, and until when that is known."""
-        count, until_ms = self._book.row(_STORED, (line.no, key, now_ms)) or (0, 0)
-        return count, until_ms
+    def below(self, line: Line, key: str, now_ms: int) -> int:
+        count: int = self._db.execute(_BELOW, (line.no, key, key, now_ms)).get
+        return count
+
+    def _known(self, line: Line, key: str, now_ms: int) -> tuple[int, int, bytes | None]:
+        """How many drafts are stored under a key, until when that is known, and their mark."""
+        count, until_ms, mark = self._book.row(_STORED, (line.no, key, now_ms)) or (0, 0, None)
+        return count, until_ms, mark
 
     def publish(
         self,
@@ -42,11 +51,14 @@ class Rows:
         until_ms: int,
         bytes_max: int | None,
         listener: str | None,
+        marks: Sequence[bytes] | None,
     ) -> int:
         pushes = self._pushes(line, listener)
-        count, known_ms = self._known(line, key, now_ms)
+        count, known_ms, mark = self._known(line, key, now_ms)
         if first > count:
             raise Conflict("rows", key)
+        if marks and mark and count - first < len(marks) and marks[count - first] != mark:
+            raise RowsChanged(key, count)
         new = drafts[count - first :]
         if new:
             refuse_over(bytes_max, line, new)
@@ -54,8 +66,10 @@ class Rows:
             if pushes is not None:
                 found = self._endings.standing_at(line, seqs)
                 self._endings.end(line, "acked", [found[seq] for seq in seqs], actor, now_ms)
+            # A mark is of all drafts of its key, so one that is missing is missing for good.
+            mark = marks[-1] if marks is not None and (mark or not count) else None
         if count + len(new):
-            values = (line.no, key, count + len(new), max(known_ms, until_ms))
+            values = (line.no, key, count + len(new), max(known_ms, until_ms), mark)
             self._db.execute(_SAVE, values)
             self._book.changed = True
         return len(new)
