@@ -63,7 +63,7 @@ def append(
             "needs the operator's token"
         )
     told = note(batch=batch, span=span, began_ms=began_ms)
-    events.commit(written, app=APP, batch=upto, note=told)
+    events.commit(written, app=APP, batch=upto, after=after, note=told)
     return span
 
 

@@ -204,7 +204,9 @@ class Derived:
     ) -> None:
         files_max = self._cores if span.rows >= FILE_ROWS_MIN else 1
         written = table.write(rows, batch=span.upto, files_max=files_max)
-        table.commit(written, app=APP, batch=span.upto, removes=replaced, note=note)
+        table.commit(
+            written, app=APP, batch=span.upto, after=span.after, removes=replaced, note=note
+        )
 
 
 def rebuild(spark: SparkSession, lake: Lake, only: str | None = None) -> Iterator[str]:

@@ -52,6 +52,10 @@ class Moved(LakeError):
     """Files that were to be replaced have been replaced by somebody else meanwhile."""
 
 
+class Outrun(LakeError):
+    """Somebody else has added a batch meanwhile that this one was to follow, or holds a part of."""
+
+
 @dataclass(frozen=True)
 class File:
     """One data file of a table. `low` and `high` bound its columns, as stats write them."""
@@ -224,6 +228,7 @@ class Table:
         *,
         app: str = "",
         batch: int = 0,
+        after: int | None = None,
         removes: Sequence[File] = (),
         note: Mapping[str, str] | None = None,
         same_rows: bool = False,
@@ -231,7 +236,8 @@ class Table:
         """Add what was written and remove files, at once; False: the batch was there already.
 
         Batches are numbered upwards; without an app it is of none. `same_rows` says that they are
-        only in other files now. Raises Moved when a file to remove is not there any more.
+        only in other files now. Raises Moved when a file to remove is not there any more, and
+        Outrun when the last batch is not `after`.
         """
         adds = written.actions if written else []
         for add in adds:
@@ -250,6 +256,11 @@ class Table:
             known = table.transaction_version(app) if app else None
             if known is not None and known >= batch:
                 return False
+            if known is not None and after is not None and known != after:
+                raise Outrun(
+                    f"table {self.name} was brought from {after} to {known} by another pipeline "
+                    "meanwhile: end that one, or this"
+                )
             if removes:
                 there = {file.path for file in _files(table)}
                 if any(file.path not in there for file in removes):
