@@ -12,7 +12,7 @@ JAVA_READY := .tools/.java-ready
 CLIENTS_READY := .tools/.ready
 # Java's classes for Spark; with them and without its slower compiler Spark starts sooner.
 CLASSES := .tools/spark.jsa
-QUICK_JAVA := -XX:SharedArchiveFile=$(CURDIR)/$(CLASSES) -XX:TieredStopAtLevel=1
+QUICK_JAVA := -XX:SharedArchiveFile=$(CURDIR)/$(CLASSES) -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 # Neighbours stay together, because many share a server that their worker started, until a worker
 # has nothing left to do and takes from the end of another's list.
 PYTEST := $(PYTHON) -m pytest --dist worksteal

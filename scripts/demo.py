@@ -4,7 +4,9 @@
 """
 
 import argparse
+import io
 import json
+import multiprocessing
 import shutil
 import signal
 import socket
@@ -13,10 +15,12 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import traffic
+
+from courier.cli.main import main as courier
 
 START_S_MAX = 60.0
 COMMAND_S_MAX = 600.0
@@ -59,17 +63,19 @@ class Failed(Exception):
 
 def _demo(place: Path) -> None:
     data = place / "data"
-    print(f"A demo of Courier, in {place}")
-    with _server(place, data) as url:
-        print(f"\nTraffic for some {traffic.SECONDS} seconds, through three APIs at {url}")
-        orders = _traffic(data)
-        _courier(data, "pipeline", "run", "--once")
-        _courier(data, "replay", "--queue", "orders", "--where", BURIED, "--id", "second-chance")
-        orders.again()
-        _courier(data, "pipeline", "run", "--once")
     report = place / "report.html"
-    _courier(data, "report", "--out", str(report))
-    _courier(data, "lake", "query", QUESTION)
+    print(f"A demo of Courier, in {place}")
+    with Commands(data) as commands:
+        with _server(place, data) as url:
+            print(f"\nTraffic for some {traffic.SECONDS} seconds, through three APIs at {url}")
+            orders = _traffic(data, commands)
+            commands.show("pipeline", "run", "--once")
+            chosen = ("--queue", "orders", "--where", BURIED)
+            commands.show("replay", *chosen, "--id", "second-chance")
+            orders.again()
+            commands.show("pipeline", "run", "--once")
+        commands.show("report", "--out", str(report))
+        commands.show("lake", "query", QUESTION)
     print(f"""
 Where to look
   the report      {report}
@@ -81,16 +87,16 @@ Where to look
                   then {url}/client/v4/docs, /api/v1/docs and /v1/docs""")
 
 
-def _traffic(data: Path) -> traffic.Orders:
+def _traffic(data: Path, commands: "Commands") -> traffic.Orders:
     credentials = json.loads((data / "credentials.json").read_text())
-    _quietly(data, "queue", "create", "orders-failed")
-    _quietly(
-        data, *("queue", "create", "orders", "--dead-letter", "orders-failed"),
+    commands.run("queue", "create", "orders-failed")
+    commands.run(
+        *("queue", "create", "orders", "--dead-letter", "orders-failed"),
         *("--max-retries", "2", "--lease", "3s"),
-    )  # fmt: skip
+    )
     tokens = {}
     for name in ("packer-1", "packer-2"):
-        made = _quietly(data, "key", "create", name, "--scope", "write", "--json")
+        made = commands.run("key", "create", name, "--scope", "write", "--json")
         tokens[name] = json.loads(made)["token"]
     orders = traffic.Orders(credentials["cloudflare"], tokens)
     payments = traffic.Payments(credentials["anypoint"])
@@ -147,32 +153,42 @@ def _wait(url: str, server: "subprocess.Popen[bytes]", log: Path) -> None:
     raise Failed(f"the server did not start; see {log}")
 
 
-def _courier(data: Path, *words: str) -> None:
-    """Run a command as a user would, with what it prints below it."""
-    print(f"\n$ {_shown(data, words)}")
-    done = _run(data, words, stderr=subprocess.STDOUT)
-    for line in done.stdout.splitlines():
-        print(f"  {line}")
-    if done.returncode:
-        raise Failed(f"`courier {words[0]}` ended with exit status {done.returncode}")
+class Commands:
+    """Commands as a user gives them, one after the other in a process: Java starts once in it."""
+
+    def __init__(self, data: Path) -> None:
+        self._data = data
+        fresh = multiprocessing.get_context("spawn")
+        self._pool = fresh.Pool(1, signal.signal, (signal.SIGINT, signal.SIG_IGN))
+
+    def __enter__(self) -> "Commands":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pool.terminate()
+        self._pool.join()
+
+    def show(self, *words: str) -> None:
+        """Run it, with what it prints below it."""
+        print(f"\n$ {_shown(self._data, words)}")
+        for line in self.run(*words).splitlines():
+            print(f"  {line}")
+
+    def run(self, *words: str) -> str:
+        given = [*words, "--data", str(self._data)]
+        status, told = self._pool.apply_async(_run, (given,)).get(COMMAND_S_MAX)
+        if status:
+            raise Failed(f"`courier {words[0]}` ended with exit status {status}: {told.strip()}")
+        return told
 
 
-def _quietly(data: Path, *words: str) -> str:
-    done = _run(data, words, stderr=subprocess.PIPE)
-    if done.returncode:
-        raise Failed(done.stderr.strip())
-    return done.stdout
-
-
-def _run(data: Path, words: Sequence[str], *, stderr: int) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [sys.executable, "-m", "courier", *words, "--data", str(data)],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=stderr,
-        timeout=COMMAND_S_MAX,
-        text=True,
-    )
+def _run(words: Sequence[str]) -> tuple[int, str]:
+    """In the other process: a command's exit status, and what it has printed."""
+    told = io.TextIOWrapper(io.BytesIO(), "utf-8")
+    with redirect_stdout(told), redirect_stderr(told):
+        status = courier(words)
+    told.seek(0)
+    return status, told.read()
 
 
 def _shown(data: Path, words: Sequence[str]) -> str:

@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Generator, Iterator
+from pathlib import Path
 
 import httpx
 import pytest
@@ -47,6 +48,12 @@ def http(server: Server) -> Iterator[httpx.Client]:
 def queue_name() -> str:
     """A name no other test uses."""
     return f"q-{uuid.uuid4().hex[:16]}"
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Who wants no Spark does not load it either: every worker would, only to leave it out."""
+    unwanted = "not spark" in config.option.markexpr
+    return True if unwanted and collection_path == config.rootpath / SPARK_FOLDER else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

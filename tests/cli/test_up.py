@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.cli.command import Command, clean_environ
+from tests.cli.command import Command, clean_environ, sigint_heard
 from tests.server import free_port
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(900)]
@@ -48,6 +48,12 @@ def alive(pid: int) -> bool:
         return False
 
 
+def name(pid: int) -> str:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    return ""
+
+
 def children(pid: int) -> list[int]:
     with suppress(OSError):
         return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
@@ -67,7 +73,7 @@ class Up:
         self._log = folder / "up.log"
         port = self.url.rpartition(":")[2]
         args = ["--port", port, "--data", str(self.data), "--every", "1s"]
-        with self._log.open("ab") as log:
+        with self._log.open("ab") as log, sigint_heard():
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "courier", "up", *args],
                 stdin=subprocess.DEVNULL,
@@ -156,7 +162,7 @@ def test_both_run_from_nothing_come_back_and_end_together(up: Up) -> None:
 
     started = descendants(up.process.pid)
     assert len(started) >= 3
-    up.process.send_signal(signal.SIGTERM)
+    up.process.send_signal(signal.SIGINT)
     assert up.process.wait(WAIT_S_MAX) == 0
     until(lambda: not any(map(alive, started)), "everything to end")
     assert "again in" not in up.log().rpartition(again[-1])[2]
@@ -174,6 +180,15 @@ def test_an_interrupt_ends_it_at_any_time(up: Up) -> None:
     until(lambda: up.child("serve"), "the server")
     up.process.send_signal(signal.SIGINT)
     assert up.process.wait(WAIT_S_MAX) == 0
+
+
+def test_it_can_be_ended_while_java_starts(up: Up) -> None:
+    until(lambda: "java" in map(name, descendants(up.process.pid)), "Java")
+    started = descendants(up.process.pid)
+    up.process.send_signal(signal.SIGTERM)
+    assert up.process.wait(WAIT_S_MAX) == 0
+    until(lambda: not any(map(alive, started)), "everything to end")
+    assert "again in" not in up.log()
 
 
 def test_a_server_that_cannot_start_is_not_tried_again(tmp_path: Path) -> None:

@@ -34,12 +34,12 @@ def cluster(directory: Path, env: Mapping[str, str] | None = None) -> Iterator[s
     url = f"spark://127.0.0.1:{port}"
     started: list[subprocess.Popen[bytes]] = []
 
-    def start(name: str, main: str, *args: str) -> Path:
+    def start(name: str, main: str, *args: str, host: str = "127.0.0.1") -> Path:
         log = directory / f"{name}.log"
         with log.open("wb") as out:
             started.append(
                 subprocess.Popen(
-                    [*_java(), f"org.apache.spark.deploy.{main}", "--host", "127.0.0.1", *args],
+                    [*_java(), f"org.apache.spark.deploy.{main}", "--host", host, *args],
                     stdin=subprocess.DEVNULL,
                     stdout=out,
                     stderr=subprocess.STDOUT,
@@ -53,8 +53,10 @@ def cluster(directory: Path, env: Mapping[str, str] | None = None) -> Iterator[s
     try:
         ui = ("--webui-port", "0")
         _wait_for(start("master", "master.Master", "--port", str(port), *ui), "ALIVE", 1)
+        room = ("--cores", "1", "--memory", "700m")
+        # Each on a host of its own: a task is not tried twice at a time on one.
         logs = [
-            start(f"worker-{n}", "worker.Worker", "--cores", "1", "--memory", "700m", *ui, url)
+            start(f"worker-{n}", "worker.Worker", *room, *ui, url, host=f"127.0.0.{n + 1}")
             for n in range(WORKERS)
         ]
         for log in logs:

@@ -5,6 +5,7 @@ The tests' own session is local, and a process has only one. Says what it found 
 
 import json
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,16 @@ from pyspark_courier import DefaultSource
 from tests.lake.cluster import settings
 
 FINISHED_S_MAX = 240
+TRIED_S_MAX = 60
+# A task that takes longer than others is tried a second time beside the first.
+SPECULATION = {
+    "spark.speculation": "true",
+    "spark.speculation.interval": "100ms",
+    "spark.speculation.multiplier": "1.1",
+    "spark.speculation.quantile": "0.5",
+    # Several requests in a task, so that both tries are in the midst of them.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "10",
+}
 
 
 def executors(spark: SparkSession) -> list[int]:
@@ -28,13 +39,39 @@ def executors(spark: SparkSession) -> list[int]:
     return sorted(set(spark.sparkContext.parallelize(range(8), 8).flatMap(parent).collect()))
 
 
+def tried_twice(home: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """Rows as they are; the first task waits in the midst of them until there is a second try."""
+
+    def rows(batches: Iterator[Any]) -> Iterator[Any]:
+        import time
+        from pathlib import Path
+
+        from pyspark import TaskContext
+
+        task = TaskContext.get()
+        assert task is not None
+        this = f"try-{task.partitionId()}-"
+        Path(home, f"{this}{task.attemptNumber()}").touch()
+        deadline_s = time.monotonic() + TRIED_S_MAX
+        for batch in batches:
+            yield batch.slice(0, 10)
+            while task.partitionId() == 0 and len(list(Path(home).glob(f"{this}*"))) < 2:
+                assert time.monotonic() < deadline_s, "there is no second try"
+                time.sleep(0.1)
+            yield batch.slice(10)
+
+    return rows
+
+
 def run(spark: SparkSession, home: Path, shared: dict[str, str]) -> dict[str, Any]:
     told: dict[str, Any] = {"executors": executors(spark)}
     source = spark.read.format("courier").options(**shared)
     journal = source.option("numPartitions", 4).option("columns", "offset").load()
     told["offsets"] = sorted(row.offset for row in journal.collect())
     rows = spark.range(0, 400, 1, 4).selectExpr("cast(id as string) as body")
-    rows.write.format("courier").options(**shared).option("queue", "in").mode("append").save()
+    tried = rows.mapInArrow(tried_twice(str(home)), rows.schema)
+    tried.write.format("courier").options(**shared).option("queue", "in").mode("append").save()
+    told["tries"] = sorted(each.name for each in home.glob("try-*"))
     taken = spark.readStream.format("courier").options(**shared).option("mode", "consume")
     taken = taken.option("queue", "in").option("maxRowsPerTrigger", 150).option("numPartitions", 3)
     sent = taken.load().selectExpr("concat('again ', cast(body as string)) as body")
@@ -47,7 +84,7 @@ def run(spark: SparkSession, home: Path, shared: dict[str, str]) -> dict[str, An
 
 def main() -> None:
     url, home, shared = sys.argv[1], Path(sys.argv[2]), json.loads(sys.argv[3])
-    spark = session("cluster", master=url, settings=settings(home))
+    spark = session("cluster", master=url, settings={**settings(home), **SPECULATION})
     spark.sparkContext.setLogLevel("OFF")
     # Spark looks for sources only among what is installed.
     spark.dataSource.register(DefaultSource)

@@ -8,12 +8,36 @@ from pyspark.sql import SparkSession
 from courier.lake.session import session
 from tests.lake import lakes
 
+# Those that start a Spark of their own, the longest first: one left for the end would run alone.
+# A module whose tests share much stays together.
+FIRST = (
+    "test_the_demo_ends",
+    "test_pipeline_kill.py",
+    "test_source_kill.py",
+    "test_it_runs_on_a_cluster",
+    "test_cluster.py",
+    "test_it_waits_for_its_broker",
+    "test_up.py",
+    "test_on_a_full_disk",
+    "test_replay.py",
+    "test_the_lake_of_the_readme",
+    "test_a_declarative_pipeline",
+    "test_it_can_be_ended_while_java_starts",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    def place(item: pytest.Item) -> int:
+        return next((n for n, part in enumerate(FIRST) if part in item.nodeid), len(FIRST))
+
+    items.sort(key=place)
+
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     # Tests are many short queries: neither Java's nor Spark's compilers would pay for themselves.
     settings = {
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     }

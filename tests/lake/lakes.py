@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import httpx
 from pyspark.sql import SparkSession
 
 from courier.lake import pipeline
@@ -46,6 +47,19 @@ def bring(spark: SparkSession, server: Server, root: Path) -> Lake:
     lake = Lake(str(root))
     pipeline.once(spark, lake, place_of(server))
     return lake
+
+
+def subscribed(http: httpx.Client, *events: str) -> CloudflareClient:
+    """A queue that is told of some events of pipelines."""
+    told = CloudflareClient(http, "told")
+    found = http.get("/queues", params={"name": "told"}).json()["result"]
+    wanted = {
+        "source": {"type": "courier.pipeline"},
+        "events": list(events),
+        "destination": {"type": "queues.queue", "queue_id": found[0]["queue_id"]},
+    }
+    http.post("/event_subscriptions/subscriptions", json=wanted).raise_for_status()
+    return told
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from tests.clients.cloudflare import CloudflareClient
 from tests.delivery import receiver as answers
 from tests.delivery.listeners.organization import PushQueue, organization_of
 from tests.delivery.receiver import Receiver
+from tests.lake.brokers import options
 from tests.lake.lakes import ARGS, bring, place_of
 from tests.lake.running import RUN_S_MAX, running
 from tests.server import Server
@@ -140,3 +141,22 @@ def test_a_new_listener_gets_everything_once_and_nobody_else_does(
 def test_what_was_sent_is_not_sent_again(scene: Scene) -> None:
     chosen, _ = scene.choose()
     assert bodies(chosen) == []
+
+
+def test_rows_of_any_job_can_be_published_for_one_listener(scene: Scene) -> None:
+    before, backlog = scene.got("/old"), scene.pullers.backlog()
+    arrived = len(scene.receiver.bodies("/new"))
+    rows = scene.spark.range(0, 3, 1, 2).selectExpr("concat('own ', id) as body")
+    asked = {"queue": scene.queue.name, "listener": scene.listeners()[-1].id, "writeId": "own"}
+    for _ in range(2):
+        writer = rows.write.format("courier").options(**options(scene.server, **asked))
+        writer.mode("append").save()
+    scene.receiver.wait("/new", arrived + 3, seconds=RUN_S_MAX)
+    last = scene.queue.add("last of all")
+    scene.new.wait(last, "acknowledged")
+    came = [str(body) for body in scene.receiver.bodies("/new")[arrived:]]
+    assert sum("last of all" in body for body in came) == 1 and len(came) == 4
+    for n in range(3):
+        assert sum(f"own {n}" in body for body in came) == 1
+    assert scene.got("/old") == before
+    assert scene.pullers.backlog() == backlog + 1

@@ -78,6 +78,8 @@ def test_reader_writer_and_consumer_run_on_executors_elsewhere(tmp_path: Path) -
         told = json.loads(done.stdout.splitlines()[-1])
         assert len(told["executors"]) == WORKERS
         assert told["offsets"] == [*range(1, before + 1)]
+        # While a task waited, it was tried a second time; and what both published is there once.
+        assert told["tries"] == ["try-0-0", "try-0-1", "try-1-0", "try-2-0", "try-3-0"]
         assert sorted(bodies(server, "in"), key=int) == [str(n) for n in range(400)]
         assert Counter(bodies(server, "out")) == Counter(f"again {n}" for n in range(400))
         assert incoming.backlog() == 0

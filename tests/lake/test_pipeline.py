@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from pyspark.sql import SparkSession
 
@@ -18,7 +17,7 @@ from courier.lake.pipeline import Pipeline
 from courier.lake.status import status
 from courier.lake.tables import LakeError, Table
 from tests.clients.cloudflare import CloudflareClient
-from tests.lake.lakes import SmallLake, place_of
+from tests.lake.lakes import SmallLake, place_of, subscribed
 from tests.server import Server
 
 FINDINGS = ("gaps", "double_leases", "unleased_acks", "revived", "order_violations")
@@ -136,7 +135,7 @@ def test_a_second_run_brings_only_what_is_new_and_a_rebuild_gives_the_same(
         assert [each.rows for each in done[:-1]] == [15] * (len(done) - 1)
         queue.publish_batch(["second"])
         queue.ack([each.lease for each in queue.pull(10)])
-        told = _subscribed(http)
+        told = subscribed(http, "run.completed")
         before = archive.last(lake.events)
         with Client(place) as broker:
             new = broker.head().last - before
@@ -169,19 +168,6 @@ def test_a_second_run_brings_only_what_is_new_and_a_rebuild_gives_the_same(
         with pytest.raises(LakeError, match="'events' cannot be made anew"):
             list(derived.rebuild(spark, lake, "events"))
         _status_and_metrics(lake, server, new)
-
-
-def _subscribed(http: httpx.Client) -> CloudflareClient:
-    """A queue that is told when a run is completed."""
-    told = CloudflareClient(http, "told")
-    found = http.get("/queues", params={"name": "told"}).json()["result"]
-    wanted = {
-        "source": {"type": "courier.pipeline"},
-        "events": ["run.completed"],
-        "destination": {"type": "queues.queue", "queue_id": found[0]["queue_id"]},
-    }
-    http.post("/event_subscriptions/subscriptions", json=wanted).raise_for_status()
-    return told
 
 
 def _status_and_metrics(lake: Lake, server: Server, rows: int) -> None:

@@ -8,28 +8,37 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 from courier.lake import archive
 from courier.lake.catalog import Lake
-from tests.cli.command import Command
+from courier.lake.tables import Table
+from tests.cli.command import Command, sigint_heard
 from tests.clients.cloudflare import CloudflareClient
 from tests.faults.disk import SmallDisk, may_mount
+from tests.lake.brokers import bodies
 from tests.lake.cluster import cluster
 from tests.lake.cluster import settings as settings_of
+from tests.lake.commands import Commands, commands
+from tests.lake.running import kill_all
 from tests.server import Server
 
 # Spark takes its time, and so do those who share the machine.
 CHANGE_S_MAX = 600.0
+# What ends with the command may do so a little later.
+END_S_MAX = 60.0
 POLL_S = 0.1
 LINES_MAX = 12
+HARD = resource.RLIM_INFINITY
 
 
-def _wait(true: Callable[[], bool], otherwise: Callable[[], str]) -> None:
-    deadline_s = time.monotonic() + CHANGE_S_MAX
+def _wait(
+    true: Callable[[], bool], otherwise: Callable[[], str], seconds: float = CHANGE_S_MAX
+) -> None:
+    deadline_s = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < deadline_s, otherwise()
         time.sleep(POLL_S)
@@ -55,17 +64,49 @@ def _running(server: Server, root: Path, errors: Path) -> Iterator[Running]:
     command = [sys.executable, "-m", "courier", "pipeline", "run", "--every", "500ms"]
     with (
         errors.open("wb") as err,
+        sigint_heard(),
         subprocess.Popen(
             [*command, "--lake", str(root), "--data", str(server.data), "--master", "local[2]"],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=err,
+            start_new_session=True,
         ) as process,
     ):
         try:
             yield Running(process, errors)
         finally:
-            process.kill()
+            kill_all(process)
+
+
+def _group(process: subprocess.Popen[bytes]) -> set[str]:
+    """The names of what runs in the process's group."""
+    found = set()
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            name, _, rest = file.read_text().partition("(")[2].rpartition(") ")
+            state, _, group = rest.split()[:3]
+            if int(group) == process.pid and state not in "ZX":
+                found.add(name)
+    return found
+
+
+def _end(running: Running, number: signal.Signals) -> None:
+    """It ends as one that has done what was asked, with all that it started."""
+    running.process.send_signal(number)
+    assert running.process.wait(CHANGE_S_MAX) == 0, running.err()
+    _wait(lambda: not _group(running.process), lambda: "Java is left behind", END_S_MAX)
+
+
+@pytest.mark.timeout(1800)
+def test_it_can_be_ended_while_java_starts(tmp_path: Path) -> None:
+    with (
+        Server(tmp_path).start() as server,
+        _running(server, tmp_path / "lake", tmp_path / "err") as running,
+    ):
+        _wait(lambda: "java" in _group(running.process), running.err)
+        _end(running, signal.SIGTERM)
+        assert running.err() == ""
 
 
 @pytest.mark.timeout(1800)
@@ -94,8 +135,7 @@ def test_it_waits_for_its_broker_says_little_and_ends_in_order(tmp_path: Path) -
                 http.post(f"/queues/{found[0]['queue_id']}/messages", json=sent).raise_for_status()
             _wait(lambda: _upto(root) > first, running.err)
             assert "is there again" in running.err()
-            running.process.send_signal(signal.SIGTERM)
-            assert running.process.wait(CHANGE_S_MAX) == 0, running.err()
+            _end(running, signal.SIGINT)
         lines = running.err().splitlines()
         assert lines[0] == f"bringing {server.url} into {root}"
         assert re.fullmatch(r"[0-9]+ events in [0-9]+ batches", lines[-1]), lines
@@ -110,22 +150,9 @@ def test_it_waits_for_its_broker_says_little_and_ends_in_order(tmp_path: Path) -
         assert [row[0] for row in command("pipeline", "status").rows][:1] == ["events"]
 
 
-def _once(server: Server, root: Path, *more: str, file_bytes_max: int = -1) -> tuple[int, str]:
-    """Exit status and what was said."""
-
-    def limit() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes_max, resource.RLIM_INFINITY))
-
-    command = [sys.executable, "-m", "courier", "pipeline", "run", "--once", "--lake", str(root)]
-    done = subprocess.run(
-        [*command, "--data", str(server.data), *(more or ("--master", "local[2]"))],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        timeout=CHANGE_S_MAX,
-        preexec_fn=limit,
-    )
-    assert not done.stdout
-    return done.returncode, done.stderr.decode()
+def _children(pid: int) -> list[int]:
+    text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+    return [int(word) for word in text.split()]
 
 
 @pytest.fixture
@@ -142,23 +169,68 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 def test_on_a_full_disk_it_says_so_and_goes_on_when_there_is_room(
     disk: Path, tmp_path: Path
 ) -> None:
+    """On a terminal, where a line changes in place; and then tables are made anew."""
     root, ballast = disk / "lake", disk / "ballast"
-    with Server(tmp_path).start() as server:
+    with (
+        Server(tmp_path).start() as server,
+        commands(tmp_path / "commands", terminal=True) as courier,
+    ):
         with server.client() as http:
             queue = CloudflareClient(http, "work")
             for _ in range(20):
                 queue.publish_batch([os.urandom(45_000).hex() for _ in range(2)])
+        place = ("--lake", str(root), "--data", str(server.data), "--master", "local[2]")
+        once = ("pipeline", "run", "--once", *place)
         if disk == tmp_path:
-            status, said = _once(server, root, file_bytes_max=1 << 20)
+            resource.prlimit(courier.process.pid, resource.RLIMIT_FSIZE, (1 << 20, HARD))
         else:
             ballast.write_bytes(bytes(11 << 20))
-            status, said = _once(server, root)
-            ballast.unlink()
-        assert status == 1
+        status, shown, said = courier(*once)
+        assert (status, shown) == (1, "")
         assert said.count("\n") <= 2
         assert f"there is no room left for the lake {root}" in said, said
-        assert _once(server, root)[0] == 0
+        if disk == tmp_path:
+            for pid in (courier.process.pid, *_children(courier.process.pid)):
+                resource.prlimit(pid, resource.RLIMIT_FSIZE, (HARD, HARD))
+        else:
+            ballast.unlink()
+        status, shown, said = courier(*once)
+        assert (status, shown) == (0, ""), said
         assert _dense(root)
+        first, batch, end = said.replace("\r\n", "\n").strip("\n").split("\n")
+        count = _upto(root)
+        assert first == f"bringing {server.url} into {root}"
+        line = rf"\rbatch [0-9]+: {count} events up to offset {count} in [0-9.]+ s, [0-9]+/s *"
+        assert re.fullmatch(line, batch) and len(batch) == 80, batch
+        assert end == f"{count} events in 1 batch"
+        _made_anew(courier, root, *place)
+
+        courier.begin("pipeline", "run", *place)
+        courier.wait("bringing ")
+        courier.process.send_signal(signal.SIGTERM)
+        status, shown, said = courier.end()
+        assert (status, shown) == (0, "")
+        assert said.splitlines()[-1] == "0 events in 0 batches", said
+
+
+def _made_anew(courier: Commands, root: Path, *place: str) -> None:
+    lake = Lake(str(root))
+    before = [_rows(table) for table in lake.tables]
+    files = {file.path for file in lake.messages.files()}
+    status, shown, said = courier("pipeline", "rebuild", *place)
+    assert (status, said) == (0, "")
+    assert shown == "made messages anew\nmade queue_minutes anew\nmade consumers_hours anew\n"
+    assert [_rows(table) for table in lake.tables] == before
+    assert not files & {file.path for file in lake.messages.files()}
+    status, shown, said = courier("pipeline", "rebuild", "--table", "events", *place)
+    assert (status, shown) == (2, "")
+    assert "invalid choice: 'events'" in said
+
+
+def _rows(table: Table) -> list[str]:
+    opened = table.open()
+    assert opened is not None
+    return sorted(str(row) for row in opened.to_pyarrow_table().to_pylist())
 
 
 def _dense(root: Path) -> bool:
@@ -170,16 +242,22 @@ def _dense(root: Path) -> bool:
 
 
 @pytest.mark.timeout(1800)
-def test_it_runs_on_a_cluster(tmp_path: Path) -> None:
+def test_it_runs_on_a_cluster_and_so_does_a_replay(tmp_path: Path) -> None:
     root = tmp_path / "lake"
-    with Server(tmp_path).start() as server, cluster(tmp_path / "cluster") as master:
+    with (
+        Server(tmp_path).start() as server,
+        cluster(tmp_path / "cluster") as master,
+        commands(tmp_path / "commands") as courier,
+    ):
         with server.client() as http:
             queue = CloudflareClient(http, "work")
             queue.publish_batch([f"body {n}" for n in range(50)])
             queue.ack([each.lease for each in queue.pull(20)])
+            CloudflareClient(http, "again")
         settings = [f"--conf={name}={value}" for name, value in settings_of(tmp_path).items()]
-        status, said = _once(server, root, "--master", master, *settings)
-        assert status == 0, said
+        place = ("--lake", str(root), "--data", str(server.data), "--master", master, *settings)
+        status, shown, said = courier("pipeline", "run", "--once", *place)
+        assert (status, shown) == (0, ""), said
         assert _dense(root)
         lake = Lake(str(root))
         assert len({archive.last(table) for table in lake.tables}) == 1
@@ -187,6 +265,11 @@ def test_it_runs_on_a_cluster(tmp_path: Path) -> None:
         assert messages is not None
         outcomes = messages.to_pyarrow_table(columns=["outcome"]).column("outcome").to_pylist()
         assert (outcomes.count("acked"), outcomes.count("live")) == (20, 30)
+
+        chosen = ("--queue", "work", "--into", "again", "--where", "outcome = 'acked'")
+        status, shown, said = courier("replay", *chosen, "--id", "there", *place)
+        assert (status, shown) == (0, "20 messages published to 'again', replay 'there'\n"), said
+        assert sorted(bodies(server, "again")) == sorted(f"body {n}" for n in range(20))
 
 
 def test_what_cannot_be_used_is_one_line(tmp_path: Path) -> None:
@@ -202,3 +285,10 @@ def test_what_cannot_be_used_is_one_line(tmp_path: Path) -> None:
         none = command.attempt("pipeline", "status", "--lake", str(tmp_path / "none"))
         assert (none.status, none.err.count("\n")) == (1, 1)
         assert "`courier pipeline run` makes one" in none.err
+        for more, reason in (
+            ("--master=nonsense", "Master must either be yarn or start with spark"),
+            ("--conf=spark.driver.memory=lots", "Invalid maximum heap size: -Xmxlots"),
+        ):
+            unfit = command.attempt("pipeline", "run", "--once", more)
+            assert (unfit.status, unfit.err.count("\n")) == (1, 1)
+            assert unfit.err.startswith(f"courier: Spark does not start: {reason}"), unfit.err

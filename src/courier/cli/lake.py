@@ -74,7 +74,7 @@ def add_place(parser: argparse.ArgumentParser) -> None:
 
 
 def _tables(args: argparse.Namespace) -> None:
-    with failures():
+    with failures(args):
         from courier.lake import query
 
         found = query.sizes(opened(args))
@@ -89,7 +89,7 @@ def _tables(args: argparse.Namespace) -> None:
 
 
 def _query(args: argparse.Namespace) -> None:
-    with failures():
+    with failures(args):
         from courier.lake import query
 
         answer = query.ask(opened(args), args.sql, limit=args.limit)
@@ -112,7 +112,7 @@ def _print(answer: "Answer", rows: list[list[object]], args: argparse.Namespace)
 
 
 def _compact(args: argparse.Namespace) -> None:
-    with failures():
+    with failures(args):
         from courier.lake import upkeep
 
         done = upkeep.compact(opened(args), args.table)
@@ -120,7 +120,7 @@ def _compact(args: argparse.Namespace) -> None:
 
 
 def _vacuum(args: argparse.Namespace) -> None:
-    with failures():
+    with failures(args):
         from courier.lake import upkeep
 
         gone = upkeep.vacuum(opened(args), args.hours, args.dry_run)
@@ -128,7 +128,7 @@ def _vacuum(args: argparse.Namespace) -> None:
 
 
 def _backfill(args: argparse.Namespace) -> None:
-    with failures():
+    with failures(args):
         from courier.lake import backfill
         from courier.lake.client import Place
         from courier.lake.replay import Asked, now_ms

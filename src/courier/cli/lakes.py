@@ -7,42 +7,45 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING
 
+from courier import config
 from courier.cli.errors import Misused, Refused, Unreachable
-from courier.cli.pipeline import lake_root
 
 if TYPE_CHECKING:
     from courier.lake.catalog import Lake
     from courier.lake.replay import Spark
 
-
-@contextmanager
-def failures() -> Iterator[None]:
-    """What goes wrong with the lake, as one line; also that it is not installed."""
-    try:
-        with _refusals():
-            yield
-    except ModuleNotFoundError as error:
-        raise Misused(
-            f"the lake needs {error.name}: install courier with its extra, `courier[spark]`"
-        ) from error
+LOCAL = "local[*]"
+# Spark alone would have 1g, which is little for batches with large bodies.
+_MEMORY = "2g"
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-@contextmanager
-def _refusals() -> Iterator[None]:
-    from courier.lake.client import Away, CourierError
-    from courier.lake.selection import BadRequest
-    from courier.lake.tables import LakeError
+def add_spark(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--master", default=LOCAL, help=f"Spark's master; default {LOCAL}")
+    parser.add_argument(
+        "--conf",
+        action="append",
+        default=[],
+        type=_setting,
+        metavar="KEY=VALUE",
+        help="a setting of Spark's; may be given many times",
+    )
 
-    try:
-        yield
-    except BadRequest as error:
-        raise Misused(str(error)) from error
-    except Away as error:
-        raise Unreachable(str(error)) from error
-    except (CourierError, LakeError) as error:
-        raise Refused(str(error)) from error
+
+def _setting(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not key.startswith("spark.") or not equals:
+        raise argparse.ArgumentTypeError(f"{text!r} is not of the form spark.KEY=VALUE")
+    return key, value
+
+
+def lake_root(args: argparse.Namespace) -> str:
+    """Where the lake is: an address, or a folder in full."""
+    given = args.lake or str(config.load({"data": args.data}).data / "lake")
+    return given.rstrip("/") if "://" in given else str(Path(given).resolve())
 
 
 def opened(args: argparse.Namespace) -> "Lake":
@@ -56,19 +59,83 @@ def opened(args: argparse.Namespace) -> "Lake":
 
 
 @contextmanager
-def started(args: argparse.Namespace, lake: "Lake") -> Iterator["Spark"]:
-    """Spark; what it has to say goes into a file of the lake, if that is on this machine."""
+def failures(args: argparse.Namespace) -> Iterator[None]:
+    """What goes wrong with the lake, as one line; also that it is not installed."""
+    try:
+        with _refusals(lake_root(args)):
+            yield
+    except ModuleNotFoundError as error:
+        raise Misused(
+            f"the lake needs {error.name}: install courier with its extra, `courier[spark]`"
+        ) from error
+
+
+@contextmanager
+def _refusals(root: str) -> Iterator[None]:
+    from deltalake.exceptions import DeltaError
+
+    from courier.lake.checks import explained
+    from courier.lake.client import Away, CourierError
+    from courier.lake.selection import BadRequest
+    from courier.lake.tables import LakeError
+
+    try:
+        yield
+    except BadRequest as error:
+        raise Misused(str(error)) from error
+    except Away as error:
+        raise Unreachable(str(error)) from error
+    except (CourierError, LakeError) as error:
+        raise Refused(str(error)) from error
+    except BrokenPipeError:
+        raise  # whoever reads what is printed has seen enough
+    except (FileExistsError, NotADirectoryError, PermissionError) as error:
+        raise Misused(f"{error.filename} cannot be used: {error.strerror}") from error
+    except (OSError, DeltaError) as error:
+        raise Refused(str(explained(error, root))) from error
+
+
+@contextmanager
+def started(args: argparse.Namespace, root: str, name: str) -> Iterator["Spark"]:
+    """Spark, which is quiet: what it has to say is in files of the lake, if that is on a disk.
+
+    Both signals end what is done with it as KeyboardInterrupt.
+    """
     from courier.lake.session import session
 
-    local = "://" not in lake.root
-    logs = Path(lake.root, "_logs") if local else Path(tempfile.mkdtemp(prefix="courier-spark-"))
-    spark = session("courier replay", master=args.master, logs=logs)
-    # Spark's own handler asks the JVM in the middle of another question, and then its client logs
-    # that at length; whoever presses Ctrl-C knows why the command ends.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    logging.disable(logging.CRITICAL)
+    elsewhere = "://" in root
+    logs = Path(tempfile.mkdtemp(prefix="courier-spark-")) if elsewhere else Path(root, "_logs")
+    settings = {"spark.driver.memory": _MEMORY, **dict(args.conf)}
+    before = {number: signal.getsignal(number) for number in SIGNALS}
     try:
-        yield spark
+        # A Java that is starting would be left behind by whoever ends in the midst of that, so it
+        # is waited for; unless a second signal says not to.
+        asked: list[int] = []
+
+        def note(number: int, frame: FrameType | None) -> None:
+            if asked:
+                _interrupt(number, frame)
+            asked.append(number)
+
+        for number in SIGNALS:
+            signal.signal(number, note)
+        spark = session(f"courier {name}", master=args.master, settings=settings, logs=logs)
+        # Spark's own handler asks the JVM in the middle of another question, and then its client
+        # logs that at length; whoever presses Ctrl-C knows why the command ends.
+        for number in SIGNALS:
+            signal.signal(number, _interrupt)
+        logging.disable(logging.CRITICAL)
+        try:
+            if asked:
+                raise KeyboardInterrupt
+            yield spark
+        finally:
+            spark.stop()
+            logging.disable(logging.NOTSET)
     finally:
-        spark.stop()
-        logging.disable(logging.NOTSET)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt

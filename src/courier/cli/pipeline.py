@@ -4,18 +4,14 @@ import argparse
 import shutil
 import signal
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import suppress
 from dataclasses import asdict, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from courier import config
 from courier.cli import output
 from courier.cli.credentials import access, add_access
-from courier.cli.errors import Misused, Refused, Unreachable
+from courier.cli.lakes import SIGNALS, add_spark, failures, lake_root, opened, started
 from courier.cli.parser import DURATION, Commands, command, group, milliseconds, whole
 
 if TYPE_CHECKING:
@@ -23,13 +19,12 @@ if TYPE_CHECKING:
     from courier.lake.pipeline import Done
 
 NAME = "lake"
+# Those that are made of events alone.
+_MADE = ("messages", "queue_minutes", "consumers_hours")
 _EVERY_MS = 5_000
 _ROWS_MAX = 500_000
 # A line for every batch would fill logs; elsewhere than on a terminal there are fewer.
 _LINE_EVERY_S = 10.0
-# Spark alone would have 1g, which is little for batches with large bodies.
-_MEMORY = "2g"
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def add(commands: Commands) -> None:
@@ -51,7 +46,7 @@ def add(commands: Commands) -> None:
         help=f"most events of one batch; default {_ROWS_MAX}",
     )
     run.add_argument("--checkpoint", metavar="PATH", help="default: _checkpoints/NAME in the lake")
-    _add_spark(run)
+    add_spark(run)
     _add_lake(run)
 
     status = command(pipeline, "status", "show how far the lake's tables are", _status)
@@ -59,28 +54,9 @@ def add(commands: Commands) -> None:
     _add_lake(status)
 
     rebuild = command(pipeline, "rebuild", "make tables anew from the events", _rebuild)
-    rebuild.add_argument("--table", metavar="NAME", help="only this one")
-    _add_spark(rebuild)
+    rebuild.add_argument("--table", metavar="NAME", choices=_MADE, help="only this one")
+    add_spark(rebuild)
     _add_lake(rebuild)
-
-
-def _add_spark(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--master", default="local[*]", help="Spark's master; default local[*]")
-    parser.add_argument(
-        "--conf",
-        action="append",
-        default=[],
-        type=_setting,
-        metavar="KEY=VALUE",
-        help="a setting of Spark's; may be given many times",
-    )
-
-
-def _setting(text: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not key.startswith("spark.") or not equals:
-        raise argparse.ArgumentTypeError(f"{text!r} is not of the form spark.KEY=VALUE")
-    return key, value
 
 
 def _add_lake(parser: argparse.ArgumentParser) -> None:
@@ -90,54 +66,48 @@ def _add_lake(parser: argparse.ArgumentParser) -> None:
     add_access(parser)
 
 
-def lake_root(args: argparse.Namespace) -> str:
-    """Where the lake is: an address, or a folder in full."""
-    given = args.lake or str(config.load({"data": args.data}).data / "lake")
-    return given.rstrip("/") if "://" in given else str(Path(given).resolve())
-
-
 def _run(args: argparse.Namespace) -> None:
-    with _failures(args):
-        from courier.lake import checks, lock
+    with failures(args):
+        from courier.lake import checks, java, lock
         from courier.lake.catalog import Lake
-        from courier.lake.pipeline import Pipeline
+        from courier.lake.pipeline import Pipeline, telling
+        from courier.lake.tables import LakeError
 
         root, place = lake_root(args), _place(args)
         lake = Lake(root)
         checkpoint = args.checkpoint or checks.checkpoint_of(lake, args.name)
         lines = _Lines()
-
-        def check() -> None:
-            checks.check(lake, place, name=args.name, checkpoint=checkpoint)
-
-        with lock.hold(root), _spark(args, root, check) as spark:
-            pipeline = Pipeline(
-                spark,
-                lake,
-                place,
-                name=args.name,
-                checkpoint=checkpoint,
-                rows_max=args.max_rows,
-                report=lines.batch,
-                say=lines.say,
-            )
-            # The running batch ends, and then the pipeline; Spark's own handler does otherwise.
-            for number in _SIGNALS:
-                signal.signal(number, lambda *_: pipeline.end.set())
-            lines.say(f"bringing {place.url} into {root}")
-            pipeline.run(every_ms=None if args.once else args.every)
-            lines.end()
+        with lock.hold(root):
+            # Spark takes its time to start, so what can be checked without it is checked first.
+            with telling(place, args.name):
+                if java.find() is None:
+                    raise LakeError(java.MISSING)
+                checks.check(lake, place, name=args.name, checkpoint=checkpoint)
+            # Who is asked to end before anything has begun has done what was asked.
+            with suppress(KeyboardInterrupt), started(args, root, args.name) as spark:
+                pipeline = Pipeline(
+                    spark,
+                    lake,
+                    place,
+                    name=args.name,
+                    checkpoint=checkpoint,
+                    rows_max=args.max_rows,
+                    report=lines.batch,
+                    say=lines.say,
+                )
+                # The running batch ends, and then the pipeline.
+                for number in SIGNALS:
+                    signal.signal(number, lambda *_: pipeline.end.set())
+                lines.say(f"bringing {place.url} into {root}")
+                pipeline.run(every_ms=None if args.once else args.every)
+                lines.end()
 
 
 def _status(args: argparse.Namespace) -> None:
-    with _failures(args):
-        from courier.lake.catalog import Lake
+    with failures(args):
         from courier.lake.status import status
 
-        lake = Lake(lake_root(args))
-        if lake.events.open() is None:
-            raise Refused(f"there is no lake at {lake.root}: `courier pipeline run` makes one")
-        found = status(lake, replace(_place(args), away_s_max=0))
+        found = status(opened(args), replace(_place(args), away_s_max=0))
     if args.json:
         output.print_json(asdict(found))
         return
@@ -153,43 +123,14 @@ def _status(args: argparse.Namespace) -> None:
 
 
 def _rebuild(args: argparse.Namespace) -> None:
-    with _failures(args):
+    with failures(args):
         from courier.lake import lock
-        from courier.lake.catalog import Lake
         from courier.lake.derived import rebuild
 
-        root = lake_root(args)
-        lake = Lake(root)
-        if lake.events.open() is None:
-            raise Refused(f"there is no lake at {root}: `courier pipeline run` makes one")
-        with lock.hold(root), _spark(args, root) as spark:
+        lake = opened(args)
+        with lock.hold(lake.root), started(args, lake.root, args.name) as spark:
             for name in rebuild(spark, lake, args.table):
-                print(f"made {name} anew")
-
-
-@contextmanager
-def _failures(args: argparse.Namespace) -> Iterator[None]:
-    """What goes wrong, as one line; also that the lake's packages are not installed."""
-    try:
-        from deltalake.exceptions import DeltaError
-
-        from courier.lake.checks import explained
-        from courier.lake.client import Away, CourierError
-        from courier.lake.tables import LakeError
-    except ModuleNotFoundError as error:
-        raise Misused(
-            f"the lake needs {error.name}: install courier with its extra, `courier[spark]`"
-        ) from error
-    try:
-        yield
-    except Away as error:
-        raise Unreachable(str(error)) from error
-    except (CourierError, LakeError) as error:
-        raise Refused(str(error)) from error
-    except (FileExistsError, NotADirectoryError, PermissionError) as error:
-        raise Misused(f"{error.filename} cannot be used: {error.strerror}") from error
-    except (OSError, DeltaError) as error:
-        raise Refused(str(explained(error, lake_root(args)))) from error
+                print(f"made {name} anew", flush=True)
 
 
 def _place(args: argparse.Namespace) -> "Place":
@@ -199,35 +140,6 @@ def _place(args: argparse.Namespace) -> "Place":
         args.token = f"@{args.token_file}"
     who = access(args)
     return Place(who.url, who.admin_token, who.tenant)
-
-
-@contextmanager
-def _spark(
-    args: argparse.Namespace, root: str, check: Callable[[], None] = lambda: None
-) -> Iterator[Any]:
-    """A session that is quiet: what Spark has to say is in a file.
-
-    It takes its time to start, so whatever can be checked without it is checked first.
-    """
-    from courier.lake import java
-    from courier.lake.session import session
-    from courier.lake.tables import LakeError
-
-    if java.find() is None:
-        raise LakeError(java.MISSING)
-    check()
-
-    # Nothing has begun yet, so nothing has to end in order.
-    for number in _SIGNALS:
-        signal.signal(number, lambda *_: sys.exit(0))
-    elsewhere = "://" in root
-    logs = Path(tempfile.mkdtemp(prefix="courier-spark-")) if elsewhere else Path(root, "_logs")
-    settings = {"spark.driver.memory": _MEMORY, **dict(args.conf)}
-    spark = session(f"courier {args.name}", master=args.master, settings=settings, logs=logs)
-    try:
-        yield spark
-    finally:
-        spark.stop()
 
 
 class _Lines:

@@ -11,7 +11,7 @@ from courier.cli import output
 from courier.cli.client import Client
 from courier.cli.credentials import Access, access, add_access
 from courier.cli.errors import Misused, Refused
-from courier.cli.lakes import failures, opened, started
+from courier.cli.lakes import LOCAL, add_spark, failures, opened, started
 from courier.cli.output import count
 from courier.cli.parser import Commands, command
 
@@ -52,7 +52,7 @@ def add_choice(parser: argparse.ArgumentParser) -> None:
 def add_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rate", type=_rate, metavar="N/s", help="most messages per second")
     parser.add_argument("--dry-run", action="store_true", help="only show what would be published")
-    parser.add_argument("--master", default="local[*]", help="Spark's master; default local[*]")
+    add_spark(parser)
     parser.add_argument("--lake", metavar="PATH", help="default: lake in the data directory")
 
 
@@ -76,7 +76,7 @@ def tenant_id(who: Access) -> str:
 
 
 def _replay(args: argparse.Namespace) -> None:
-    with failures():
+    with failures(args):
         from courier.lake import replay
 
         asked = replay.Asked(
@@ -125,7 +125,7 @@ def carry_out(
         replay.check(place, plan.queue if plan else asked.into or asked.queue)
         if plan is None:
             _warn(replay.lag(lake, place, asked, now_ms=replay.now_ms()))
-        with started(args, lake) as spark:
+        with started(args, lake.root, "replay") as spark:
             if plan is None:
                 chosen = choose(spark)
                 if args.dry_run:
@@ -178,6 +178,10 @@ def _again(plan: "Plan", args: argparse.Namespace) -> str:
     for flag in ("rate", "lake", "data", "tenant", "url", "account"):
         if value := getattr(args, flag):
             words += [f"--{flag}", str(value)]
+    if args.master != LOCAL:
+        words += ["--master", args.master]
+    for key, value in args.conf:
+        words += ["--conf", f"{key}={value}"]
     return shlex.join(words)
 
 

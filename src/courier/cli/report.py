@@ -28,7 +28,7 @@ def add(commands: Commands) -> None:
 
 
 def _report(args: argparse.Namespace) -> None:
-    with failures():
+    with failures(args):
         from courier.lake import report
 
         made = report.make(opened(args), queue=args.queue, since=args.since, until=args.until)

@@ -18,6 +18,7 @@ from courier.cli import pipeline, serve
 from courier.cli.client import Client
 from courier.cli.credentials import access
 from courier.cli.errors import Misused, Refused, Stop
+from courier.cli.lakes import lake_root
 from courier.cli.parser import DURATION, Commands, command, milliseconds
 from courier.config import Config
 
@@ -74,7 +75,7 @@ class Supervisor:
         # What others call it may lead round a corner.
         self._url = Config(host=settings.host).url(port)
         self._data = str(settings.data)
-        self._lake = pipeline.lake_root(argparse.Namespace(lake=args.lake, data=self._data))
+        self._lake = lake_root(argparse.Namespace(lake=args.lake, data=self._data))
         place = ["--data", self._data, "--url", self._url, "--lake", self._lake]
         self._broker = Process("server", ["serve", *serve.given(args), f"--port={port}"])
         self._pipeline = Process(

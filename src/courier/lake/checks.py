@@ -62,15 +62,16 @@ def _own(checkpoint: str, owner: dict[str, str]) -> None:
         return
     folder = Path(checkpoint)
     marker = folder / MARKER
-    if marker.exists():
-        if json.loads(marker.read_text()) != owner:
-            raise LakeError(
-                f"the checkpoint {folder} is of another pipeline or lake: choose another with "
-                "--checkpoint"
-            )
-    elif folder.exists() and any(folder.iterdir()):
+    told = marker.read_bytes() if marker.exists() else None
+    if told not in (None, b"", json.dumps(owner).encode()):
+        raise LakeError(
+            f"the checkpoint {folder} is of another pipeline or lake: choose another with "
+            "--checkpoint"
+        )
+    if told is None and folder.exists() and any(folder.iterdir()):
         raise LakeError(f"{folder} is in use by something else: choose another with --checkpoint")
-    else:
+    if not told:
+        # An empty one is left by a machine that lost its power.
         folder.mkdir(parents=True, exist_ok=True)
         marker.write_text(json.dumps(owner))
 

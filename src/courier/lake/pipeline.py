@@ -3,8 +3,8 @@
 import shutil
 import threading
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,7 +17,7 @@ from courier.clock import SystemClock
 from courier.lake import archive, checks, upkeep
 from courier.lake.archive import Gap
 from courier.lake.catalog import Lake
-from courier.lake.client import Away, Client, CourierError, Place, Recreated, Slice, Trimmed
+from courier.lake.client import Away, Client, CourierError, Place, Slice
 from courier.lake.derived import Derived
 from courier.lake.latest import ENDS
 from courier.lake.tables import LakeError
@@ -27,7 +27,7 @@ ROWS_MAX = 500_000
 UPKEEP_BATCHES = 20
 VACUUM_BATCHES = 720
 # How long a running query waits for the broker before it ends, and is started again.
-AWAY_S_MAX = 30
+AWAY_S_MAX = 10
 # How long a running batch is waited for when the pipeline is to end.
 END_S_MAX = 600.0
 POLL_S = 0.2
@@ -94,20 +94,12 @@ class Pipeline:
 
         Those who subscribe to events of pipelines are told that it failed, or that all is there.
         """
-        self._first = self.check()
-        try:
+        with telling(self._place, self._name, lambda: self._batches):
+            self._first = self.check()
             self._go_on(every_ms)
-        except (CourierError, LakeError) as error:
-            self._tell("run.failed", {"reason": str(error)})
-            raise
         if every_ms is None:
-            self._tell("run.completed", {"offset": archive.last(self._lake.events)})
-
-    def _tell(self, event: str, payload: dict[str, Any]) -> None:
-        about = {"pipeline": self._name, "batches": self._batches, **payload}
-        # Whoever cannot be told now will see it in the tables.
-        with suppress(CourierError), Client(replace(self._place, away_s_max=0)) as broker:
-            broker.tell(event, about, id=ids.new_id())
+            upto = archive.last(self._lake.events)
+            _tell(self._place, "run.completed", self._name, batches=self._batches, offset=upto)
 
     def _go_on(self, every_ms: int | None) -> None:
         begun_anew = False
@@ -116,22 +108,6 @@ class Pipeline:
             try:
                 self._query(every_ms)
                 return
-            except (Gap, Trimmed, Recreated):
-                # If the lake can be gone on from, it is the checkpoint that cannot.
-                self.check()
-                if begun_anew or "://" in self._checkpoint:
-                    raise
-                begun_anew = True
-                shutil.rmtree(self._checkpoint)
-                self._first = self.check()
-            except checks.Unexplained as error:
-                failed = failed + 1 if failed_at == self._batches else 1
-                failed_at = self._batches
-                if failed == TRIES:
-                    raise
-                self._say(f"{error}; trying again")
-                if self.end.wait(2**failed):
-                    return
             except Away as error:
                 if every_ms is None:
                     raise
@@ -139,6 +115,23 @@ class Pipeline:
                 if not self._wait():
                     return
                 self._say(f"{self._place.url} is there again")
+            except (CourierError, Gap, checks.Unexplained) as error:
+                # If the lake can be gone on from, it may be the checkpoint that cannot; and that
+                # has nothing in it which the lake does not know.
+                self._first = self.check()
+                failed = failed + 1 if failed_at == self._batches else 1
+                failed_at = self._batches
+                if not begun_anew and "://" not in self._checkpoint:
+                    begun_anew = True
+                    shutil.rmtree(self._checkpoint)
+                    self._first = self.check()
+                    self._say(f"{error}; going on with a new checkpoint")
+                elif failed == TRIES or not isinstance(error, checks.Unexplained):
+                    raise
+                else:
+                    self._say(f"{error}; trying again")
+                    if self.end.wait(2**failed):
+                        return
 
     def check(self) -> int:
         """The offset to go on with. Raises LakeError or CourierError when that cannot be."""
@@ -268,6 +261,22 @@ class Pipeline:
                 return _held(broker, offset)
         except Away:
             return None
+
+
+@contextmanager
+def telling(place: Place, name: str, batches: Callable[[], int] = lambda: 0) -> Iterator[None]:
+    """Those who subscribe to events of pipelines are told if this one fails."""
+    try:
+        yield
+    except (CourierError, LakeError) as error:
+        _tell(place, "run.failed", name, batches=batches(), reason=str(error))
+        raise
+
+
+def _tell(place: Place, event: str, name: str, **about: Any) -> None:
+    # Whoever cannot be told now will see it in the tables.
+    with suppress(CourierError), Client(replace(place, away_s_max=0)) as broker:
+        broker.tell(event, {"pipeline": name, **about}, id=ids.new_id())
 
 
 def _held(broker: Client, offset: int) -> Mapping[str, int] | None:

@@ -1,0 +1,43 @@
+"""How the workers of a local Spark start."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyspark
+from pyspark.sql import SparkSession
+
+from courier.lake.session import START
+
+SECONDS_MAX = 60
+
+
+def test_workers_begin_with_pyspark_as_it_is_installed(spark: SparkSession) -> None:
+    def look(_: int) -> tuple[str, list[str]]:
+        import sys
+
+        import pyspark
+
+        return pyspark.__file__, sys.path
+
+    [(file, path)] = spark.sparkContext.parallelize([0], 1).map(look).collect()
+    assert file == pyspark.__file__
+    assert not [each for each in path if each.endswith(".zip") and "pyspark" in each]
+    # Nothing of that is left for others that this process starts.
+    assert str(START) not in os.environ.get("PYTHONPATH", "")
+
+
+def test_what_a_user_has_python_do_first_is_done_too(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text("print('mine')")
+    ran = subprocess.run(
+        [sys.executable, "-c", "import sys; print(*sys.path, sep='\\n')"],
+        env={"PYTHONPATH": os.pathsep.join([str(START), str(tmp_path)])},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=SECONDS_MAX,
+    )
+    said, *path = ran.stdout.splitlines()
+    assert said == "mine"
+    assert str(tmp_path) in path and str(START) not in path
