@@ -1,10 +1,11 @@
 """Ways for a server to go and come back, and servers whose disk can be filled."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
 from tests.faults.disk import Disk, FileLimit, SmallDisk, may_mount
+from tests.faults.stories import Again
 from tests.server import Server
 
 
@@ -17,11 +18,18 @@ def again_after_kill(server: Server) -> None:
     server.start()
 
 
-@pytest.fixture(params=[again_after_stop, again_after_kill])
-def again(request: pytest.FixtureRequest) -> Callable[[Server], None]:
+@pytest.fixture(scope="module", params=[again_after_stop, again_after_kill])
+def again(request: pytest.FixtureRequest) -> Again:
     """Ways for a server to go and come back."""
-    way: Callable[[Server], None] = request.param
+    way: Again = request.param
     return way
+
+
+@pytest.fixture(scope="module")
+def storied_server(tmp_path_factory: pytest.TempPathFactory, again: Again) -> Iterator[Server]:
+    """A server for the stories of a module, with nothing in it."""
+    with Server(tmp_path_factory.mktemp("storied")).start() as server:
+        yield server
 
 
 @pytest.fixture(params=["limit", "small disk"] if may_mount() else ["limit"])

@@ -16,14 +16,15 @@ Lock = tuple[str, str]
 
 
 class Environment(Channel):
-    """The environment of the first start: messages as its client app, the rest as its user.
+    """An environment, by default that of the first start: messages as its client app, the rest
+    as its user.
 
     Both log in once; their tokens must outlive the server's process.
     """
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, own: dict[str, Any] | None = None) -> None:
         super().__init__(server)
-        own = server.credentials["anypoint"]
+        own = own or server.credentials["anypoint"]
         place = f"/organizations/{own['organization_id']}/environments/{own['environment_id']}"
         region = f"{place}/regions/{own['region']}"
         self._messages = f"/api/v1{place}/destinations"

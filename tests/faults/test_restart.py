@@ -2,7 +2,6 @@
 
 import os
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -20,96 +19,83 @@ from tests.faults.account import (
     settle,
     wait_until,
 )
+from tests.faults.stories import Again, Ends, Stories, Story, Tenant
 from tests.server import Server
 
 pytestmark = pytest.mark.slow
 
+story = Stories()
 
-def test_lease_is_kept(fresh_server: Server, again: Callable[[Server], None]) -> None:
-    with fresh_server.client() as client:
+
+@story
+def lease_is_kept(tenant: Tenant) -> Story:
+    with tenant.client() as client:
         path = create_queue(client)
         publish(client, path, "mine", "free")
         mine = pull(client, path, count=1)
         assert bodies(mine) == ["mine"]
-    again(fresh_server)
-    with fresh_server.client() as client:
+    yield
+    with tenant.client() as client:
         assert bodies(pull(client, path)) == ["free"]
         lease = {"lease_id": mine[0]["lease_id"]}
         assert settle(client, path, acks=[lease])["ackCount"] == 1
         assert backlog(client, path) == 1
 
 
-def test_retry_of_a_lease_from_before_counts(
-    fresh_server: Server, again: Callable[[Server], None]
-) -> None:
-    with fresh_server.client() as client:
+@story
+def retry_of_a_lease_from_before_counts(tenant: Tenant) -> Story:
+    with tenant.client() as client:
         path = create_queue(client)
         publish(client, path, "mine")
         lease = {"lease_id": pull(client, path)[0]["lease_id"]}
-    again(fresh_server)
-    with fresh_server.client() as client:
+    yield
+    with tenant.client() as client:
         assert settle(client, path, retries=[lease])["retryCount"] == 1
         second = pull(client, path)[0]
         assert (second["body"], second["attempts"]) == ("mine", 2)
         assert second["lease_id"] != lease["lease_id"]
 
 
-def test_lease_that_ends_while_the_server_is_away_is_over(
-    fresh_server: Server, again: Callable[[Server], None]
-) -> None:
-    with fresh_server.client() as client:
-        path = create_queue(client)
-        publish(client, path, "mine")
-        assert pull(client, path, lease_ms=200)
-    again(fresh_server)
-    with fresh_server.client() as client:
-        found: list[dict[str, Any]] = []
-
-        def pulled() -> bool:
-            found.extend(pull(client, path))
-            return bool(found)
-
-        wait_until(pulled, "the lease never ends")
-        assert [message["attempts"] for message in found] == [2]
-
-
-def test_attempts_are_not_forgotten(fresh_server: Server, again: Callable[[Server], None]) -> None:
+@story
+def attempts_are_not_forgotten(tenant: Tenant) -> Story:
     """A message that breaks its consumer is buried however often the server comes back."""
-    with fresh_server.client() as client:
+    with tenant.client() as client:
         consumer = {"settings": {"max_retries": 2}, "dead_letter_queue": "dead"}
         path = create_queue(client, consumer=consumer)
         dead = result(client.get("/queues", params={"name": "dead"}))[0]["queue_id"]
         publish(client, path, "poison")
     for attempt in (1, 2, 3):
-        with fresh_server.client() as client:
+        with tenant.client() as client:
             message = pull(client, path)[0]
             assert message["attempts"] == attempt
             settle(client, path, retries=[{"lease_id": message["lease_id"]}])
         if attempt < 3:
-            again(fresh_server)
-    with fresh_server.client() as client:
+            yield
+    with tenant.client() as client:
         assert (backlog(client, path), backlog(client, f"/queues/{dead}")) == (0, 1)
-    again(fresh_server)
-    with fresh_server.client() as client:
+    yield
+    with tenant.client() as client:
         peeked = result(client.post(f"/queues/{dead}/messages/peek", json={}))["messages"]
         assert bodies(peeked) == ["poison"]
 
 
-def test_delay_goes_on(fresh_server: Server, again: Callable[[Server], None]) -> None:
-    with fresh_server.client() as client:
+@story
+def delay_goes_on(tenant: Tenant) -> Story:
+    with tenant.client() as client:
         path = create_queue(client)
         publish(client, path, "later", delay_seconds=3_600)
         publish(client, path, "retried later")
         lease = pull(client, path)[0]["lease_id"]
         settle(client, path, retries=[{"lease_id": lease, "delay_seconds": 3_600}])
-    again(fresh_server)
-    with fresh_server.client() as client:
+    yield
+    with tenant.client() as client:
         assert pull(client, path) == []
         assert backlog(client, path) == 2
 
 
-def test_settings_are_kept(fresh_server: Server, again: Callable[[Server], None]) -> None:
-    with fresh_server.client() as client:
+@story
+def settings_are_kept(tenant: Tenant) -> Story:
+    with tenant.client() as client:
         settings = {"delivery_delay": 7, "delivery_paused": True, "message_retention_period": 90}
         asked = {"queue_name": "kept", "jurisdiction": "eu", "settings": settings}
         queue = result(client.post("/queues", json=asked))["queue_id"]
@@ -140,30 +126,28 @@ def test_settings_are_kept(fresh_server: Server, again: Callable[[Server], None]
         result(client.patch(path, json={"queue_name": "renamed"}))
         pages = ("/queues", path, f"{path}/consumers", f"{path}/purge", SUBSCRIPTIONS)
         before = [result(client.get(page)) for page in pages]
-    again(fresh_server)
-    with fresh_server.client() as client:
+    yield
+    with tenant.client() as client:
         assert [result(client.get(page)) for page in pages] == before
         assert client.post(f"{path}/messages/pull", json={}).status_code == 409
 
 
-def test_pause_is_kept_and_can_be_ended(
-    fresh_server: Server, again: Callable[[Server], None]
-) -> None:
-    with fresh_server.client() as client:
+@story
+def pause_is_kept_and_can_be_ended(tenant: Tenant) -> Story:
+    with tenant.client() as client:
         path = create_queue(client)
         publish(client, path, "waiting")
         result(client.patch(path, json={"settings": {"delivery_paused": True}}))
-    again(fresh_server)
-    with fresh_server.client() as client:
+    yield
+    with tenant.client() as client:
         assert client.post(f"{path}/messages/pull", json={}).status_code == 409
         result(client.patch(path, json={"settings": {"delivery_paused": False}}))
         assert bodies(pull(client, path)) == ["waiting"]
 
 
-def test_purged_messages_do_not_come_back(
-    fresh_server: Server, again: Callable[[Server], None]
-) -> None:
-    with fresh_server.client() as client:
+@story
+def purged_messages_do_not_come_back(tenant: Tenant) -> Story:
+    with tenant.client() as client:
         path = create_queue(client)
         publish(client, path, *(f"old-{number}" for number in range(100)))
         lease = pull(client, path, count=1)[0]["lease_id"]
@@ -171,8 +155,8 @@ def test_purged_messages_do_not_come_back(
         wait_until(lambda: backlog(client, path) == 0, "the purge never ends")
         publish(client, path, "new")
         status = result(client.get(f"{path}/purge"))
-    again(fresh_server)
-    with fresh_server.client() as client:
+    yield
+    with tenant.client() as client:
         assert result(client.get(f"{path}/purge")) == status
         assert bodies(pull(client, path)) == ["new"]
         assert lease in settle(client, path, acks=[{"lease_id": lease}])["warnings"]
@@ -197,8 +181,9 @@ def test_purge_broken_off_in_the_middle_is_finished(fresh_server: Server) -> Non
             assert backlog(client, path) == 3_000
 
 
-def test_deleted_queue_stays_deleted(fresh_server: Server, again: Callable[[Server], None]) -> None:
-    with fresh_server.client() as client:
+@story
+def deleted_queue_stays_deleted(tenant: Tenant) -> Story:
+    with tenant.client() as client:
         path = create_queue(client)
         publish(client, path, *(f"old-{number}" for number in range(100)))
         asked = {
@@ -208,8 +193,8 @@ def test_deleted_queue_stays_deleted(fresh_server: Server, again: Callable[[Serv
         }
         result(client.post(SUBSCRIPTIONS, json=asked))
         result(client.delete(path))
-    again(fresh_server)
-    with fresh_server.client() as client:
+    yield
+    with tenant.client() as client:
         assert client.get(path).status_code == 404
         assert client.post(f"{path}/messages", json={"body": 1}).status_code == 404
         assert result(client.get("/queues")) == []
@@ -219,10 +204,11 @@ def test_deleted_queue_stays_deleted(fresh_server: Server, again: Callable[[Serv
         assert backlog(client, other) == 0
 
 
-def test_tenants_and_keys_are_kept(fresh_server: Server, again: Callable[[Server], None]) -> None:
-    admin = {"Authorization": f"Bearer {fresh_server.credentials['admin']['token']}"}
+@story
+def tenants_and_keys_are_kept(tenant: Tenant) -> Story:
+    admin = {"Authorization": f"Bearer {tenant.server.credentials['admin']['token']}"}
     with httpx.Client(
-        base_url=fresh_server.url, headers=admin, trust_env=False, verify=False
+        base_url=tenant.server.url, headers=admin, trust_env=False, verify=False
     ) as client:
         keys = "/courier/v1/tenants/default/keys"
         made = [
@@ -230,9 +216,9 @@ def test_tenants_and_keys_are_kept(fresh_server: Server, again: Callable[[Server
             for name in ("kept", "dropped")
         ]
         assert client.delete(f"{keys}/{made[1]['key']['id']}").is_success
-        tenant = client.post("/courier/v1/tenants", json={"name": "second"}).json()["credentials"]
-    again(fresh_server)
-    with fresh_server.client() as client:
+        second = client.post("/courier/v1/tenants", json={"name": "second"}).json()["credentials"]
+    yield
+    with tenant.server.client() as client:
         for key, status in zip(made, (200, 403), strict=True):
             token = {"Authorization": f"Bearer {key['token']}"}
             assert client.get("/queues", headers=token).status_code == status
@@ -244,7 +230,7 @@ def test_tenants_and_keys_are_kept(fresh_server: Server, again: Callable[[Server
             ).status_code
             == 403
         )
-    account = tenant["cloudflare"]
+    account = second["cloudflare"]
     assert (
         result(
             httpx.get(
@@ -258,15 +244,14 @@ def test_tenants_and_keys_are_kept(fresh_server: Server, again: Callable[[Server
     )
 
 
-def test_repeated_publish_is_still_recognised(
-    fresh_server: Server, again: Callable[[Server], None]
-) -> None:
+@story
+def repeated_publish_is_still_recognised(tenant: Tenant) -> Story:
     key = {"Idempotency-Key": "order-17"}
-    with fresh_server.client() as client:
+    with tenant.client() as client:
         path = create_queue(client)
         result(client.post(f"{path}/messages", json={"body": 1}, headers=key))
-    again(fresh_server)
-    with fresh_server.client() as client:
+    yield
+    with tenant.client() as client:
         result(client.post(f"{path}/messages", json={"body": 1}, headers=key))
         assert backlog(client, path) == 1
 
@@ -287,3 +272,38 @@ def test_torn_end_of_the_write_ahead_log_costs_nothing_answered(fresh_server: Se
         assert len(pull(client, path)) == 100
         publish(client, path, "more")
         assert bodies(pull(client, path)) == ["more"]
+
+
+# --- what ends while the server is away -------------------------------------------------------
+
+
+@story
+def lease_that_ends_while_the_server_is_away_is_over(tenant: Tenant) -> Story:
+    with tenant.client() as client:
+        path = create_queue(client)
+        publish(client, path, "mine")
+        assert pull(client, path, lease_ms=200)
+    yield
+    with tenant.client() as client:
+        found: list[dict[str, Any]] = []
+
+        def pulled() -> bool:
+            found.extend(pull(client, path))
+            return bool(found)
+
+        wait_until(pulled, "the lease never ends")
+        assert [message["attempts"] for message in found] == [2]
+
+
+# --- all of them ------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def ends(storied_server: Server, again: Again) -> Ends:
+    return story.tell(storied_server, again)
+
+
+@pytest.mark.parametrize("name", story.names)
+def test_what_a_server_knew_it_knows_when_it_is_back(ends: Ends, name: str) -> None:
+    if error := ends[name]:
+        raise error

@@ -1,56 +1,44 @@
 """FIFO queues, exchanges and tokens: what a server knew before it stopped, it still knows."""
 
 import time
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import httpx
 import pytest
 
-from tests.faults.environment import Environment, locks, message_ids
+from tests.faults.environment import locks, message_ids
+from tests.faults.stories import Again, Ends, Stories, Story, Tenant
 from tests.server import Server
 
 pytestmark = pytest.mark.slow
 
-Again = Callable[[Server], None]
+story = Stories()
 MINUTES_15_MS = 900_000
 
 
-@pytest.fixture
-def environment(fresh_server: Server) -> Iterator[Environment]:
-    environment = Environment(fresh_server)
-    yield environment
-    environment.close()
-
-
-def restarted(server: Server, environment: Environment, again: Again) -> None:
-    environment.close()
-    again(server)
-
-
-def test_lock_holds_its_group_back(
-    fresh_server: Server, environment: Environment, again: Again
-) -> None:
+@story
+def lock_holds_its_group_back(tenant: Tenant) -> Story:
+    environment = tenant.environment
     queue = environment.create_queue("line", fifo=True)
     environment.publish(queue, "a1", "a2", "a3", messageGroupId="a")
     environment.publish(queue, "b1", messageGroupId="b")
     first = environment.get(queue, count=1)
     assert message_ids(first) == ["a1"]
-    restarted(fresh_server, environment, again)
+    yield
     assert message_ids(environment.get(queue)) == ["b1"]
     assert environment.get(queue) == []
     assert environment.ack(queue, locks(first)) == [True]
     assert message_ids(environment.get(queue)) == ["a2", "a3"]
 
 
-def test_group_of_which_one_lock_is_left_is_still_held_back(
-    fresh_server: Server, environment: Environment, again: Again
-) -> None:
+@story
+def group_of_which_one_lock_is_left_is_still_held_back(tenant: Tenant) -> Story:
+    environment = tenant.environment
     queue = environment.create_queue("line", fifo=True)
     environment.publish(queue, "a1", "a2", "a3", messageGroupId="a")
     both = environment.get(queue, count=2)
     assert environment.ack(queue, locks(both[:1])) == [True]
-    restarted(fresh_server, environment, again)
+    yield
     assert environment.get(queue) == []
     assert environment.nack(queue, locks(both[1:])) == [True]
     found = environment.get(queue)
@@ -58,15 +46,15 @@ def test_group_of_which_one_lock_is_left_is_still_held_back(
     assert [each["headers"]["deliveryCount"] for each in found] == ["2", "1"]
 
 
-def test_lock_is_used_up_once_only(
-    fresh_server: Server, environment: Environment, again: Again
-) -> None:
+@story
+def lock_is_used_up_once_only(tenant: Tenant) -> Story:
     """Neither an ack nor a nack from before can be said again."""
+    environment = tenant.environment
     queue = environment.create_queue("line", fifo=True)
     environment.publish(queue, "a1", "a2", messageGroupId="a")
     acked, nacked = locks(environment.get(queue))
     assert environment.ack(queue, [acked]) == environment.nack(queue, [nacked]) == [True]
-    restarted(fresh_server, environment, again)
+    yield
     for lock in (acked, nacked):
         assert environment.ack(queue, [lock]) == [False]
         assert environment.nack(queue, [lock]) == [False]
@@ -74,53 +62,43 @@ def test_lock_is_used_up_once_only(
     assert message_ids(environment.get(queue)) == ["a2"]
 
 
-def test_lock_that_was_extended_lasts(
-    fresh_server: Server, environment: Environment, again: Again
-) -> None:
+@story
+def lock_that_was_extended_lasts(tenant: Tenant) -> Story:
+    environment = tenant.environment
     queue = environment.create_queue("line", fifo=True)
     environment.publish(queue, "a1", "a2", messageGroupId="a")
     found = environment.get(queue, lock_ms=1_500)
     began_s = time.monotonic()
     assert environment.extend(queue, locks(found), seconds=600) == [True, True]
-    restarted(fresh_server, environment, again)
-    while time.monotonic() < began_s + 2.0:
+    yield
+    while True:
         assert environment.get(queue, wait_ms=200) == []
+        if time.monotonic() > began_s + 2.0:
+            break
     assert environment.ack(queue, locks(found)) == [True, True]
 
 
-def test_lock_that_ends_while_the_server_is_away_is_over(
-    fresh_server: Server, environment: Environment, again: Again
-) -> None:
-    queue = environment.create_queue("line", fifo=True)
-    environment.publish(queue, "a1", "a2", messageGroupId="a")
-    old = environment.get(queue, count=1, lock_ms=200)
-    restarted(fresh_server, environment, again)
-    found = environment.get(queue, wait_ms=10_000)
-    assert message_ids(found) == ["a1", "a2"]
-    assert [each["headers"]["deliveryCount"] for each in found] == ["2", "1"]
-    assert environment.ack(queue, locks(old)) == [False]
-    assert environment.ack(queue, locks(found)) == [True, True]
-
-
-def test_repeated_publish_is_still_recognised(
-    fresh_server: Server, environment: Environment, again: Again
-) -> None:
+@story
+def repeated_publish_is_still_recognised(tenant: Tenant) -> Story:
     """Also when the first one was acked long ago, and among others that are new."""
+    environment = tenant.environment
     queue = environment.create_queue("line", fifo=True)
     environment.publish(queue, "acked", "waiting", messageGroupId="a")
     assert environment.ack(queue, locks(environment.get(queue, count=1))) == [True]
-    restarted(fresh_server, environment, again)
+    yield
     environment.publish(queue, "acked", messageGroupId="a")
     environment.publish(queue, "waiting", messageGroupId="b")
     environment.publish(queue, "acked", "new", "waiting", "new", messageGroupId="a")
-    restarted(fresh_server, environment, again)
+    yield
     environment.publish(queue, "new", messageGroupId="a")
     assert environment.backlog(queue) == {queue: 2}
     assert environment.drained(queue) == ["waiting", "new"]
 
 
-def test_delay_goes_on(fresh_server: Server, environment: Environment, again: Again) -> None:
+@story
+def delay_goes_on(tenant: Tenant) -> Story:
     """On a FIFO queue it is the queue's own, also for what was published before it was set."""
+    environment = tenant.environment
     line = environment.create_queue("line", fifo=True)
     plain = environment.create_queue("plain")
     environment.publish(line, "a1", messageGroupId="a")
@@ -129,42 +107,16 @@ def test_delay_goes_on(fresh_server: Server, environment: Environment, again: Ag
     )
     environment.publish(line, "a2", messageGroupId="a")
     environment.publish(plain, "later", deliveryDelay=MINUTES_15_MS)
-    restarted(fresh_server, environment, again)
+    yield
     assert environment.get(line) == environment.get(plain) == []
     assert environment.backlog(line, plain) == {line: 2, plain: 1}
     environment.admin("PATCH", f"/destinations/queues/{line}", {"defaultDeliveryDelay": 0})
     assert environment.drained(line) == ["a1", "a2"]
 
 
-def test_delay_that_ends_while_the_server_is_away_is_over(
-    fresh_server: Server, environment: Environment, again: Again
-) -> None:
-    line = environment.create_queue("line", fifo=True, defaultDeliveryDelay=300)
-    plain = environment.create_queue("plain")
-    environment.publish(line, "a1", "a2", messageGroupId="a")
-    environment.publish(plain, "later", deliveryDelay=300)
-    restarted(fresh_server, environment, again)
-    assert message_ids(environment.get(line, wait_ms=10_000)) == ["a1", "a2"]
-    assert message_ids(environment.get(plain, wait_ms=10_000)) == ["later"]
-
-
-def test_message_whose_life_ends_while_the_server_is_away_is_gone(
-    fresh_server: Server, environment: Environment, again: Again
-) -> None:
-    """And it no longer holds its group back."""
-    queue = environment.create_queue("line", fifo=True)
-    environment.publish(queue, "a1", messageGroupId="a", ttl=400)
-    environment.publish(queue, "a2", messageGroupId="a")
-    old = environment.get(queue, count=1)
-    assert message_ids(old) == ["a1"]
-    restarted(fresh_server, environment, again)
-    assert message_ids(environment.get(queue, wait_ms=10_000)) == ["a2"]
-    assert environment.ack(queue, locks(old)) == [False]
-
-
-def test_attempts_are_not_forgotten_and_dead_letters_keep_their_order(
-    fresh_server: Server, environment: Environment, again: Again
-) -> None:
+@story
+def attempts_are_not_forgotten_and_dead_letters_keep_their_order(tenant: Tenant) -> Story:
+    environment = tenant.environment
     dead = environment.create_queue("dead", fifo=True)
     settings = {"fifo": True, "deadLetterQueueId": dead, "maxDeliveries": 2}
     queue = environment.create_queue("line", **settings)
@@ -174,19 +126,19 @@ def test_attempts_are_not_forgotten_and_dead_letters_keep_their_order(
             [found] = environment.get(queue, count=1)
             headers = found["headers"]
             assert (headers["messageId"], headers["deliveryCount"]) == (id, count)
-            restarted(fresh_server, environment, again)
+            yield
             assert environment.nack(queue, locks([found])) == [True]
     assert environment.drained(queue) == ["a3"]
-    restarted(fresh_server, environment, again)
+    yield
     letters = environment.get(dead)
     assert message_ids(letters) == ["a1", "a2"]
     assert {each["headers"]["messageGroupId"] for each in letters} == {"a"}
     assert {each["headers"]["deliveryCount"] for each in letters} == {"1"}
 
 
-def test_exchange_copies_as_before(
-    fresh_server: Server, environment: Environment, again: Again
-) -> None:
+@story
+def exchange_copies_as_before(tenant: Tenant) -> Story:
+    environment = tenant.environment
     queues = [environment.create_queue(name) for name in ("all", "some")]
     exchange = environment.create_exchange("news", *queues)
     rule = {
@@ -198,7 +150,7 @@ def test_exchange_copies_as_before(
     path = f"/bindings/exchanges/{exchange}/queues/some"
     environment.admin("PUT", f"{path}/rules/routing", {"routingRules": [rule]})
     environment.publish(exchange, "before", kind="big")
-    restarted(fresh_server, environment, again)
+    yield
     assert environment.admin("GET", f"{path}?inclusion=all")["routingRules"] == [rule]
     environment.publish(exchange, "one", kind="big")
     environment.publish(exchange, "two", "three", kind="small")
@@ -206,19 +158,19 @@ def test_exchange_copies_as_before(
     assert environment.drained("some") == ["before", "one"]
 
 
-def test_encrypted_message_can_be_read(
-    fresh_server: Server, environment: Environment, again: Again
-) -> None:
+@story
+def encrypted_message_can_be_read(tenant: Tenant) -> Story:
+    environment = tenant.environment
     queue = environment.create_queue("secret", encrypted=True, fifo=True)
     environment.publish(queue, "a1", "a2", messageGroupId="a")
-    restarted(fresh_server, environment, again)
+    yield
     environment.publish(queue, "a3", messageGroupId="a")
     assert [each["body"] for each in environment.get(queue)] == ["a1", "a2", "a3"]
 
 
-def test_purge_and_delete_are_not_undone(
-    fresh_server: Server, environment: Environment, again: Again
-) -> None:
+@story
+def purge_and_delete_are_not_undone(tenant: Tenant) -> Story:
+    environment = tenant.environment
     purged = environment.create_queue("purged", fifo=True)
     deleted = environment.create_queue("deleted", fifo=True)
     for queue in (purged, deleted):
@@ -226,7 +178,7 @@ def test_purge_and_delete_are_not_undone(
     held = locks(environment.get(purged, count=1))
     environment.admin("DELETE", f"/destinations/queues/{purged}/messages")
     environment.admin("DELETE", f"/destinations/queues/{deleted}")
-    restarted(fresh_server, environment, again)
+    yield
     assert environment.backlog(purged, deleted) == {purged: 0}
     assert environment.ack(purged, held) == [False]
     assert environment.try_broker("GET", f"{deleted}/messages")[0] == 404
@@ -239,9 +191,9 @@ def test_purge_and_delete_are_not_undone(
     assert environment.drained(deleted) == ["a1"]
 
 
-def test_what_was_counted_stays_counted(
-    fresh_server: Server, environment: Environment, again: Again
-) -> None:
+@story
+def what_was_counted_stays_counted(tenant: Tenant) -> Story:
+    environment = tenant.environment
     queue = environment.create_queue("plain")
     exchange = environment.create_exchange("news", queue)
     environment.publish(exchange, "m1", "m2", "m3")
@@ -264,7 +216,7 @@ def test_what_was_counted_stays_counted(
         "messagesPublished": 3,
         "messagesDelivered": 3,
     }
-    restarted(fresh_server, environment, again)
+    yield
     assert counted() == before
     assert environment.ack(queue, locks(held)) == [True]
     assert counted() == {**before, "inflightMessages": 0, "messagesAcked": 3}
@@ -317,21 +269,23 @@ class Desk:
         )
 
 
-def test_token_stays_good(fresh_server: Server, again: Again) -> None:
-    desk = Desk(fresh_server)
+@story
+def token_stays_good(tenant: Tenant) -> Story:
+    desk = Desk(tenant.server)
     tokens = desk.tokens()
     before = [desk.statuses(token) for token in tokens]
     assert before[1:] == [(404, 200), (404, 200)] and before[0][0] == 404
-    again(fresh_server)
+    yield
     assert [desk.statuses(token) for token in tokens] == before
     assert desk.token("/api/v1/authorize", desk.app()) == tokens[0], "apps share one token"
-    again(fresh_server)
+    yield
     assert [desk.statuses(token) for token in tokens] == before
 
 
-def test_token_that_was_ended_stays_ended(fresh_server: Server, again: Again) -> None:
+@story
+def token_that_was_ended_stays_ended(tenant: Tenant) -> Story:
     """By a new secret, or with its app."""
-    desk = Desk(fresh_server)
+    desk = Desk(tenant.server)
     user = desk.tokens()[2]
     clients = f"/mq/admin/api/v1{desk.place}/clients"
     tokens = []
@@ -343,9 +297,66 @@ def test_token_that_was_ended_stays_ended(fresh_server: Server, again: Again) ->
         assert desk.ask(method, f"{clients}/{app['clientId']}", user).status_code == 200
         assert desk.statuses(tokens[-1]) == (401, 401)
     listed = desk.ask("GET", clients, user).json()
-    again(fresh_server)
+    yield
     assert [desk.statuses(token) for token in tokens] == [(401, 401)] * 2
     assert desk.ask("GET", clients, user).json() == listed
     renewed = next(each for each in listed if each["name"] == "renewed")
     asked = {"client_id": renewed["clientId"], "client_secret": renewed["clientSecret"]}
     assert desk.statuses(desk.token("/api/v1/authorize", asked))[0] == 404
+
+
+# --- what ends while the server is away -------------------------------------------------------
+
+
+@story
+def lock_that_ends_while_the_server_is_away_is_over(tenant: Tenant) -> Story:
+    environment = tenant.environment
+    queue = environment.create_queue("line", fifo=True)
+    environment.publish(queue, "a1", "a2", messageGroupId="a")
+    old = environment.get(queue, count=1, lock_ms=200)
+    yield
+    found = environment.get(queue, wait_ms=10_000)
+    assert message_ids(found) == ["a1", "a2"]
+    assert [each["headers"]["deliveryCount"] for each in found] == ["2", "1"]
+    assert environment.ack(queue, locks(old)) == [False]
+    assert environment.ack(queue, locks(found)) == [True, True]
+
+
+@story
+def delay_that_ends_while_the_server_is_away_is_over(tenant: Tenant) -> Story:
+    environment = tenant.environment
+    line = environment.create_queue("line", fifo=True, defaultDeliveryDelay=300)
+    plain = environment.create_queue("plain")
+    environment.publish(line, "a1", "a2", messageGroupId="a")
+    environment.publish(plain, "later", deliveryDelay=300)
+    yield
+    assert message_ids(environment.get(line, wait_ms=10_000)) == ["a1", "a2"]
+    assert message_ids(environment.get(plain, wait_ms=10_000)) == ["later"]
+
+
+@story
+def message_whose_life_ends_while_the_server_is_away_is_gone(tenant: Tenant) -> Story:
+    """And it no longer holds its group back."""
+    environment = tenant.environment
+    queue = environment.create_queue("line", fifo=True)
+    environment.publish(queue, "a1", messageGroupId="a", ttl=400)
+    old = environment.get(queue, count=1)
+    assert message_ids(old) == ["a1"]
+    environment.publish(queue, "a2", messageGroupId="a")
+    yield
+    assert message_ids(environment.get(queue, wait_ms=10_000)) == ["a2"]
+    assert environment.ack(queue, locks(old)) == [False]
+
+
+# --- all of them ------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def ends(storied_server: Server, again: Again) -> Ends:
+    return story.tell(storied_server, again)
+
+
+@pytest.mark.parametrize("name", story.names)
+def test_what_a_server_knew_it_knows_when_it_is_back(ends: Ends, name: str) -> None:
+    if error := ends[name]:
+        raise error

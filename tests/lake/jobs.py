@@ -1,16 +1,13 @@
-"""A job that tests kill: some of three queries, one after the other, through the source as it is.
+"""A job that tests kill: three queries beside each other, through the source as it is.
 
 `publish` makes a message of every line of the files in a folder, `consume` writes the messages of
-a queue into files, and `read` the offsets of the journal; a file is named after its batch.
-
-At chosen points it kills itself: whoever comes to the point that is named in the file `die` takes
-the file away, and with it the whole job.
+a queue into files, and `read` the offsets of the journal; a file is named after its batch. Each
+dies where it is told to, see `dying`.
 """
 
 import json
-import os
-import signal
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,6 +22,7 @@ from courier.lake.consume import QueueStreamReader
 from courier.lake.session import session
 from courier.lake.sink import QueueStreamWriter
 from courier.lake.source import CourierDataSource, JournalStreamReader
+from tests.lake.dying import begin, passes
 
 FINISHED_S_MAX = 300
 # Longer than it takes to start a job on a busy machine.
@@ -35,6 +33,7 @@ POINTS = (
     "publish: within a task",
     "publish: after a task",
     "publish: before the commit",
+    "publish: after the commit",
     "consume: after the claim",
     "consume: after planning",
     "consume: before the file",
@@ -44,20 +43,11 @@ POINTS = (
     "read: after planning",
     "read: before the file",
     "read: after the file",
+    "read: before the source commit",
+    "read: after the source commit",
 )
-
-
-def passes(home: str, point: str) -> None:
-    """Die here, if this is where to."""
-    die = Path(home) / "die"
-    try:
-        if die.read_text() != point:
-            return
-        die.rename(die.with_name("died"))
-    except FileNotFoundError:
-        return
-    os.killpg(int((Path(home) / "group").read_text()), signal.SIGKILL)
-    os.kill(os.getpid(), signal.SIGKILL)
+EVERY_MS = 200
+POLL_S = 0.05
 
 
 class Writer(QueueStreamWriter):
@@ -78,6 +68,7 @@ class Writer(QueueStreamWriter):
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         passes(self.home, "publish: before the commit")
         super().commit(messages, batchId)
+        passes(self.home, "publish: after the commit")
 
 
 class Consumer(QueueStreamReader):
@@ -115,6 +106,11 @@ class Reader(JournalStreamReader):
         parts = super().partitions(start, end)
         passes(self.home, "read: after planning")
         return parts
+
+    def commit(self, end: dict[str, Any]) -> None:
+        passes(self.home, "read: before the source commit")
+        super().commit(end)
+        passes(self.home, "read: after the source commit")
 
 
 class Mortal(CourierDataSource):
@@ -155,40 +151,57 @@ def into_files(rows: DataFrame, home: str, name: str, line: str) -> Any:
     return rows.writeStream.foreachBatch(keep)
 
 
-def run(spark: SparkSession, home: str, shared: dict[str, str], names: list[str]) -> None:
-    """Each until it has done all that is there."""
+def run(spark: SparkSession, home: str, shared: dict[str, str], *, every_ms: int | None) -> None:
+    """Until all is done that is there; or, given a time, whatever comes, for ever."""
     shared = {**shared, "home": home}
     spark.dataSource.register(Mortal)
-    made = {"publish": publish, "consume": consume, "read": read}
-    for name in names:
-        writer = made[name](spark, home, shared).trigger(availableNow=True)
+    asked: dict[str, Any] = {"availableNow": True}
+    if every_ms is not None:
+        asked = {"processingTime": f"{every_ms} milliseconds"}
+    queries = []
+    for name, make in {"publish": publish, "consume": consume, "read": read}.items():
+        writer = make(spark, home, shared).trigger(**asked)
         query = writer.option("checkpointLocation", f"{home}/checkpoint-{name}").start()
-        (Path(home) / "started").touch()
-        assert query.awaitTermination(FINISHED_S_MAX)
+        queries.append(query)
+        # Spark gives the worker of a source ten seconds to start, so they start one by one.
+        deadline_s = time.monotonic() + FINISHED_S_MAX
+        while query.isActive and query.status["message"].startswith("Initializing"):
+            assert time.monotonic() < deadline_s
+            time.sleep(POLL_S)
+    try:
+        if every_ms is not None:
+            spark.streams.awaitAnyTermination()
+        for query in queries:
+            assert query.awaitTermination(FINISHED_S_MAX)
+    finally:
+        for query in queries:
+            query.stop()
 
 
 def publish(spark: SparkSession, home: str, shared: dict[str, str]) -> Any:
-    lines = spark.readStream.option("maxFilesPerTrigger", 1).text(f"{home}/lines")
+    lines = spark.readStream.option("maxFilesPerTrigger", 6).text(f"{home}/lines")
     writer = lines.selectExpr("value as body").writeStream.format("mortal")
     return writer.options(**shared).option("queue", "out")
 
 
 def consume(spark: SparkSession, home: str, shared: dict[str, str]) -> Any:
     source = spark.readStream.format("mortal").options(**shared).option("mode", "consume")
-    source = source.option("queue", "in").option("maxRowsPerTrigger", 50)
+    source = source.option("queue", "in").option("maxRowsPerTrigger", 100)
     rows = source.option("leaseMs", LEASE_MS).load()
     return into_files(rows, home, "consume", "cast(body as string)")
 
 
 def read(spark: SparkSession, home: str, shared: dict[str, str]) -> Any:
     source = spark.readStream.format("mortal").options(**shared).option("columns", "offset")
-    rows = source.option("maxRowsPerTrigger", 150).option("numPartitions", 2).load()
+    source = source.option("maxRowsPerTrigger", 1000).option("numPartitions", 2)
+    # With a name the broker is told what was read.
+    rows = source.option("pipeline", "read").load()
     return into_files(rows, home, "read", "cast(offset as string)")
 
 
 def main() -> None:
-    home, shared, names = sys.argv[1], json.loads(sys.argv[2]), sys.argv[3:]
-    (Path(home) / "group").write_text(str(os.getpgid(0)))
+    home, shared = sys.argv[1], json.loads(sys.argv[2])
+    begin(Path(home))
     settings = {
         "spark.driver.memory": "512m",
         "spark.local.dir": f"{home}/tmp",
@@ -197,8 +210,7 @@ def main() -> None:
     }
     spark = session("job", master="local[2]", settings=settings)
     spark.sparkContext.setLogLevel("OFF")
-    run(spark, home, shared, names)
-    spark.stop()
+    run(spark, home, shared, every_ms=EVERY_MS)
 
 
 if __name__ == "__main__":

@@ -1,44 +1,99 @@
-"""`courier` that is killed at a chosen point: python -m tests.lake.killed POINT TABLE ARGUMENTS.
+"""`courier` that dies where it is told to: python -m tests.lake.killed HOME ARGUMENTS."""
 
-`written`: the files of a batch are there, and not committed. `committed`: they just were. `told`:
-all tables have the batch, or only `events`, and Spark's checkpoint does not know of it.
-"""
-
-import os
-import signal
 import sys
+import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from courier.cli.main import main
+from courier.lake import pipeline, upkeep
 from courier.lake.client import Client
-from courier.lake.derived import Derived
+from courier.lake.pipeline import Pipeline
+from courier.lake.plan import Plan, Plans
 from courier.lake.tables import Table
+from tests.lake.dying import begin, passes
+
+_TABLES = ("events", "messages", "queue_minutes", "consumers_hours", "audit")
+_TIMES = ("after the write", "before the commit", "after the commit")
+# Points of `pipeline run`. Its source commit tells the broker how far `events` is.
+PIPELINE = (
+    *(f"{table}: {time}" for table in _TABLES for time in _TIMES),
+    "compaction: before the commit",
+    "compaction: after the commit",
+    "before a batch",
+    "before the source commit",
+    "after the source commit",
+    "before the checkpoint",
+)
+# Points of `replay`, in the order in which a replay comes to them.
+REPLAY = (
+    "before the plan is kept",
+    "after the plan is kept",
+    "after a piece is begun",
+    "before a piece is noted",
+    "after a piece is noted",
+)
+# What is seldom or large is frequent and small here, so that each run comes to every point.
+AUDIT_EVERY_S = 5.0
+UPKEEP_BATCHES = 2
+COMPACTED_FILES_MIN = 2
+PIECE_ROWS = 100
+
+# Where a call is on the way: before and after it; no name is no point.
+Points = tuple[str, str]
 
 
-def die_after(owner: type, name: str, wanted: Callable[..., bool]) -> None:
+def around(home: str, owner: type, name: str, points: Callable[..., Points]) -> None:
     real = getattr(owner, name)
 
-    def dying(self: Any, *args: Any, **kwargs: Any) -> Any:
-        result = real(self, *args, **kwargs)
-        if wanted(self, *args, **kwargs):
-            os.kill(os.getpid(), signal.SIGKILL)
+    def dying(*args: Any, **kwargs: Any) -> Any:
+        before, after = points(*args, **kwargs)
+        passes(home, before)
+        result = real(*args, **kwargs)
+        passes(home, after)
         return result
 
     setattr(owner, name, dying)
 
 
-def arm(point: str, table: str) -> None:
-    if point == "written":
-        die_after(Table, "write", lambda self, *_, **__: self.name == table)
-    elif point == "committed":
-        die_after(Table, "commit", lambda self, *_, **__: self.name == table)
-    elif table == "events":
-        die_after(Client, "commit", lambda _self, _name, offset: offset > 0)
-    else:
-        die_after(Derived, "catch_up", lambda *_, **__: True)
+def writing(table: Table, *_: Any, **__: Any) -> Points:
+    return "", f"{table.name}: after the write"
+
+
+def committing(table: Table, *_: Any, same_rows: bool = False, **__: Any) -> Points:
+    about = "compaction" if same_rows else table.name
+    return f"{about}: before the commit", f"{about}: after the commit"
+
+
+def telling(*_: Any, **__: Any) -> Points:
+    # A pipeline that starts tells it, too; only Spark's calls are batches.
+    if threading.current_thread() is threading.main_thread():
+        return "", ""
+    return "before the source commit", "after the source commit"
+
+
+def keeping(_: Plans, plan: Plan) -> Points:
+    if plan.began_ms is not None:
+        return "", "after a piece is begun"
+    if not plan.published:
+        return "before the plan is kept", "after the plan is kept"
+    return "before a piece is noted", "after a piece is noted"
+
+
+def watch(home: str) -> None:
+    around(home, Table, "write", writing)
+    around(home, Table, "commit", committing)
+    around(home, Client, "commit", telling)
+    around(home, Pipeline, "_bring", lambda *_: ("before a batch", "before the checkpoint"))
+    around(home, Plans, "keep", keeping)
+    pipeline.AUDIT_EVERY_S = AUDIT_EVERY_S
+    pipeline.UPKEEP_BATCHES = UPKEEP_BATCHES
+    upkeep.FILES_MIN = COMPACTED_FILES_MIN
+    (Plans.__init__.__kwdefaults__ or {})["piece_rows"] = PIECE_ROWS
 
 
 if __name__ == "__main__":
-    arm(sys.argv[1], sys.argv[2])
-    sys.exit(main(sys.argv[3:]))
+    begin(Path(sys.argv[1]))
+    watch(sys.argv[1])
+    sys.exit(main(sys.argv[2:]))

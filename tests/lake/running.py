@@ -5,15 +5,19 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from tests.cli.command import clean_environ
+from tests.cli.command import clean_environ, sigint_heard
+from tests.lake import dying
 from tests.server import Server
 
 RUN_S_MAX = 240.0
+# Spark notices that its driver is gone.
+ORPHAN_S_MAX = 60.0
 POLL_S = 0.05
+HERE = Path(__file__).resolve().parents[2]
 
 
 @contextmanager
@@ -41,9 +45,118 @@ def kill_all(process: subprocess.Popen[bytes]) -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
-def wait(happened: Callable[[], bool], process: subprocess.Popen[bytes]) -> None:
-    deadline_s = time.monotonic() + RUN_S_MAX
-    while not happened():
-        assert process.poll() is None, f"it ended with exit status {process.returncode}"
-        assert time.monotonic() < deadline_s, "it does not get on"
-        time.sleep(POLL_S)
+class Victim:
+    """A command that is killed, by itself at a point (see `dying`) or by the test.
+
+    What it prints is added to the file `log` in its home.
+    """
+
+    def __init__(self, home: Path, command: Sequence[str]) -> None:
+        self._home = home
+        dying.disarm(home)
+        environ = clean_environ()
+        # Spark's workers find what is in here by this.
+        environ["PYTHONPATH"] = os.pathsep.join([str(HERE), environ.get("PYTHONPATH", "")])
+        with sigint_heard(), (home / "log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", *command],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=environ,
+                cwd=HERE,
+                start_new_session=True,
+            )
+
+    def log(self) -> str:
+        return (self._home / "log").read_text()
+
+    @property
+    def runs(self) -> bool:
+        return self.process.poll() is None
+
+    def until(self, happened: Callable[[], bool]) -> bool:
+        """Wait for something; False: the command has ended before."""
+        deadline_s = time.monotonic() + RUN_S_MAX
+        while not happened():
+            if not self.runs:
+                return False
+            assert time.monotonic() < deadline_s, f"it does not get on: {self.log()}"
+            time.sleep(POLL_S)
+        return True
+
+    def dies_at(self, point: str) -> bool:
+        """Wait for its end; whether it died at the point that it was armed with."""
+        self.until(lambda: False)
+        return self._killed() and dying.died(self._home) == point
+
+    def kill(self, *, alone: bool = False) -> bool:
+        """Kill it now; False: it had ended before."""
+        if self.runs:
+            (os.kill if alone else os.killpg)(self.process.pid, signal.SIGKILL)
+        return self._killed()
+
+    def interrupt(self) -> bool:
+        """As Ctrl-C does."""
+        self.process.send_signal(signal.SIGINT)
+        return self.process.wait(RUN_S_MAX) == 128 + signal.SIGINT
+
+    def _killed(self) -> bool:
+        return self.process.wait(RUN_S_MAX) == -signal.SIGKILL
+
+    def bury(self) -> None:
+        """Let its Spark outlive it, but not for long."""
+        self.process.wait(RUN_S_MAX)
+        deadline_s = time.monotonic() + ORPHAN_S_MAX
+        with suppress(ProcessLookupError):
+            while time.monotonic() < deadline_s:
+                os.killpg(self.process.pid, 0)
+                time.sleep(POLL_S)
+            os.killpg(self.process.pid, signal.SIGKILL)
+            raise AssertionError(f"processes outlive their driver: {self.log()}")
+
+
+class Victims:
+    """One after the other; the Spark of the last one may still be there beside the next."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        self._last: Victim | None = None
+
+    @contextmanager
+    def next(self, *command: str) -> Iterator[Victim]:
+        victim = Victim(self._home, command)
+        try:
+            yield victim
+        except BaseException:
+            kill_all(victim.process)
+            raise
+        finally:
+            if victim.runs:
+                kill_all(victim.process)
+            if self._last is not None:
+                self._last.bury()
+            self._last = victim
+
+    def __enter__(self) -> "Victims":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._last is not None:
+            self._last.bury()
+
+
+class Toll:
+    """What was killed, as it is told at the end."""
+
+    def __init__(self) -> None:
+        self.points: dict[str, int] = {}
+        self.random = self.alone = self.broker = self.missed = 0
+
+    def __str__(self) -> str:
+        at = sum(self.points.values())
+        return (
+            f"{at + self.random} kills: {at} at {len(self.points)} points {self.points}, "
+            f"{self.random} at random; {self.alone} of the driver alone; {self.broker} times the "
+            f"broker meanwhile; {self.missed} missed and not counted"
+        )

@@ -3,8 +3,7 @@
 import json
 import os
 import random
-import signal
-import subprocess
+from argparse import Namespace
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -14,25 +13,30 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from courier.cli import replay as command
 from courier.lake import replay, selection
 from courier.lake.plan import Plans
 from courier.lake.replay import Asked, Chosen
 from courier.lake.selection import BadRequest
 from courier.lake.tables import LakeError
 from tests.clients.cloudflare import CloudflareClient
+from tests.lake import dying, killed
 from tests.lake.orders import BINARY, TEXT, Orders
-from tests.lake.running import RUN_S_MAX, kill_all, running, wait
+from tests.lake.running import Toll, Victim, Victims
+from tests.report import TOLD
 from tests.server import Server
 
-KILLS = int(os.environ.get("KILLS", "0")) or 2
-ROWS_PER_KILL = 600
+KILLS = int(os.environ.get("KILLS", "2"))
+# So many kills or more come to every point of `killed.REPLAY`, too.
+LONG = 10
+ROWS_PER_KILL = 300
 RATE = 200
 
 
 @pytest.fixture(scope="module")
 def orders(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Orders]:
     with Server(tmp_path_factory.mktemp("orders")).start() as server:
-        yield Orders(spark, server, many=ROWS_PER_KILL * KILLS)
+        yield Orders(spark, server, many=ROWS_PER_KILL * KILLS + 3 * RATE)
 
 
 def chosen(orders: Orders, asked: Asked, *, id: str = "look") -> Chosen:
@@ -195,50 +199,86 @@ def test_what_is_cut_into_pieces_comes_in_order(orders: Orders) -> None:
     assert new == [row["body"] for row in orders.published("orders")]
 
 
-def holds(queue: CloudflareClient, count: int) -> Callable[[], bool]:
-    return lambda: queue.backlog() >= count
+class Trial:
+    """Runs of one replay that are killed, each in its turn."""
 
+    def __init__(self, orders: Orders, home: Path, target: CloudflareClient) -> None:
+        self.toll = Toll()
+        self.interrupted = 0
+        self._server = orders.server
+        self._many = orders.many
+        self._home = home
+        self._target = target
+        self._dice = random.Random(KILLS)
+        self._points = list(killed.REPLAY) if KILLS >= LONG else []
+        self._command = [
+            *("tests.lake.killed", str(home), "replay", "--queue", "source", "--into", "target"),
+            *("--id", "night", "--rate", f"{RATE}/s", "--master", "local[2]"),
+            *("--data", str(self._server.data)),
+        ]
 
-def interrupt(process: subprocess.Popen[bytes]) -> None:
-    process.send_signal(signal.SIGINT)
-    assert process.wait(RUN_S_MAX) == 130
+    def run(self) -> None:
+        with Victims(self._home) as victims:
+            for turn in range(KILLS):
+                with victims.next(*self._command) as victim:
+                    if self._points:
+                        self._at_point(victim, self._points.pop(0), alone=turn % 2 == 1)
+                    else:
+                        self._at_random(victim, turn)
 
+    def _at_point(self, victim: Victim, point: str, *, alone: bool) -> None:
+        dying.arm(self._home, point, alone=alone)
+        assert victim.dies_at(point), f"not killed at {point}: {victim.log()}"
+        self.toll.points[point] = self.toll.points.get(point, 0) + 1
+        self.toll.alone += alone
 
-def kill_driver(process: subprocess.Popen[bytes]) -> None:
-    """Spark goes on for a while without its driver, beside the next run."""
-    process.kill()
-    process.wait()
+    def _at_random(self, victim: Victim, turn: int) -> None:
+        # It ends more than a second before its last message.
+        some = self._target.backlog() + self._dice.randint(1, ROWS_PER_KILL)
+        upto = min(some, self._many - 2 * RATE)
+        assert victim.until(lambda: self._target.backlog() >= upto), victim.log()
+        if turn % 2:
+            # The replay waits for its broker, and is killed when that is back.
+            self._server.kill()
+            self._server.start()
+            self.toll.broker += victim.runs
+        if turn % 3 == 0:
+            assert victim.interrupt(), victim.log()
+            self.interrupted += 1
+        else:
+            alone = turn % 3 == 2
+            assert victim.kill(alone=alone), victim.log()
+            self.toll.random += 1
+            self.toll.alone += alone
 
 
 @pytest.mark.timeout(200 + 120 * KILLS)
 def test_a_replay_killed_again_and_again_publishes_each_message_once(
-    orders: Orders, tmp_path: Path
+    orders: Orders,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    record_property: Callable[[str, object], None],
 ) -> None:
-    chance = random.Random(KILLS)
-    server, log = orders.server, tmp_path / "replay.log"
-    words = f"replay --queue source --into target --id night --rate {RATE}/s --master local[2]"
-    with server.client() as http:
-        target = CloudflareClient(http, "target")
-        ends = (interrupt, kill_all, kill_driver)
-        for kill in range(KILLS):
-            upto = min(target.backlog() + chance.randint(1, ROWS_PER_KILL), orders.many - 1)
-            with running(server, words, log) as command:
-                wait(holds(target, upto), command)
-                if kill % 2:
-                    # The replay waits for its broker, and is killed when that is back.
-                    server.kill()
-                    server.start()
-                ends[kill % len(ends)](command)
-        with running(server, words, log) as command:
-            assert command.wait(RUN_S_MAX) == 0, log.read_text()
-    told = log.read_text()
-    assert f"{orders.many} messages published to 'target'" in told
+    with orders.server.client() as http:
+        trial = Trial(orders, tmp_path, CloudflareClient(http, "target"))
+        trial.run()
+    told = (tmp_path / "log").read_text()
     assert f"to continue: courier replay --id night --rate {RATE} --data" in told
     assert "Traceback" not in told
+    plan = replay.find(orders.plans, "night", Asked())
+    assert plan is not None and not plan.done
+    with orders.plans.alone("night"):
+        command._publish(orders.spark, orders.plans, plan, orders.place, Namespace(rate=None))
+    assert f"{orders.many} messages published to 'target'" in capsys.readouterr().out
     found = [row["body"].decode() for row in orders.published("target")]
     assert found == [f"m{n}" for n in range(orders.many)]
     left = [each for each in Path(orders.lake.root, "_replays").iterdir() if each.is_dir()]
     assert not [each for each in left if "night" in each.name]
+    record_property(
+        TOLD,
+        f"{trial.toll}; {trial.interrupted} times interrupted; {orders.many} messages, each "
+        "published once and in order",
+    )
 
 
 def test_the_rate_is_held(orders: Orders) -> None:

