@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 from courier.lake import archive, client
@@ -74,6 +75,15 @@ def _own(checkpoint: str, owner: dict[str, str]) -> None:
         # An empty one is left by a machine that lost its power.
         folder.mkdir(parents=True, exist_ok=True)
         marker.write_text(json.dumps(owner))
+
+
+def empty(checkpoint: str) -> None:
+    """Begin it anew. Its owner's mark stays: who is killed meanwhile finds it their own."""
+    for each in Path(checkpoint).iterdir():
+        if each.is_dir():
+            shutil.rmtree(each)
+        elif each.name != MARKER:
+            each.unlink()
 
 
 def explained(error: BaseException, root: str) -> Exception:

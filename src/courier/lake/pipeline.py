@@ -1,6 +1,5 @@
 """Journal -> lake: a query that brings new events into `events`, and the other tables after it."""
 
-import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -123,8 +122,7 @@ class Pipeline:
                 failed_at = self._batches
                 if not begun_anew and "://" not in self._checkpoint:
                     begun_anew = True
-                    shutil.rmtree(self._checkpoint)
-                    self._first = self.check()
+                    checks.empty(self._checkpoint)
                     self._say(f"{error}; going on with a new checkpoint")
                 elif failed == TRIES or not isinstance(error, checks.Unexplained):
                     raise

@@ -5,14 +5,15 @@ Spark would have them take it from an archive of sources, which every one of the
 
 import importlib
 import sys
-from contextlib import suppress
 from pathlib import Path
 
 HERE = str(Path(__file__).parent)
 ARCHIVES = "/pyspark/python/lib/"
 
 sys.path[:] = [path for path in sys.path if path != HERE and ARCHIVES not in path]
-# One of the user's own has its turn, too.
-sys.modules.pop("sitecustomize", None)
-with suppress(ModuleNotFoundError):
-    importlib.import_module("sitecustomize")
+# One of the user's own has its turn, too; where there is none, this one stays what it is.
+_own = sys.modules.pop(__name__)
+try:
+    importlib.import_module(__name__)
+except ModuleNotFoundError:
+    sys.modules[__name__] = _own
