@@ -13,9 +13,7 @@ CLIENTS_READY := .tools/.ready
 # Java's classes for Spark; with them and without its slower compiler Spark starts sooner.
 CLASSES := .tools/spark.jsa
 QUICK_JAVA := -XX:SharedArchiveFile=$(CURDIR)/$(CLASSES) -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
-# Neighbours stay together, because many share a server that their worker started, until a worker
-# has nothing left to do and takes from the end of another's list.
-PYTEST := $(PYTHON) -m pytest --dist worksteal
+PYTEST := $(PYTHON) -m pytest
 # Python keeps what it compiles, whatever the caller's setting: tests start it many hundred times.
 export PYTHONDONTWRITEBYTECODE :=
 
@@ -28,12 +26,16 @@ run: $(RUN_READY) $(JAVA_READY) ## start server and pipeline; options go in ARGS
 demo: $(RUN_READY) $(JAVA_READY) ## see all of it in two minutes; leaves build/demo to look at
 	@$(PYTHON) scripts/demo.py $(ARGS)
 
-test: lint $(CLIENTS_READY) $(JAVA_READY) $(CLASSES) ## lint, then every test, the fast ones first
+test: $(DEV_READY) ## lint, then every test, the fast ones first
+	@# Two cores are not kept busy by one of these.
+	@$(MAKE) --no-print-directory -j 2 lint $(CLIENTS_READY) $(CLASSES)
 	@# A fast test waits for its server much of the time: three of them keep two cores busy. Slow
 	@# ones wait even longer. Those of the lake have a Spark for each worker, which is not idle.
-	$(PYTEST) -n 3 -m "not slow and not spark"
-	$(PYTEST) -n 4 -m "slow and not spark"
-	JAVA_TOOL_OPTIONS="$(QUICK_JAVA)" $(PYTEST) -n 2 -m spark
+	@# Neighbours share what takes long to make, a server or a lake. So they stay together, until a
+	@# worker has nothing left to do and takes from another's list; but no lake is made twice.
+	$(PYTEST) --dist worksteal -n 3 -m "not slow and not spark"
+	$(PYTEST) --dist worksteal -n 4 -m "slow and not spark"
+	JAVA_TOOL_OPTIONS="$(QUICK_JAVA)" $(PYTEST) --dist loadfile --no-loadscope-reorder -n 2 -m spark
 
 lint: $(DEV_READY) ## check style and types of source, tests and bench
 	$(PYTHON) -m ruff check

@@ -8,21 +8,20 @@ from pyspark.sql import SparkSession
 from courier.lake.session import session
 from tests.lake import lakes
 
-# Those that start a Spark of their own, the longest first: one left for the end would run alone.
-# A module whose tests share much stays together.
+# Files with tests that start a Spark of their own come first: one left for the end would run alone.
 FIRST = (
-    "test_the_demo_ends",
+    "test_demo.py",
+    "test_pipeline_run.py",
     "test_pipeline_kill.py",
     "test_source_kill.py",
-    "test_it_runs_on_a_cluster",
     "test_cluster.py",
-    "test_it_waits_for_its_broker",
     "test_up.py",
-    "test_on_a_full_disk",
     "test_replay.py",
-    "test_the_lake_of_the_readme",
-    "test_a_declarative_pipeline",
-    "test_it_can_be_ended_while_java_starts",
+    "test_readme.py",
+    "test_examples.py",
+    "test_pipeline_goes_on.py",
+    "test_pipeline.py",
+    "test_rebuild.py",
 )
 
 

@@ -36,6 +36,9 @@ SETTINGS = {
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000",
     # Rows of a few days need not be sorted by day before they are written.
     "spark.sql.maxConcurrentOutputFileWriters": "8",
+    # Where in our code a column was made helps nobody, and is more than half of what is said to
+    # Java when a query is made.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
     # A batch that hangs must not keep a pipeline from ending.
     "spark.sql.streaming.stopTimeout": "30s",
 }
