@@ -50,9 +50,12 @@ bench: $(DEV_READY) $(JAVA_READY) ## measure, next to other brokers where they c
 	@scripts/rivals
 	$(PYTHON) -m bench $(ARGS)
 
-soak: $(DEV_READY) ## the long version of the kill loop and of the random histories
+soak: $(DEV_READY) $(JAVA_READY) ## the long version of the kill loops and of the random histories
 	KILLS=200 MODEL_EXAMPLES=2000 \
 		$(PYTHON) -m pytest --timeout 7200 tests/faults tests/model
+	@# Enough for every point of the lake at which something is killed.
+	KILLS=60 $(PYTHON) -m pytest tests/lake/test_pipeline_kill.py tests/lake/test_source_kill.py \
+		tests/lake/test_replay.py
 
 clean: ## remove what the other targets made; courier-data stays
 	rm -rf .venv .tools build dist src/*.egg-info
