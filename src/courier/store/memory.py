@@ -254,12 +254,10 @@ class MemoryStore:
         return len(new)
 
     async def rows(self, queue: str, *, key: str, now_ms: int, below: bool = False) -> int:
-        known = self._enter(queue, now_ms).rows.items()
-        return sum(
-            stored
-            for each, (stored, end_ms, _) in known
-            if now_ms < end_ms and (each.startswith(f"{key}/") if below else each == key)
-        )
+        known = self._enter(queue, now_ms).rows
+        keys = [each for each in known if each.startswith(f"{key}/")] if below else [key]
+        found = [known[each] for each in keys if each in known]
+        return sum(stored for stored, end_ms, _ in found if now_ms < end_ms)
 
     async def lease(
         self,
