@@ -5,28 +5,64 @@ A consumer is whoever leases: a key that pulls, or a worker. Listeners lease not
 an ack that came too late, when nobody held the message, counts for who sent it.
 """
 
-from pyspark.sql import DataFrame, Window
-from pyspark.sql.functions import (
-    coalesce,
-    col,
-    count_if,
-    date_trunc,
-    lag,
-    lit,
-    max_by,
-    struct,
-    to_date,
-    when,
+from pyspark.sql import DataFrame
+
+from courier.lake.latest import ENDS, LEASED, RETURNS, passed_ms
+
+_STEPS = f"""
+select queue_id, seq, offset, at, kind, actor, tenant, queue, size, attempt
+from {{events}}
+where kind in {("leased", *RETURNS, *ENDS)}
+union all
+select queue_id, seq, 0, last_leased_at, 'leased', last_leased_by, null, null, null, null
+from {{known}}
+where {LEASED}
+"""
+_TOLD = f"""
+select
+    *,
+    kind = 'leased' as leases,
+    kind <> 'leased' and coalesce(before.kind = 'leased', false) as ends_lease,
+    kind = 'acked' and attempt > 0 as acks
+from (
+    select
+        *,
+        lag(struct(kind, at, actor)) over (partition by queue_id, seq order by offset) as before
+    from ({_STEPS})
 )
-from pyspark.sql.functions import max as max_of
-from pyspark.sql.functions import round as rounded
-from pyspark.sql.functions import sum as sum_of
-
-from courier.lake import schema
-from courier.lake.latest import ENDS, KEY, LEASED, RETURNS, passed_ms
-
-ROW_KEY = ("queue_id", "actor", "hour")
-_SUMS = ("attempts", "acked", "wasted", "bytes")
+where offset > 0
+"""
+_HOURS = f"""
+select
+    named.tenant, queue_id, named.queue, actor, hour, attempts, acked, wasted,
+    coalesce(lease_ms, 0) / 1000 as lease_seconds, coalesce(bytes, 0) as bytes,
+    to_date(hour) as date
+from (
+    select
+        queue_id,
+        if(ends_lease, before.actor, actor) as actor,
+        date_trunc('hour', at) as hour,
+        max(struct(offset, tenant, queue)) as named,
+        count_if(leases) as attempts,
+        count_if(acks) as acked,
+        count_if(kind in {RETURNS}) as wasted,
+        sum({passed_ms("before.at", "at")}) filter (where ends_lease) as lease_ms,
+        sum(size) filter (where leases) as bytes
+    from ({_TOLD})
+    where leases or ends_lease or acks
+    group by all
+)
+"""
+# Whole milliseconds add up to the same in any order; fractions of seconds do not.
+_ADDED = """
+select
+    max_by(tenant, is_new) as tenant, queue_id, max_by(queue, is_new) as queue, actor, hour,
+    sum(attempts) as attempts, sum(acked) as acked, sum(wasted) as wasted,
+    sum(round(lease_seconds * 1000)::bigint) / 1000 as lease_seconds, sum(bytes) as bytes,
+    to_date(hour) as date
+from (select *, 0 as is_new from {rows} union all select *, 1 from {new})
+group by queue_id, actor, hour
+"""
 
 
 def consumers_hours(known: DataFrame, events: DataFrame) -> DataFrame:
@@ -34,61 +70,9 @@ def consumers_hours(known: DataFrame, events: DataFrame) -> DataFrame:
 
     `known` are live rows of `messages` as they were before the events, as for `latest.fold`.
     """
-    steps = events.where(col("kind").isin("leased", *RETURNS, *ENDS)).select(
-        *KEY, "offset", "at", "kind", "actor", "tenant", "queue", "size", "attempt"
-    )
-    held = known.where(LEASED).select(
-        *KEY,
-        lit(0).alias("offset"),
-        col("last_leased_at").alias("at"),
-        lit("leased").alias("kind"),
-        col("last_leased_by").alias("actor"),
-    )
-    before = lag(struct("kind", "at", "actor")).over(Window.partitionBy(*KEY).orderBy("offset"))
-    told = steps.unionByName(held, allowMissingColumns=True).select("*", before.alias("before"))
-    leased = col("kind") == "leased"
-    ends_lease = ~leased & (col("before.kind") == "leased")
-    acked = (col("kind") == "acked") & (col("attempt") > 0)
-    counted = told.where((col("offset") > 0) & (leased | ends_lease | acked)).select(
-        "queue_id",
-        when(ends_lease, col("before.actor")).otherwise(col("actor")).alias("actor"),
-        date_trunc("hour", "at").alias("hour"),
-        struct("offset", "tenant", "queue").alias("named"),
-        leased.alias("leased"),
-        acked.alias("acked"),
-        (col("kind").isin(*RETURNS)).alias("wasted"),
-        when(ends_lease, passed_ms(col("before.at"), col("at"))).alias("lease_ms"),
-        when(leased, col("size")).alias("bytes"),
-    )
-    sums = counted.groupBy(*ROW_KEY).agg(
-        max_of("named").alias("named"),
-        count_if("leased").alias("attempts"),
-        count_if("acked").alias("acked"),
-        count_if("wasted").alias("wasted"),
-        coalesce(sum_of("lease_ms"), lit(0)).alias("lease_ms"),
-        coalesce(sum_of("bytes"), lit(0)).alias("bytes"),
-    )
-    return _rows(sums)
+    return events.sparkSession.sql(_HOURS, known=known, events=events)
 
 
 def added(rows: DataFrame, new: DataFrame) -> DataFrame:
     """Rows of `consumers_hours`, and what a batch adds to them or to none of them."""
-    both = rows.withColumn("late", lit(0)).unionByName(new.withColumn("late", lit(1)))
-    # Whole milliseconds add up to the same in any order; fractions of seconds do not.
-    ms = rounded(col("lease_seconds") * 1000).cast("long")
-    sums = both.groupBy(*ROW_KEY).agg(
-        max_by(struct("tenant", "queue"), "late").alias("named"),
-        *[sum_of(name).alias(name) for name in _SUMS],
-        sum_of(ms).alias("lease_ms"),
-    )
-    return _rows(sums)
-
-
-def _rows(sums: DataFrame) -> DataFrame:
-    made = {
-        **{name: col(name) for name in (*ROW_KEY, *_SUMS)},
-        **{name: col("named")[name] for name in ("tenant", "queue")},
-        "lease_seconds": col("lease_ms") / 1000,
-        "date": to_date("hour"),
-    }
-    return sums.select(*[made[name].alias(name) for name in schema.CONSUMERS_HOURS.names])
+    return new.sparkSession.sql(_ADDED, rows=rows, new=new)

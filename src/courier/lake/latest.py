@@ -2,25 +2,7 @@
 
 from datetime import UTC, datetime
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql.functions import (
-    broadcast,
-    coalesce,
-    col,
-    date_format,
-    date_trunc,
-    lit,
-    max_by,
-    min_by,
-    struct,
-    unix_micros,
-    unix_millis,
-    when,
-)
-from pyspark.sql.functions import max as max_of
-from pyspark.sql.functions import min as min_of
-
-from courier.lake import schema
+from pyspark.sql import DataFrame
 
 # Events that end a message on its queue, and say what its life was.
 ENDS = ("acked", "buried", "expired", "purged", "deleted")
@@ -31,12 +13,110 @@ RETURNS = ("retried", "lease_expired")
 CHANGES = ("leased", "extended", *RETURNS, *ENDS)
 
 KEY = ("queue_id", "seq")
-_IDENTITY = ("tenant", "queue", "message_id", "published_at", "size")
-_BIRTH = ("dialect", "actor", "content_type", "headers", "group", "body", "sealed", "detail")
 LIVE = "live"
 # Of live rows: somebody holds the message.
 LEASED = "(attempts > 0 and work_ms is null)"
 Range = tuple[datetime, datetime]
+
+
+def passed_ms(begin: str, end: str) -> str:
+    """SQL for the milliseconds between two times; none passed if the clock was set back."""
+    return f"if({end} < {begin}, 0L, unix_millis({end}) - unix_millis({begin}))"
+
+
+_IDENTITY = "struct(tenant, queue, message_id, published_at, size)"
+_BIRTH = "dialect, actor, content_type, headers, `group`, body, sealed, detail"
+# Queries are put together of their parts: named `with` in SQL, parts take Spark twice as long.
+#
+# Events are steps of a fold: each has the parts that it tells of, the others are null. Live rows
+# are steps that come before every event.
+_STEPS = f"""
+select
+    queue_id, seq, offset,
+    {_IDENTITY} as identity,
+    if(kind = 'published', struct({_BIRTH}, offset as published_offset), null) as birth,
+    if(kind = 'leased' and attempt = 1, at, null) as first_at,
+    if(kind = 'leased', struct(at, actor, attempt), null) as lease,
+    if(kind in {("leased", *RETURNS)}, struct(kind, at, null::bigint as work_ms), null) as turn,
+    if(
+        kind in {ENDS},
+        struct(kind, at, attempt, first_leased_at, last_leased_at, offset),
+        null
+    ) as death
+from {{events}}
+where kind in {("published", "leased", *RETURNS, *ENDS)}
+union all
+select
+    queue_id, seq, 0,
+    {_IDENTITY},
+    struct({_BIRTH}, published_offset),
+    first_leased_at,
+    if(
+        attempts > 0,
+        struct(last_leased_at as at, last_leased_by as actor, attempts as attempt),
+        null
+    ),
+    if(attempts > 0, struct('{LIVE}' as kind, last_leased_at as at, work_ms), null),
+    null
+from {{known}}
+"""
+_LIVES = f"""
+select
+    queue_id, seq,
+    min_by(identity, offset) as identity,
+    min_by(birth, offset) filter (where birth is not null) as birth,
+    min_by(first_at, offset) filter (where first_at is not null) as first_at,
+    max_by(lease, offset) filter (where lease is not null) as lease,
+    max_by(turn, offset) filter (where turn is not null) as turn,
+    min_by(death, offset) filter (where death is not null) as death
+from ({_STEPS})
+group by queue_id, seq
+"""
+_TOLD = f"""
+select
+    *,
+    identity.published_at,
+    death.at as done_at,
+    if(death is null, first_at, death.first_leased_at) as first_leased_at,
+    if(death is null, lease.at, death.last_leased_at) as last_leased_at
+from ({_LIVES})
+-- That an attempt came back tells nothing of a message that nothing else is known of.
+where birth is not null or lease is not null or death is not null
+"""
+_FOLD = f"""
+select
+    identity.tenant, queue_id, identity.queue, identity.message_id, seq,
+    birth.dialect, birth.actor,
+    published_at, first_leased_at, last_leased_at, lease.actor as last_leased_by, done_at,
+    coalesce(death.kind, '{LIVE}') as outcome,
+    coalesce(death.attempt, lease.attempt, 0) as attempts,
+    {passed_ms("published_at", "first_leased_at")} as wait_ms,
+    case
+        when death.kind = 'acked' then {passed_ms("last_leased_at", "done_at")}
+        when death is not null then null
+        -- How long the last attempt of a live message lasted; null while it is leased.
+        when turn.kind = '{LIVE}' then turn.work_ms
+        when turn.kind in {RETURNS} then {passed_ms("lease.at", "turn.at")}
+    end as work_ms,
+    {passed_ms("published_at", "done_at")} as total_ms,
+    identity.size,
+    birth.content_type, birth.headers, birth.`group`, birth.body, birth.sealed, birth.detail,
+    birth.published_offset, death.offset as done_offset,
+    if(death is null, '{LIVE}', date_format(done_at, 'yyyy-MM-dd')) as ended
+from ({_TOLD})
+"""
+# A queue's sequence goes up with the offsets: what is not below the first one that was published
+# in these events was published in them, too.
+_CONCERNED = f"""
+select /*+ broadcast(begun) */
+    unix_micros(min(published_at)) as low, unix_micros(max(published_at)) as high
+from {{events}} left join (
+    select queue_id, min(seq) as first_seq from {{events}} where kind = 'published'
+    group by queue_id
+) as begun using (queue_id)
+where kind in {CHANGES} and (first_seq is null or seq < first_seq)
+group by date_trunc('hour', published_at)
+"""
 
 
 def fold(known: DataFrame, events: DataFrame) -> DataFrame:
@@ -49,104 +129,7 @@ def fold(known: DataFrame, events: DataFrame) -> DataFrame:
     Times are as the broker's clock told them. Where it was set back between two of them, no time
     passed.
     """
-    steps = _happened(events).unionByName(_remembered(known), allowMissingColumns=True)
-    lives = steps.groupBy(*KEY).agg(
-        min_by("identity", "offset").alias("identity"),
-        min_by("birth", when(col("birth").isNotNull(), col("offset"))).alias("birth"),
-        min_by("first", when(col("first").isNotNull(), col("offset"))).alias("first"),
-        max_by("lease", when(col("lease").isNotNull(), col("offset"))).alias("lease"),
-        max_by("turn", when(col("turn").isNotNull(), col("offset"))).alias("turn"),
-        min_by("end", when(col("end").isNotNull(), col("offset"))).alias("end"),
-    )
-    # That an attempt came back tells nothing of a message that nothing else is known of.
-    lives = lives.where("birth is not null or lease is not null or end is not null")
-    return _rows(lives)
-
-
-def _happened(events: DataFrame) -> DataFrame:
-    """Events as steps of a fold: each has the parts that it tells of, the others are null."""
-    kind = col("kind")
-    return events.where(kind.isin("published", "leased", *RETURNS, *ENDS)).select(
-        *KEY,
-        "offset",
-        struct(*_IDENTITY).alias("identity"),
-        when(kind == "published", struct(*_BIRTH, col("offset").alias("published_offset"))).alias(
-            "birth"
-        ),
-        when((kind == "leased") & (col("attempt") == 1), col("at")).alias("first"),
-        when(kind == "leased", struct("at", col("actor").alias("by"), "attempt")).alias("lease"),
-        when(
-            kind.isin("leased", *RETURNS),
-            struct("kind", "at", lit(None).cast("long").alias("work_ms")),
-        ).alias("turn"),
-        when(
-            kind.isin(*ENDS),
-            struct("kind", "at", "attempt", "first_leased_at", "last_leased_at", "offset"),
-        ).alias("end"),
-    )
-
-
-def _remembered(known: DataFrame) -> DataFrame:
-    """Live rows as steps that come before every event."""
-    leased = col("attempts") > 0
-    return known.select(
-        *KEY,
-        lit(0).cast("long").alias("offset"),
-        struct(*_IDENTITY).alias("identity"),
-        struct(*_BIRTH, "published_offset").alias("birth"),
-        col("first_leased_at").alias("first"),
-        when(
-            leased,
-            struct(
-                col("last_leased_at").alias("at"),
-                col("last_leased_by").alias("by"),
-                col("attempts").alias("attempt"),
-            ),
-        ).alias("lease"),
-        when(
-            leased, struct(lit(LIVE).alias("kind"), col("last_leased_at").alias("at"), "work_ms")
-        ).alias("turn"),
-    )
-
-
-def _rows(lives: DataFrame) -> DataFrame:
-    ended = col("end").isNotNull()
-    first = when(ended, col("end.first_leased_at")).otherwise(col("first"))
-    last = when(ended, col("end.last_leased_at")).otherwise(col("lease.at"))
-    done = col("end.at")
-    made = {
-        **{name: col("identity")[name] for name in _IDENTITY},
-        **{name: col("birth")[name] for name in (*_BIRTH, "published_offset")},
-        "queue_id": col("queue_id"),
-        "seq": col("seq"),
-        "first_leased_at": first,
-        "last_leased_at": last,
-        "last_leased_by": col("lease.by"),
-        "done_at": done,
-        "outcome": coalesce(col("end.kind"), lit(LIVE)),
-        "attempts": coalesce(col("end.attempt"), col("lease.attempt"), lit(0)),
-        "wait_ms": passed_ms(col("identity.published_at"), first),
-        "work_ms": when(col("end.kind") == "acked", passed_ms(last, done)).when(
-            ~ended, _returned_ms()
-        ),
-        "total_ms": passed_ms(col("identity.published_at"), done),
-        "done_offset": col("end.offset"),
-        "ended": when(ended, date_format(done, "yyyy-MM-dd")).otherwise(lit(LIVE)),
-    }
-    return lives.select(*[made[name].alias(name) for name in schema.MESSAGES.names])
-
-
-def _returned_ms() -> Column:
-    """How long the last attempt of a live message lasted; null while it is leased."""
-    return when(col("turn.kind") == LIVE, col("turn.work_ms")).when(
-        col("turn.kind").isin(*RETURNS), passed_ms(col("lease.at"), col("turn.at"))
-    )
-
-
-def passed_ms(begin: Column, end: Column) -> Column:
-    """Milliseconds from one time to another; none passed if the clock was set back between."""
-    passed = unix_millis(end) - unix_millis(begin)
-    return when(passed < 0, lit(0).cast("long")).otherwise(passed)
+    return events.sparkSession.sql(_FOLD, known=known, events=events)
 
 
 def concerned(events: DataFrame) -> list[Range]:
@@ -154,20 +137,7 @@ def concerned(events: DataFrame) -> list[Range]:
 
     One range for each hour in which there are some, for choosing the files that hold their rows.
     """
-    # A queue's sequence goes up with the offsets: what is not below the first one that was
-    # published in these events was published in them, too.
-    floors = (
-        events.where("kind = 'published'").groupBy("queue_id").agg(min_of("seq").alias("floor"))
-    )
-    earlier = (
-        events.where(col("kind").isin(*CHANGES))
-        .join(broadcast(floors), "queue_id", "left")
-        .where("floor is null or seq < floor")
-    )
-    at = unix_micros("published_at")
-    hours = earlier.groupBy(date_trunc("hour", "published_at")).agg(
-        min_of(at).alias("low"), max_of(at).alias("high")
-    )
+    hours = events.sparkSession.sql(_CONCERNED, events=events)
     return sorted((_time(row["low"]), _time(row["high"])) for row in hours.collect())
 
 

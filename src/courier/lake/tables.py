@@ -19,7 +19,6 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import expr
 from pyspark.sql.types import StructType
 
 from courier import ids
@@ -42,6 +41,7 @@ NOTE = "courier."
 # Commits of upkeep say nothing; there are never as many of them in a row.
 NOTES_MAX = 100
 GROUP_ROWS = 100_000
+TASK_ROWS = 50_000
 
 
 class LakeError(Exception):
@@ -175,25 +175,36 @@ class Table:
         """The rows of the table, or of some of its files."""
         chosen = self.files() if files is None else list(files)
         if not chosen:
-            return spark.createDataFrame([], self.schema)
+            # Spark sees that there are none, and leaves out what would be done with them.
+            none = [
+                f"null::{field.dataType.simpleString()} as `{field.name}`" for field in self.schema
+            ]
+            return spark.sql(f"select {', '.join(none)} where false")
         paths = [f"{self.uri}/{file.path}" for file in chosen]
         stored = [field for field in self.schema if field.name not in self._derived]
         # Looked up recursively, paths say nothing to Spark about partitions.
         reader = spark.read.schema(StructType(stored)).option("recursiveFileLookup", "true")
-        return self._with_partitions(reader.parquet(*paths))
+        # One task does a few rows as fast as two, and nothing has to be shuffled between them.
+        few = sum(file.rows for file in chosen) < TASK_ROWS
+        hint = "/*+ coalesce(1) */ " if few else ""
+        return spark.sql(
+            f"select {hint}{self._columns()} from {{rows}}", rows=reader.parquet(*paths)
+        )
 
-    def _with_partitions(self, rows: DataFrame) -> DataFrame:
-        made = {name: expr(sql) for name, sql in self._derived.items()}
-        return rows.withColumns(made).select(*self.schema.names)
+    def _columns(self) -> str:
+        """SQL for all of them, of rows that need not have those of partitions."""
+        made = {name: f"{sql} as {name}" for name, sql in self._derived.items()}
+        return ", ".join(made.get(name, f"`{name}`") for name in self.schema.names)
 
     # --- writing ---
 
     def write(self, rows: DataFrame, *, batch: int, files_max: int = 1) -> "Written":
         """Have Spark write the files of a batch; they belong to the table once committed."""
         place = f"data/{batch:012d}-{ids.new_id()[:12]}"
-        rows = self._with_partitions(rows).coalesce(files_max)
-        if self._sort_by:
-            rows = rows.sortWithinPartitions(*self.partition_by, *self._sort_by)
+        sort = f"sort by {', '.join([*self.partition_by, *self._sort_by])}" if self._sort_by else ""
+        rows = rows.sparkSession.sql(
+            f"select /*+ coalesce({files_max}) */ {self._columns()} from {{rows}} {sort}", rows=rows
+        )
         writer = rows.write.mode("error")
         if self._sort_by:
             writer = writer.option("maxRecordsPerFile", self._file_rows_max)
