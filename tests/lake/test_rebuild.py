@@ -74,7 +74,7 @@ def expected(told: Told) -> Reference:
 def batches(spark: SparkSession, told: Told) -> Made:
     count = told.events.num_rows
     cuts = sorted(Random(SEED).sample(range(1, count), CUTS))
-    lake = Lake(spark, told.events)
+    lake = Lake(spark, told.events, tasks=1)
     for upto in cuts:
         lake.go_on(upto, broker=None)
     lake.go_on(count, broker=told.held)
@@ -83,16 +83,20 @@ def batches(spark: SparkSession, told: Told) -> Made:
 
 @pytest.fixture(scope="module")
 def rebuilt(spark: SparkSession, told: Told) -> Made:
-    lake = Lake(spark, told.events)
+    lake = Lake(spark, told.events, tasks=2)
     lake.go_on(told.events.num_rows, broker=told.held)
     return lake.made()
 
 
 class Lake:
-    """What a pipeline does with the steps, with tables in memory."""
+    """What a pipeline does with the steps, with tables in memory.
 
-    def __init__(self, spark: SparkSession, events: pa.Table) -> None:
+    As with a small batch's, one task does all; or there are more, and rows go to and fro.
+    """
+
+    def __init__(self, spark: SparkSession, events: pa.Table, *, tasks: int) -> None:
         self._spark = spark
+        self._tasks = tasks
         self._told = events
         self._upto = 0
         self._messages = _empty(schema.MESSAGES)
@@ -139,7 +143,7 @@ class Lake:
         return Made(*[table.to_pylist() for table in tables])
 
     def _frame(self, rows: pa.Table, columns: StructType) -> DataFrame:
-        return self._spark.createDataFrame(rows, columns)
+        return self._spark.createDataFrame(rows, columns).coalesce(self._tasks)
 
 
 def _empty(columns: StructType) -> pa.Table:
