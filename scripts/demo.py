@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 
@@ -67,7 +67,10 @@ def _demo(place: Path) -> None:
     print(f"A demo of Courier, in {place}")
     with Commands(data) as commands:
         with _server(place, data) as url:
-            print(f"\nTraffic for some {traffic.SECONDS} seconds, through three APIs at {url}")
+            print(
+                f"\nTraffic for some {traffic.SECONDS} seconds, through three APIs at {url}\n"
+                "(meanwhile the pipeline starts, and brings the first of it into the lake)"
+            )
             orders = _traffic(data, commands)
             commands.show("pipeline", "run", "--once")
             chosen = ("--queue", "orders", "--where", BURIED)
@@ -101,10 +104,13 @@ def _traffic(data: Path, commands: "Commands") -> traffic.Orders:
     orders = traffic.Orders(credentials["cloudflare"], tokens)
     payments = traffic.Payments(credentials["anypoint"])
     signups = traffic.Signups(credentials["discue"])
+    # Spark takes longest when it starts, and traffic leaves it much of the machine.
+    brought = commands.begin("pipeline", "run", "--once")
     try:
         traffic.run(orders, payments, signups)
     finally:
         signups.close()
+    brought()
     print(
         f"  orders     Cloudflare  {traffic.ORDERS} published, {orders.done['acked']} acked, "
         f"{orders.done['retried']} given back\n"
@@ -175,11 +181,21 @@ class Commands:
             print(f"  {line}")
 
     def run(self, *words: str) -> str:
+        return self.begin(*words)()
+
+    def begin(self, *words: str) -> Callable[[], str]:
+        """Run it beside whatever comes next; the call that this returns waits for its end."""
         given = [*words, "--data", str(self._data)]
-        status, told = self._pool.apply_async(_run, (given,)).get(COMMAND_S_MAX)
-        if status:
-            raise Failed(f"`courier {words[0]}` ended with exit status {status}: {told.strip()}")
-        return told
+        begun = self._pool.apply_async(_run, (given,))
+
+        def end() -> str:
+            status, told = begun.get(COMMAND_S_MAX)
+            if status:
+                name = words[0]
+                raise Failed(f"`courier {name}` ended with exit status {status}: {told.strip()}")
+            return told
+
+        return end
 
 
 def _run(words: Sequence[str]) -> tuple[int, str]:

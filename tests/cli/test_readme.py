@@ -1,25 +1,15 @@
 """What the documentation tells a stranger to paste works as it is printed."""
 
-import os
-import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.cli.command import SECONDS_MAX, clean_environ
+from tests.cli.pasted import ROOT, blocks, run, shell
 from tests.server import Server
 
 pytestmark = pytest.mark.slow
-
-ROOT = Path(__file__).parents[2]
-SPARK_SECONDS_MAX = 240
-
-
-def blocks(page: str, language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", (ROOT / page).read_text(), re.M | re.S)
 
 
 @pytest.fixture
@@ -29,31 +19,10 @@ def place(fresh_server: Server, tmp_path: Path) -> Iterator[Path]:
     yield tmp_path
 
 
-def run(place: Path, *command: str, seconds_max: float = SECONDS_MAX) -> str:
-    """What the command prints; it must succeed, and reach the server without a proxy."""
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    done = subprocess.run(
-        command,
-        cwd=place,
-        env={**clean_environ(), "PATH": path, "NO_PROXY": "*", "no_proxy": "*"},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        timeout=seconds_max,
-        text=True,
-    )
-    assert done.returncode == 0, done.stdout
-    return done.stdout
-
-
-def shell(place: Path, *pasted: str, seconds_max: float = SECONDS_MAX) -> str:
-    command = ["bash", "-e", "-u", "-o", "pipefail", "-c", "\n".join(pasted)]
-    return run(place, *command, seconds_max=seconds_max)
-
-
 def test_the_first_session_of_the_readme(fresh_server: Server, place: Path) -> None:
-    two_commands, command, cloudflare, wrangler, anypoint, discue, _ = blocks("README.md", "sh")
+    two_commands, command, cloudflare, wrangler, anypoint, discue, lake = blocks("README.md", "sh")
     assert two_commands.startswith("make run")  # as the fixture has done
+    assert "courier lake query" in lake  # tests/cli/test_up.py runs it, where a lake is
     assert "npx wrangler" in wrangler  # tests/outside runs it, from a folder of its own
     assert '--push-networks 127.0.0.0/8"' in (ROOT / "README.md").read_text()
     fresh_server.args = ["--push-networks", "127.0.0.0/8"]
@@ -65,18 +34,6 @@ def test_the_first_session_of_the_readme(fresh_server: Server, place: Path) -> N
     assert '"properties":{"country":"NL"},"body":"three"' in said
     assert '"signing_secret":"whsec_' in said
     assert '"message":{"id":' in said
-
-
-@pytest.mark.spark
-def test_the_lake_of_the_readme(place: Path) -> None:
-    *_, pasted = blocks("README.md", "sh")
-    _, first, *_ = blocks("README.md", "sh")
-    # `make run` would have had it in the lake by now.
-    said = shell(place, first, "courier pipeline run --once", pasted, seconds_max=SPARK_SECONDS_MAX)
-    assert "orders  acked    1" in said
-    assert "report.html: 1 message published" in said
-    assert "1 message" in said.partition("report.html")[2]
-    assert "Everything adds up" in (place / "report.html").read_text()
 
 
 def test_the_python_clients_of_the_readme(place: Path) -> None:

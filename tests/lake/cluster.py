@@ -75,6 +75,8 @@ def settings(directory: Path) -> dict[str, str]:
         "spark.driver.memory": "512m",
         "spark.executor.memory": "512m",
         "spark.executor.cores": "1",
+        # Nothing begins before all of them are there: see the two settings below.
+        "spark.cores.max": str(WORKERS),
         "spark.local.dir": str(directory / "tmp"),
         "spark.sql.shuffle.partitions": "2",
         "spark.scheduler.minRegisteredResourcesRatio": "1.0",
@@ -85,7 +87,9 @@ def settings(directory: Path) -> dict[str, str]:
 def _java() -> list[str]:
     home = java.find()
     assert home is not None, java.MISSING
-    return [f"{home}/bin/java", "-Xmx256m", "-cp", f"{SPARK_HOME}/jars/*"]
+    # As Spark's own scripts order it: another class path would do without the class archive.
+    [first] = SPARK_HOME.glob("jars/slf4j-api-*.jar")
+    return [f"{home}/bin/java", "-Xmx256m", "-cp", f"{first}:{SPARK_HOME}/jars/*"]
 
 
 def _environment(directory: Path, name: str) -> dict[str, str]:

@@ -5,6 +5,7 @@ The tests' own session is local, and a process has only one. Says what it found 
 
 import json
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,10 @@ from pyspark.sql import SparkSession
 
 from courier.lake.session import session
 from pyspark_courier import DefaultSource
-from tests.lake.cluster import settings
+from tests.lake.cluster import WORKERS, settings
 
 FINISHED_S_MAX = 240
+REGISTERED_S_MAX = 60
 TRIED_S_MAX = 60
 # A task that takes longer than others is tried a second time beside the first.
 SPECULATION = {
@@ -29,14 +31,21 @@ SPECULATION = {
 
 
 def executors(spark: SparkSession) -> list[int]:
-    """The processes in which tasks run."""
+    """The processes in which tasks run, when all do.
+
+    One may come late, and the others have done its tasks by then.
+    """
 
     def parent(_: Any) -> list[int]:
         import os
 
         return [os.getppid()]
 
-    return sorted(set(spark.sparkContext.parallelize(range(8), 8).flatMap(parent).collect()))
+    found: set[int] = set()
+    deadline_s = time.monotonic() + REGISTERED_S_MAX
+    while len(found) < WORKERS and time.monotonic() < deadline_s:
+        found.update(spark.sparkContext.parallelize(range(8), 8).flatMap(parent).collect())
+    return sorted(found)
 
 
 def tried_twice(home: str) -> Callable[[Iterator[Any]], Iterator[Any]]:

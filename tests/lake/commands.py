@@ -1,7 +1,8 @@
 """`courier` in a process that runs one command after the other, so that Java starts only once.
 
-`python -m tests.lake.commands OUT`: every line of stdin has the arguments of a command as JSON,
-every line of stdout the exit status of one. What commands print goes into the file OUT.
+`python -m tests.lake.commands OUT TERMINAL`: every line of stdin has as JSON whether a command
+speaks to a person, and its arguments; every line of stdout has the exit status of one. What
+commands print goes into the file OUT, and what they say to a person into the open file TERMINAL.
 """
 
 import json
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import IO
 
 from tests.cli.command import clean_environ, sigint_heard
+from tests.lake.running import bury, kill_all
 
 RUN_S_MAX = 600.0
 POLL_S = 0.1
@@ -23,92 +25,110 @@ READ_BYTES = 65_536
 
 
 class Commands:
-    """Each is run as it was given; `err` is a file, or a terminal's other end."""
+    """Each is run as it was given; what it says goes into a file, or to a terminal."""
 
-    def __init__(self, process: "subprocess.Popen[bytes]", out: Path, err: int) -> None:
+    def __init__(
+        self, process: "subprocess.Popen[bytes]", out: Path, err: int, terminal: int
+    ) -> None:
         self.process = process
         self._out = out
+        self._ears = (err, terminal)
         self._err = err
         self._read = 0
         self._said = ""
+        self.busy = False
 
-    def __call__(self, *args: str) -> tuple[int, str, str]:
+    def __call__(self, *args: str, terminal: bool = False) -> tuple[int, str, str]:
         """Run one to its end: its exit status, and what was printed and said."""
-        self.begin(*args)
+        self.begin(*args, terminal=terminal)
         return self.end()
 
-    def begin(self, *args: str) -> None:
+    def begin(self, *args: str, terminal: bool = False) -> None:
+        """`terminal`: what it says, it says to a person."""
         assert self.process.stdin is not None
-        self._said = ""
-        self.process.stdin.write(json.dumps(args).encode() + b"\n")
+        assert not self.busy, f"another one has not ended: {self.said()}"
+        self.busy = True
+        self._said, self._err = "", self._ears[terminal]
+        self.process.stdin.write(json.dumps([terminal, args]).encode() + b"\n")
         self.process.stdin.flush()
 
     def wait(self, text: str) -> None:
         """Until the command has said this."""
         deadline_s = time.monotonic() + RUN_S_MAX
-        while text not in self._listen():
+        while text not in self.said():
             assert time.monotonic() < deadline_s, self._said
             time.sleep(POLL_S)
 
     def end(self) -> tuple[int, str, str]:
         assert self.process.stdout is not None
         ready, _, _ = select.select([self.process.stdout], [], [], RUN_S_MAX)
-        assert ready, f"it does not end: {self._listen()}"
+        assert ready, f"it does not end: {self.said()}"
         status = self.process.stdout.readline()
-        assert status, f"it ended with the process: {self._listen()}"
+        assert status, f"it ended with the process: {self.said()}"
+        self.busy = False
         printed = self._out.read_bytes()
         shown, self._read = printed[self._read :].decode(), len(printed)
-        return int(status), shown, self._listen()
+        return int(status), shown, self.said()
 
-    def _listen(self) -> str:
+    def said(self) -> str:
+        """By the last one, up to now."""
         while select.select([self._err], [], [], 0)[0] and (part := os.read(self._err, READ_BYTES)):
             self._said += part.decode()
         return self._said
 
 
 @contextmanager
-def commands(folder: Path, *, terminal: bool = False) -> Iterator[Commands]:
-    """`terminal`: what they say, they say to a person."""
+def commands(folder: Path) -> Iterator[Commands]:
     folder.mkdir()
-    if terminal:
-        err, given = os.openpty()
-    else:
-        given = os.open(folder / "err", os.O_WRONLY | os.O_CREAT)
-        err = os.open(folder / "err", os.O_RDONLY)
-    try:
-        with sigint_heard():
-            process = subprocess.Popen(
-                [sys.executable, "-m", "tests.lake.commands", str(folder / "out")],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=given,
-                env=clean_environ(),
-            )
-        with process:
-            try:
-                yield Commands(process, folder / "out", err)
-            except BaseException:
-                process.kill()
-                raise
-    finally:
-        os.close(given)
-        os.close(err)
+    terminal, given = os.openpty()
+    with (folder / "err").open("wb") as err, (folder / "err").open("rb") as heard:
+        try:
+            with sigint_heard():
+                process = subprocess.Popen(
+                    [sys.executable, "-m", "tests.lake.commands", folder / "out", str(given)],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=err,
+                    env=clean_environ(),
+                    pass_fds=[given],
+                    start_new_session=True,
+                )
+            with process:
+                made = Commands(process, folder / "out", heard.fileno(), terminal)
+                try:
+                    yield made
+                except BaseException:
+                    kill_all(process)
+                    raise
+                # Of a test that failed; nobody would tell it to end any more.
+                if made.busy:
+                    kill_all(process)
+            bury(process, (folder / "err").read_text)
+        finally:
+            os.close(given)
+            os.close(terminal)
 
 
-def main(out: str, asked: IO[str]) -> None:
+def main(out: str, terminal: int, asked: IO[str]) -> None:
     from courier.cli.main import main as courier
 
     answers = os.fdopen(os.dup(1), "w")
+    ears = (os.dup(2), terminal)
     os.dup2(os.open(out, os.O_WRONLY | os.O_CREAT | os.O_APPEND), 1)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     for line in asked:
+        to_person, args = json.loads(line)
+        os.dup2(ears[to_person], 2)
+        # One that has written to a file would go on as if it were one.
+        sys.stderr = os.fdopen(2, "w", buffering=1, errors="backslashreplace", closefd=False)
         try:
-            status: object = courier(json.loads(line))
+            status: object = courier(args)
         except SystemExit as end:
             status = end.code
         sys.stdout.flush()
+        sys.stderr.flush()
         print(status, file=answers, flush=True)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], os.fdopen(os.dup(0)))
+    main(sys.argv[1], int(sys.argv[2]), os.fdopen(os.dup(0)))

@@ -48,6 +48,9 @@ POINTS = (
 )
 EVERY_MS = 200
 POLL_S = 0.05
+# In a batch of a job that is to die, so that there are many; who only ends it all takes more.
+FILES_MAX, MESSAGES_MAX, EVENTS_MAX = 6, 100, 1000
+TIMES_MORE = 20
 
 
 class Writer(QueueStreamWriter):
@@ -158,9 +161,10 @@ def run(spark: SparkSession, home: str, shared: dict[str, str], *, every_ms: int
     asked: dict[str, Any] = {"availableNow": True}
     if every_ms is not None:
         asked = {"processingTime": f"{every_ms} milliseconds"}
+    more = TIMES_MORE if every_ms is None else 1
     queries = []
     for name, make in {"publish": publish, "consume": consume, "read": read}.items():
-        writer = make(spark, home, shared).trigger(**asked)
+        writer = make(spark, home, shared, more).trigger(**asked)
         query = writer.option("checkpointLocation", f"{home}/checkpoint-{name}").start()
         queries.append(query)
         # Spark gives the worker of a source ten seconds to start, so they start one by one.
@@ -178,22 +182,22 @@ def run(spark: SparkSession, home: str, shared: dict[str, str], *, every_ms: int
             query.stop()
 
 
-def publish(spark: SparkSession, home: str, shared: dict[str, str]) -> Any:
-    lines = spark.readStream.option("maxFilesPerTrigger", 6).text(f"{home}/lines")
+def publish(spark: SparkSession, home: str, shared: dict[str, str], more: int) -> Any:
+    lines = spark.readStream.option("maxFilesPerTrigger", FILES_MAX * more).text(f"{home}/lines")
     writer = lines.selectExpr("value as body").writeStream.format("mortal")
     return writer.options(**shared).option("queue", "out")
 
 
-def consume(spark: SparkSession, home: str, shared: dict[str, str]) -> Any:
+def consume(spark: SparkSession, home: str, shared: dict[str, str], more: int) -> Any:
     source = spark.readStream.format("mortal").options(**shared).option("mode", "consume")
-    source = source.option("queue", "in").option("maxRowsPerTrigger", 100)
+    source = source.option("queue", "in").option("maxRowsPerTrigger", MESSAGES_MAX * more)
     rows = source.option("leaseMs", LEASE_MS).load()
     return into_files(rows, home, "consume", "cast(body as string)")
 
 
-def read(spark: SparkSession, home: str, shared: dict[str, str]) -> Any:
+def read(spark: SparkSession, home: str, shared: dict[str, str], more: int) -> Any:
     source = spark.readStream.format("mortal").options(**shared).option("columns", "offset")
-    source = source.option("maxRowsPerTrigger", 1000).option("numPartitions", 2)
+    source = source.option("maxRowsPerTrigger", EVENTS_MAX * more).option("numPartitions", 2)
     # With a name the broker is told what was read.
     rows = source.option("pipeline", "read").load()
     return into_files(rows, home, "read", "cast(offset as string)")

@@ -45,6 +45,18 @@ def kill_all(process: subprocess.Popen[bytes]) -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
+def bury(process: "subprocess.Popen[bytes]", log: Callable[[], str]) -> None:
+    """Let what a command has started outlive it, but not for long."""
+    process.wait(RUN_S_MAX)
+    deadline_s = time.monotonic() + ORPHAN_S_MAX
+    with suppress(ProcessLookupError):
+        while time.monotonic() < deadline_s:
+            os.killpg(process.pid, 0)
+            time.sleep(POLL_S)
+        os.killpg(process.pid, signal.SIGKILL)
+        raise AssertionError(f"processes outlive their driver: {log()}")
+
+
 class Victim:
     """A command that is killed, by itself at a point (see `dying`) or by the test.
 
@@ -105,15 +117,7 @@ class Victim:
         return self.process.wait(RUN_S_MAX) == -signal.SIGKILL
 
     def bury(self) -> None:
-        """Let its Spark outlive it, but not for long."""
-        self.process.wait(RUN_S_MAX)
-        deadline_s = time.monotonic() + ORPHAN_S_MAX
-        with suppress(ProcessLookupError):
-            while time.monotonic() < deadline_s:
-                os.killpg(self.process.pid, 0)
-                time.sleep(POLL_S)
-            os.killpg(self.process.pid, signal.SIGKILL)
-            raise AssertionError(f"processes outlive their driver: {self.log()}")
+        bury(self.process, self.log)
 
 
 class Victims:

@@ -1,4 +1,7 @@
-"""The source on a standalone cluster whose Python has no Courier but what is shipped to it."""
+"""Source, pipeline and replay on a standalone cluster.
+
+Its own Python has no Courier: a job ships it, or brings a Python in which it is installed.
+"""
 
 import json
 import os
@@ -7,16 +10,52 @@ import sys
 import sysconfig
 import zipfile
 from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from courier.lake import archive
+from courier.lake.catalog import Lake
+from courier.lake.session import START
+from courier.lake.tables import Table
+from tests.clients.cloudflare import CloudflareClient
 from tests.lake.brokers import bodies, last_offset, options, queue
 from tests.lake.cluster import SPARK_HOME, WORKERS, cluster
+from tests.lake.cluster import settings as settings_of
+from tests.lake.commands import commands
 from tests.server import Server
 
 RUN_S_MAX = 400
 HERE = Path(__file__).resolve().parents[2]
+
+pytestmark = pytest.mark.timeout(1800)
+
+
+@dataclass(frozen=True)
+class Site:
+    """A cluster, a server that it can reach, and what its Python is given."""
+
+    master: str
+    server: Server
+    elsewhere: dict[str, str]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    folder = tmp_path_factory.mktemp("site")
+    interpreter = str(Path(sys.base_prefix) / "bin" / f"python{sys.version_info[0]}")
+    packages = str(bare(folder / "packages"))
+    # With the second, workers do not compile Spark's archive of sources, each of them again.
+    path = os.pathsep.join([packages, str(START)])
+    elsewhere = {"PYTHONPATH": path, "PYSPARK_PYTHON": interpreter}
+    with (
+        Server(folder).start() as server,
+        cluster(folder / "cluster", elsewhere) as master,
+    ):
+        yield Site(master, server, elsewhere)
 
 
 def shipped(target: Path) -> Path:
@@ -37,14 +76,11 @@ def bare(folder: Path) -> Path:
     return folder
 
 
-@pytest.mark.timeout(600)
-def test_reader_writer_and_consumer_run_on_executors_elsewhere(tmp_path: Path) -> None:
-    interpreter = str(Path(sys.base_prefix) / "bin" / f"python{sys.version_info[0]}")
-    packages = str(bare(tmp_path / "packages"))
-    elsewhere = {"PYTHONPATH": packages, "PYSPARK_PYTHON": interpreter}
+def test_reader_writer_and_consumer_run_on_executors_elsewhere(site: Site, tmp_path: Path) -> None:
+    server = site.server
     known = subprocess.run(
-        [interpreter, "-c", "import pyspark, pyarrow, courier"],
-        env={**os.environ, **elsewhere},
+        [site.elsewhere["PYSPARK_PYTHON"], "-c", "import pyspark, pyarrow, courier"],
+        env={**os.environ, **site.elsewhere},
         capture_output=True,
         text=True,
         check=False,
@@ -52,23 +88,18 @@ def test_reader_writer_and_consumer_run_on_executors_elsewhere(tmp_path: Path) -
     )
     assert "No module named 'courier'" in known.stderr, known.stderr
     packed = str(shipped(tmp_path / "courier.zip"))
-    driver = os.pathsep.join([packages, str(HERE), packed])
-    with (
-        Server(tmp_path).start() as server,
-        queue(server, "in") as incoming,
-        queue(server, "out"),
-        cluster(tmp_path / "cluster", elsewhere) as url,
-    ):
+    driver = os.pathsep.join([site.elsewhere["PYTHONPATH"], str(HERE), packed])
+    with queue(server, "in") as incoming, queue(server, "out"):
         before = last_offset(server)
         done = subprocess.run(
             [
                 str(SPARK_HOME / "bin" / "spark-submit"),
-                *("--master", url),
+                *("--master", site.master),
                 *("--py-files", packed),
                 str(HERE / "tests" / "lake" / "cluster_job.py"),
-                *(url, str(tmp_path), json.dumps(options(server))),
+                *(site.master, str(tmp_path), json.dumps(options(server))),
             ],
-            env={**os.environ, **elsewhere, "PYTHONPATH": driver},
+            env={**os.environ, **site.elsewhere, "PYTHONPATH": driver},
             capture_output=True,
             text=True,
             check=False,
@@ -83,3 +114,36 @@ def test_reader_writer_and_consumer_run_on_executors_elsewhere(tmp_path: Path) -
         assert sorted(bodies(server, "in"), key=int) == [str(n) for n in range(400)]
         assert Counter(bodies(server, "out")) == Counter(f"again {n}" for n in range(400))
         assert incoming.backlog() == 0
+
+
+def test_a_pipeline_runs_on_it_and_so_does_a_replay(site: Site, tmp_path: Path) -> None:
+    root, server = tmp_path / "lake", site.server
+    with server.client() as http:
+        work = CloudflareClient(http, "work")
+        work.publish_batch([f"body {n}" for n in range(50)])
+        work.ack([each.lease for each in work.pull(20)])
+        CloudflareClient(http, "again")
+    settings = [f"--conf={name}={value}" for name, value in settings_of(tmp_path).items()]
+    place = ("--lake", str(root), "--data", str(server.data), "--master", site.master, *settings)
+    with commands(tmp_path / "commands") as courier:
+        status, shown, said = courier("pipeline", "run", "--once", *place)
+        assert (status, shown) == (0, ""), said
+        lake = Lake(str(root))
+        [upto] = {archive.last(table) for table in lake.tables}
+        assert sorted(row["offset"] for row in _rows(lake.events)) == [*range(1, upto + 1)]
+        ended = Counter(row["outcome"] for row in _rows(lake.messages) if row["queue"] == "work")
+        assert ended == {"acked": 20, "live": 30}
+        # What Spark has to say is in a file.
+        assert (root / "_logs" / "spark.log").exists()
+
+        chosen = ("--queue", "work", "--into", "again", "--where", "outcome = 'acked'")
+        status, shown, said = courier("replay", *chosen, "--id", "there", *place)
+        assert (status, shown) == (0, "20 messages published to 'again', replay 'there'\n"), said
+        assert sorted(bodies(server, "again")) == sorted(f"body {n}" for n in range(20))
+
+
+def _rows(table: Table) -> list[dict[str, Any]]:
+    opened = table.open()
+    assert opened is not None
+    rows: list[dict[str, Any]] = opened.to_pyarrow_table().to_pylist()
+    return rows

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from courier.lake.session import START
 from tests.cli.command import Command
 from tests.lake.lakes import SmallLake
 from tests.server import Server
@@ -91,6 +92,8 @@ def test_a_declarative_pipeline_makes_its_tables(fresh_server: Server, tmp_path:
         env={
             **os.environ,
             "PYSPARK_PYTHON": sys.executable,
+            # Workers do not compile Spark's archive of sources, each of them again.
+            "PYTHONPATH": str(START),
             "COURIER_URL": fresh_server.url,
             "COURIER_TOKEN_FILE": str(token),
         },

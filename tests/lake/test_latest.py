@@ -32,7 +32,8 @@ class Story:
         dead = driver.queue("dead")
         self.queue = queue = driver.queue("work", attempts_max=2, dead_letter=dead.id)
         self.early = driver.queue("early")
-        driver.publish(self.early, "kept", "removed later")
+        driver.publish(self.early, "leased twice", "removed later", "kept")
+        driver.retry(self.early, driver.lease_one(self.early), delay_ms=0)
         self.gone = driver.last()
         self.listener = driver.listener(queue)
 
@@ -59,6 +60,7 @@ class Story:
         [self.dead] = driver.browse(dead)
         self.dead_queue = dead
         driver.remove(self.early, 2)
+        driver.lease_one(self.early)
         self.events = told(driver)
 
 
@@ -176,20 +178,25 @@ def test_headers_are_those_that_were_published(story: Story, second: Rows) -> No
     assert of(second, story.queue, story.retried)["headers"] is None
 
 
-def test_the_end_of_an_unknown_message_is_told_as_far_as_it_is_known(
-    story: Story, second: Rows
-) -> None:
+def test_an_unknown_message_is_told_of_as_far_as_it_is_known(story: Story, second: Rows) -> None:
     row = second[story.early.id, 2]
     assert (row["outcome"], row["attempts"], row["published_at"]) == ("deleted", 0, at(0))
     assert (row["body"], row["published_offset"], row["size"]) == (None, None, 13)
-    assert (story.early.id, 1) not in second
+    row = second[story.early.id, 1]
+    assert (row["outcome"], row["attempts"], row["body"]) == ("live", 2, None)
+    assert (row["first_leased_at"], row["wait_ms"], row["last_leased_at"]) == (
+        None,
+        None,
+        at(1_500),
+    )
+    assert (story.early.id, 3) not in second
 
 
 def test_a_message_is_a_row_of_its_own_however_often_it_is_folded(
     story: Story, first: pa.Table, second: Rows
 ) -> None:
     assert len(first) == 6
-    assert len(second) == 6 + 1 + 1
+    assert len(second) == 6 + 1 + 2
 
 
 def test_only_messages_of_earlier_batches_are_looked_for(spark: SparkSession) -> None:

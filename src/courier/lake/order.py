@@ -50,9 +50,7 @@ from ({_IN_LINE})
 _GROUPS = f"""
 select
     queue_id,
-    count_if(
-        if(follows, skipped < 0, kind = 'leased' and (leases > 0 or cleared > offset))
-    ) as early,
+    count_if(kind = 'leased' and not follows and (leases > 0 or cleared > offset)) as early,
     array_sort(
         collect_list(struct(place, done)) filter (where kind in {("published", LIVE)})
     ) as ends,
