@@ -33,7 +33,7 @@ from courier.delivery.feed import Services as WorkerServices
 from courier.delivery.places import BadPlaces, Places
 from courier.delivery.places import urls as worker_urls
 from courier.delivery.targets import BadNetwork, Targets, networks
-from courier.delivery.transport import HttpTransport
+from courier.delivery.transport import LateTransport
 from courier.delivery.verifier import DomainVerifier
 from courier.delivery.workers import Workers
 from courier.dialects import anypoint, discue
@@ -66,7 +66,7 @@ class Courier(Struct):
     clock: Clock
     engine: Engine
     workers: Workers
-    transport: HttpTransport
+    transport: LateTransport
     verifier: DomainVerifier
     follower: Follower
     watch: Watch
@@ -138,7 +138,7 @@ def build(store: Store, config: Config, *, port: int) -> Courier:
     follower = Follower(store, admin, clock, announcer)
     places = Places(store, clock, sealer, worker_urls(config.worker_urls))
     targets = Targets(networks(config.push_networks))
-    transport = HttpTransport(targets, connections_max=config.pushes_max)
+    transport = LateTransport(targets, connections_max=config.pushes_max)
     verifier = DomainVerifier(store, admin.domains, transport, clock)
     engine = Engine(
         store,
@@ -262,10 +262,13 @@ def build(store: Store, config: Config, *, port: int) -> Courier:
 
 
 def _tune_collector() -> None:
-    """Requests leave no cycles behind, so looking for them often finds nothing, at a price."""
-    gc.collect()
+    """Requests leave no cycles behind, so looking for them often finds nothing, at a price.
+
+    Nor is it worth looking at what loading left behind, which is less than a megabyte: it stays.
+    """
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
+    gc.enable()
 
 
 async def _serve(config: Config, opened: Callable[[Config], Coroutine[Any, Any, Store]]) -> None:

@@ -1,13 +1,13 @@
 """What every attack needs: a queue to aim at, and a log that stays free of tracebacks."""
 
-import uuid
 from collections.abc import Iterator
 
 import httpx
 import pytest
 
+from tests.attack.discue import Discue
 from tests.attack.environment import Environment, Spot, settle_down
-from tests.attack.peer import Account
+from tests.attack.peer import Account, new_tenant
 from tests.attack.target import Target, aim, no_traceback
 from tests.server import Server
 
@@ -45,23 +45,22 @@ def target(account: Account, queue_name: str) -> Target:
     return aim(account, queue_name)
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def environment(server: Server) -> Environment:
-    return Environment(server)
+    """A tenant for each module: many a test lists all that its tenant has, before and after."""
+    return Environment(server, new_tenant(server))
 
 
 @pytest.fixture(scope="package")
 def neighbour(server: Server) -> Environment:
     """Another tenant, which is another organization, on the same server."""
-    made = httpx.post(
-        f"{server.url}/courier/v1/tenants",
-        json={"name": f"t-{uuid.uuid4().hex[:16]}"},
-        headers={"Authorization": f"Bearer {server.credentials['admin']['token']}"},
-        trust_env=False,
-        verify=False,
-    )
-    assert made.is_success, made.text
-    return Environment(server, made.json()["credentials"]["anypoint"])
+    return Environment(server, new_tenant(server))
+
+
+@pytest.fixture(scope="module")
+def discue(server: Server) -> Discue:
+    """As with `environment`, a tenant for each module."""
+    return Discue(server, new_tenant(server)["discue"]["api_key"])
 
 
 @pytest.fixture

@@ -3,8 +3,6 @@
 import json
 from typing import Any, NamedTuple
 
-import httpx
-
 from tests.attack.peer import Answer, Client
 from tests.server import Server
 
@@ -101,19 +99,6 @@ def settle_down(discue: Discue, name: str) -> Spot:
         key["id"],
         discue.make("/domains", domain)["id"],
     )
-
-
-def neighbour_of(server: Server, name: str) -> Discue:
-    """Another organization on the same server."""
-    made = httpx.post(
-        f"{server.url}/courier/v1/tenants",
-        json={"name": name},
-        headers={"Authorization": f"Bearer {server.credentials['admin']['token']}"},
-        trust_env=False,
-        verify=False,
-    )
-    assert made.is_success, made.text
-    return Discue(server, made.json()["credentials"]["discue"]["api_key"])
 
 
 def body(value: Any) -> bytes:

@@ -15,12 +15,14 @@ LONG_MS = 600_000
 class Environment:
     """The four APIs: messages as the client app, settings, numbers and accounts as the user.
 
-    `own` is the part of a tenant's credentials that is about Anypoint.
+    `credentials` are a tenant's, the first one's if none are given; `own` is the part of them that
+    is about Anypoint.
     """
 
-    def __init__(self, server: Server, own: dict[str, Any] | None = None) -> None:
+    def __init__(self, server: Server, credentials: dict[str, Any] | None = None) -> None:
         self.server = server
-        self.own: dict[str, Any] = own or server.credentials["anypoint"]
+        self.credentials = credentials or server.credentials
+        self.own: dict[str, Any] = self.credentials["anypoint"]
         self.organization = f"/organizations/{self.own['organization_id']}"
         self.place = f"{self.organization}/environments/{self.own['environment_id']}"
         region = f"{self.place}/regions/{self.own['region']}"

@@ -5,10 +5,13 @@ import select
 import socket
 import struct
 import time
+import uuid
 from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
+
+import httpx
 
 from tests.server import Server
 
@@ -170,12 +173,11 @@ class Client:
 
 
 class Account(Client):
-    """The server's Cloudflare account."""
+    """A tenant's Cloudflare account, the first one's if no credentials are given."""
 
-    def __init__(self, server: Server) -> None:
-        credentials = server.credentials["cloudflare"]
-        root = f"/client/v4/accounts/{credentials['account_id']}"
-        super().__init__(server, root, str(credentials["api_token"]))
+    def __init__(self, server: Server, credentials: dict[str, Any] | None = None) -> None:
+        own = (credentials or server.credentials)["cloudflare"]
+        super().__init__(server, f"/client/v4/accounts/{own['account_id']}", str(own["api_token"]))
 
 
 def refused(answer: Answer | None, *statuses: int, code: int | None = None) -> str:
@@ -207,3 +209,17 @@ def accepted(answer: Answer | None) -> Any:
 def turned_away(answer: Answer | None) -> None:
     """What is not HTTP, or not quite, gets a refusal or a closed connection; never a success."""
     assert answer is None or 400 <= answer.status < 500, f"{answer.status}: {answer.body[:500]!r}"
+
+
+def new_tenant(server: Server) -> dict[str, Any]:
+    """The credentials of one that has nothing yet."""
+    made = httpx.post(
+        f"{server.url}/courier/v1/tenants",
+        json={"name": f"t-{uuid.uuid4().hex[:16]}"},
+        headers={"Authorization": f"Bearer {server.credentials['admin']['token']}"},
+        trust_env=False,
+        verify=False,
+    )
+    assert made.is_success, made.text
+    credentials: dict[str, Any] = made.json()["credentials"]
+    return credentials

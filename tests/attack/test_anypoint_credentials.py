@@ -73,8 +73,8 @@ def test_secret_of_one_opens_the_door_to_no_other(environment: Environment, door
             if (one, other) != mine:
                 answer = ask(environment, door, body({**fields, id: one, secret: other}))
                 turned_down(environment, door, answer, 401)
-    credentials = environment.server.credentials
-    for token in (credentials["cloudflare"]["api_token"], credentials["admin"]["token"]):
+    operator = environment.server.credentials["admin"]
+    for token in (environment.credentials["cloudflare"]["api_token"], operator["token"]):
         answer = ask(environment, door, body({**fields, secret: token}))
         turned_down(environment, door, answer, 401)
 

@@ -12,7 +12,7 @@ from tests.attack.environment import (
     refused,
     settle_down,
 )
-from tests.attack.peer import Answer
+from tests.attack.peer import Account, Answer
 
 SETTLES = (("DELETE", ""), ("DELETE", "/locks"), ("PATCH", "/locks"))
 
@@ -102,9 +102,9 @@ def test_lock_many_times_in_one_batch_counts_once(spot: Spot) -> None:
 def test_cloudflares_lease_is_no_lock_and_the_other_way_round(spot: Spot) -> None:
     """A queue has both faces; a token is good only where it was given."""
     lock = spot.lock(spot.queue, "m1")
-    with spot.environment.server.client() as http:
-        found = http.get("/queues", params={"name": spot.queue}).json()["result"]
-        path = f"/queues/{found[0]['queue_id']}/messages"
-        settled = http.post(f"{path}/ack", json={"acks": [{"lease_id": lock}]}).json()["result"]
-        assert settled["ackCount"] == 0 and list(settled["warnings"]) == [lock]
+    account = Account(spot.environment.server, spot.environment.credentials)
+    [found] = account.ask("GET", f"/queues?name={spot.queue}").json()["result"]
+    path = f"/queues/{found['queue_id']}/messages/ack"
+    settled = account.ask("POST", path, body({"acks": [{"lease_id": lock}]})).json()["result"]
+    assert settled["ackCount"] == 0 and list(settled["warnings"]) == [lock]
     assert spot.backlog() == 1

@@ -133,10 +133,9 @@ def test_client_app_reaches_messages_only(spot: Spot) -> None:
 
 def test_token_of_another_dialect_is_none_here_and_the_other_way_round(spot: Spot) -> None:
     own = spot.environment
-    credentials = own.server.credentials
     secrets = [
-        credentials["cloudflare"]["api_token"],
-        credentials["admin"]["token"],
+        own.credentials["cloudflare"]["api_token"],
+        own.server.credentials["admin"]["token"],
         own.own["client_secret"],
         own.own["connected_app"]["client_secret"],
         own.own["user"]["password"],
@@ -152,7 +151,7 @@ def test_token_of_another_dialect_is_none_here_and_the_other_way_round(spot: Spo
         answer = Client(own.server, "/accounts", token).ask("GET", "/api/me")
         assert (answer.status, answer.body) == (401, b"Unauthorized")
     assert everything(spot) == before
-    cloudflare = f"/client/v4/accounts/{credentials['cloudflare']['account_id']}"
+    cloudflare = f"/client/v4/accounts/{own.credentials['cloudflare']['account_id']}"
     for token in (own.broker.token, own.admin.token):
         assert Client(own.server, cloudflare, token).ask("GET", "/queues").status == 403
         assert Client(own.server, "/courier/v1", token).ask("GET", "/tenants").status in (401, 403)

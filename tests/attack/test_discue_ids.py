@@ -4,7 +4,8 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.attack.discue import Discue, Spot, accepted, body, neighbour_of, refused, settle_down
+from tests.attack.discue import Discue, Spot, accepted, body, refused, settle_down
+from tests.attack.peer import new_tenant
 from tests.server import Server
 
 ODD = [
@@ -33,13 +34,13 @@ ODD = [
 
 
 @pytest.fixture
-def spot(server: Server, queue_name: str) -> Spot:
-    return settle_down(Discue(server), queue_name)
+def spot(discue: Discue, queue_name: str) -> Spot:
+    return settle_down(discue, queue_name)
 
 
 @pytest.fixture(scope="module")
 def neighbour(server: Server) -> Discue:
-    return neighbour_of(server, "discue-ids")
+    return Discue(server, new_tenant(server)["discue"]["api_key"])
 
 
 @pytest.mark.parametrize("odd", ODD)

@@ -7,15 +7,14 @@ import pytest
 
 from tests.attack.discue import Discue, Spot, accepted, body, listens, refused, settle_down
 from tests.attack.test_anypoint_json import BROKEN, WHOLE
-from tests.server import Server
 
 DEEP = 100_000
 LONE = b'"\\ud800"'
 
 
 @pytest.fixture
-def spot(server: Server, queue_name: str) -> Spot:
-    return settle_down(Discue(server), queue_name)
+def spot(discue: Discue, queue_name: str) -> Spot:
+    return settle_down(discue, queue_name)
 
 
 def takers(spot: Spot) -> Iterator[tuple[str, str]]:

@@ -6,15 +6,14 @@ import pytest
 
 from tests.attack.discue import Discue, Spot, accepted, body, refused, settle_down
 from tests.attack.peer import Peer
-from tests.server import Server
 
 DATA_BYTES_MAX = 256 << 10
 REQUEST_BYTES_MAX = 1 << 20
 
 
 @pytest.fixture
-def spot(server: Server, queue_name: str) -> Spot:
-    spot = settle_down(Discue(server), queue_name)
+def spot(discue: Discue, queue_name: str) -> Spot:
+    spot = settle_down(discue, queue_name)
     accepted(spot.discue.ask("PUT", f"/queues/{spot.queue}", b'{"schema": null}'))
     return spot
 

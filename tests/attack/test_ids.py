@@ -1,13 +1,11 @@
 """Ids that belong to somebody else, and ids that are none."""
 
 import json
-import uuid
 from typing import Any
 
-import httpx
 import pytest
 
-from tests.attack.peer import Account, accepted, refused
+from tests.attack.peer import Account, accepted, new_tenant, refused
 from tests.attack.target import Target, aim
 from tests.server import Server
 
@@ -55,19 +53,7 @@ ODD = [
 @pytest.fixture(scope="module")
 def stranger(server: Server) -> Account:
     """Another tenant's account on the same server."""
-    made = httpx.post(
-        f"{server.url}/courier/v1/tenants",
-        json={"name": f"t-{uuid.uuid4().hex[:16]}"},
-        headers={"Authorization": f"Bearer {server.credentials['admin']['token']}"},
-        trust_env=False,
-        verify=False,
-    )
-    assert made.is_success, made.text
-    credentials = made.json()["credentials"]["cloudflare"]
-    account = Account(server)
-    account.root = f"/client/v4/accounts/{credentials['account_id']}"
-    account.token = credentials["api_token"]
-    return account
+    return Account(server, new_tenant(server))
 
 
 def everything_about(queue: str, consumer: str) -> list[tuple[str, str, Any]]:

@@ -1,5 +1,6 @@
 """What the command does without a server: settings, help, and saying what is wrong."""
 
+import argparse
 import json
 import socket
 import threading
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from courier import __version__, config
+from courier.cli.main import COMMANDS, parser
 from tests.cli.command import Command
 from tests.server import free_port
 
@@ -46,6 +48,20 @@ def stranger(request: pytest.FixtureRequest) -> Iterator[tuple[str, int, str]]:
         yield f"http://127.0.0.1:{listener.getsockname()[1]}", status, said
         listener.shutdown(socket.SHUT_RDWR)
         thread.join()
+
+
+def test_every_command_is_declared_where_it_is_looked_for() -> None:
+    def declared(command: str = "") -> list[str]:
+        [action] = [
+            action
+            for action in parser(command)._actions
+            if isinstance(action, argparse._SubParsersAction)
+        ]
+        return list(action.choices)
+
+    assert declared() == list(COMMANDS)
+    for command, module in COMMANDS.items():
+        assert declared(command) == [name for name, other in COMMANDS.items() if other == module]
 
 
 def test_version_is_printed(courier: Command) -> None:

@@ -20,8 +20,8 @@ from courier.core.store import Store
 from courier.core.types import BROKER, DAY_MS, Draft, Listener, Message, Push, Queue, Tenant
 from courier.delivery import secrets, signing
 from courier.delivery.engine import Engine
+from courier.delivery.http import HttpTransport
 from courier.delivery.targets import Targets, networks
-from courier.delivery.transport import HttpTransport
 from courier.sealing import KEY_BYTES, Sealer
 from courier.store.memory import MemoryStore
 from courier.store.sqlite import SqliteStore

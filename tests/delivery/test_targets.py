@@ -6,8 +6,9 @@ from ipaddress import ip_address
 
 import pytest
 
+from courier.delivery.http import HttpTransport
 from courier.delivery.targets import BadNetwork, Refused, Targets, networks
-from courier.delivery.transport import HttpTransport, Push, PushResult
+from courier.delivery.transport import Push, PushResult
 from tests.delivery.names import NamesLoop, look, run_with_names
 from tests.delivery.receiver import Receiver
 

@@ -14,8 +14,9 @@ import pytest
 import uvloop
 
 from courier import __version__
+from courier.delivery.http import ANSWER_BYTES_MAX, HttpTransport
 from courier.delivery.targets import Targets, networks
-from courier.delivery.transport import ANSWER_BYTES_MAX, HttpTransport, Push, PushResult
+from courier.delivery.transport import Push, PushResult
 from tests.delivery import receiver as answers
 from tests.delivery.receiver import MANY_BYTES, Receiver, closed_port
 

@@ -12,8 +12,8 @@ from courier.core.admin import Admin
 from courier.core.domains import CHALLENGE_MS, new_domain
 from courier.core.limits import Limits
 from courier.core.types import HOUR_MS, MINUTE_MS, SECOND_MS, Actor, Domain
+from courier.delivery.http import HttpTransport
 from courier.delivery.targets import Targets, networks
-from courier.delivery.transport import HttpTransport
 from courier.delivery.verifier import LOOKS_MAX, DomainVerifier, looks_due
 from courier.store.memory import MemoryStore
 from tests.delivery.receiver import closed_port

@@ -4,13 +4,11 @@ A name is resolved once, the addresses it stands for are checked, and the connec
 of those: a name that points elsewhere a moment later gains nothing.
 """
 
-import socket
 from collections.abc import Sequence
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
-from typing import Any
 from urllib.parse import urlsplit
 
-from aiohttp.abc import AbstractResolver, ResolveResult
+from msgspec import Struct
 
 from courier.delivery.lookups import Look, Lookups
 
@@ -36,8 +34,16 @@ class BadNetwork(Exception):
     """What the operator allows cannot be read; the message is one sentence."""
 
 
-class Targets(AbstractResolver):
-    """Resolves names for the HTTP client, to addresses that may be called."""
+class Resolved(Struct, frozen=True):
+    """An address that may be called; family and protocol as sockets number them."""
+
+    address: str
+    family: int
+    protocol: int
+
+
+class Targets:
+    """Resolves names to addresses that may be called."""
 
     def __init__(self, allowed: Sequence[Network] = (), look: Look | None = None) -> None:
         self._allowed = tuple(allowed)
@@ -63,27 +69,14 @@ class Targets(AbstractResolver):
             return  # a name; judged once it is resolved
         self.check(address)
 
-    async def resolve(
-        self, host: str, port: int = 0, family: Any = socket.AF_UNSPEC
-    ) -> list[ResolveResult]:
-        found = await self._lookups.find(host, port, int(family))
-        results: list[ResolveResult] = []
-        for kind, _, protocol, _, place in found:
-            self.check(ip_address(str(place[0]).partition("%")[0]))
-            results.append(
-                ResolveResult(
-                    hostname=host,
-                    host=str(place[0]),
-                    port=port,
-                    family=kind,
-                    proto=protocol,
-                    flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
-                )
-            )
-        return results
-
-    async def close(self) -> None:
-        """Nothing to let go of."""
+    async def resolve(self, host: str, port: int, family: int) -> list[Resolved]:
+        """What a name stands for. Raises Refused, or OSError when it stands for nothing."""
+        found = []
+        for kind, _, protocol, _, place in await self._lookups.find(host, port, int(family)):
+            address = str(place[0])
+            self.check(ip_address(address.partition("%")[0]))
+            found.append(Resolved(address, kind, protocol))
+        return found
 
 
 def networks(text: str) -> list[Network]:

@@ -1,20 +1,23 @@
 """One HTTP request, a push or a look at a page, and what came of it."""
 
 import asyncio
-import ssl
-import time
 from collections.abc import Mapping
-from typing import Protocol
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Protocol
 
-import aiohttp
 from msgspec import Struct
-from yarl import URL
 
 from courier import __version__
-from courier.delivery.targets import Refused, Targets
+from courier.delivery.targets import Targets
 
-ANSWER_BYTES_MAX = 64 << 10
+if TYPE_CHECKING:
+    from courier.delivery.http import HttpTransport
+
 USER_AGENT = f"Courier/{__version__}"
+
+# Loaded late, but that it is missing is told at the start.
+if find_spec("aiohttp") is None:
+    raise ModuleNotFoundError("No module named 'aiohttp'", name="aiohttp")
 
 
 class Push(Struct, frozen=True):
@@ -52,102 +55,40 @@ class Transport(Protocol):
     async def close(self) -> None: ...
 
 
-class HttpTransport:
-    """Keeps connections open between pushes. Follows no redirect, keeps no cookie."""
+class LateTransport:
+    """The transport over HTTP, made for the first request.
+
+    Its client takes a third of a server's start to load, and many a server never pushes.
+    """
 
     def __init__(self, targets: Targets, *, connections_max: int) -> None:
         self._targets = targets
-        self._guarded = _session(targets, connections_max)
-        self._trusted = _session(None, connections_max)
-        # Its own, or listeners that are well would seem down because others do not answer.
-        self._probing = _session(targets, connections_max)
+        self._connections_max = connections_max
+        self._making: asyncio.Task[Transport] | None = None
 
     async def send(self, push: Push, *, timeout_ms: int) -> PushResult:
-        session = self._trusted if push.trusted else self._guarded
-        return await self._request(session, "POST", push.url, timeout_ms, push.headers, push.body)
+        return await (await self._made()).send(push, timeout_ms=timeout_ms)
 
     async def get(self, url: str, *, timeout_ms: int) -> PushResult:
-        # Nothing here unpacks an answer.
-        headers = {"accept-encoding": "identity"}
-        return await self._request(self._probing, "GET", url, timeout_ms, headers)
-
-    async def _request(
-        self,
-        session: aiohttp.ClientSession,
-        method: str,
-        url: str,
-        timeout_ms: int,
-        headers: Mapping[str, str],
-        body: bytes | None = None,
-    ) -> PushResult:
-        began_s = time.perf_counter()
-
-        def result(status: int, error: str = "", body: bytes = b"", after: str = "") -> PushResult:
-            return PushResult(
-                status, round((time.perf_counter() - began_s) * 1000), error, body, after
-            )
-
-        try:
-            if session is not self._trusted:
-                self._targets.check_url(url)
-            async with asyncio.timeout(timeout_ms / 1000):
-                async with session.request(
-                    method,
-                    URL(url, encoded=True),
-                    data=body,
-                    headers=headers,
-                    allow_redirects=False,
-                ) as answer:
-                    content = await _read(answer)
-                    return result(
-                        answer.status, body=content, after=answer.headers.get("retry-after", "")
-                    )
-        except TimeoutError:
-            return result(0, f"no whole answer within {timeout_ms} ms")
-        except Refused as error:
-            return result(0, str(error))
-        except (aiohttp.ClientError, OSError, ssl.SSLError, ValueError) as error:
-            return result(0, _cause(error))
+        return await (await self._made()).get(url, timeout_ms=timeout_ms)
 
     async def close(self) -> None:
-        await self._guarded.close()
-        await self._trusted.close()
-        await self._probing.close()
+        if self._making is not None:
+            await (await self._making).close()
+
+    async def _made(self) -> Transport:
+        if self._making is None:
+            self._making = asyncio.create_task(self._make())
+        # Who gives up waiting does not end it for the others.
+        return await asyncio.shield(self._making)
+
+    async def _make(self) -> Transport:
+        # In a thread, so that the requests of others go on meanwhile.
+        made = await asyncio.to_thread(_load)
+        return made(self._targets, connections_max=self._connections_max)
 
 
-def _session(targets: Targets | None, connections_max: int) -> aiohttp.ClientSession:
-    return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(
-            resolver=targets,
-            use_dns_cache=False,
-            limit=connections_max,
-            keepalive_timeout=30,
-        ),
-        cookie_jar=aiohttp.DummyCookieJar(),
-        headers={"user-agent": USER_AGENT, "accept": "*/*"},
-        timeout=aiohttp.ClientTimeout(total=None),
-        auto_decompress=False,
-        trust_env=False,
-    )
+def _load() -> "type[HttpTransport]":
+    from courier.delivery.http import HttpTransport
 
-
-async def _read(answer: aiohttp.ClientResponse) -> bytes:
-    """The answer, which counts only when it is whole. What is over the limit is not read."""
-    parts: list[bytes] = []
-    size = 0
-    async for part in answer.content.iter_any():
-        parts.append(part)
-        size += len(part)
-        if size >= ANSWER_BYTES_MAX:
-            answer.close()
-            break
-    return b"".join(parts)[:ANSWER_BYTES_MAX]
-
-
-def _cause(error: BaseException) -> str:
-    """In a few words, what went wrong."""
-    inner = error.__cause__ or error
-    if isinstance(inner, Refused):
-        return str(inner)
-    text = str(error) or type(error).__name__
-    return text[:500]
+    return HttpTransport
