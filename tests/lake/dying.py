@@ -1,7 +1,8 @@
 """Points at which a command that a test has started kills itself, and how a test chooses one.
 
-Whoever comes to the point that the file `die` names takes the file away, and with it the command:
-all of its processes, or its first one alone, which its Spark outlives for a moment.
+The file `die` names a point and a command, by its first process. Whoever of the command comes to
+the point takes the file away, and with it the command: all of its processes, or the first alone,
+which its Spark outlives for a moment.
 """
 
 import os
@@ -10,11 +11,11 @@ from contextlib import suppress
 from pathlib import Path
 
 
-def arm(home: Path, point: str, *, alone: bool = False) -> None:
-    """From now on whoever comes to the point dies."""
+def arm(home: Path, point: str, first: int, *, alone: bool = False) -> None:
+    """From now on whoever of this process's command comes to the point dies."""
     (home / "died").unlink(missing_ok=True)
     new = home / "die.new"
-    new.write_text(f"{point}\n{'alone' if alone else 'all'}")
+    new.write_text(f"{point}\n{first}\n{'alone' if alone else 'all'}")
     new.rename(home / "die")
 
 
@@ -28,22 +29,17 @@ def disarm(home: Path) -> None:
     (home / "die").unlink(missing_ok=True)
 
 
-def begin(home: Path) -> None:
-    """Said by the command: this is its first process."""
-    (home / "pid").write_text(str(os.getpid()))
-
-
 def passes(home: str | Path, point: str) -> None:
     """Die here, if this is where to."""
     die = Path(home) / "die"
     try:
-        named, _, whom = die.read_text().partition("\n")
-        if named != point:
+        named, first, whom = die.read_text().split("\n")
+        # What an earlier command has left behind, and is at work for a moment, is not meant.
+        if named != point or os.getsid(0) != int(first):
             return
         die.rename(die.with_name("died"))
     except FileNotFoundError:
         return
-    first = int((Path(home) / "pid").read_text())
     with suppress(ProcessLookupError):
-        (os.kill if whom == "alone" else os.killpg)(first, signal.SIGKILL)
+        (os.kill if whom == "alone" else os.killpg)(int(first), signal.SIGKILL)
     os.kill(os.getpid(), signal.SIGKILL)

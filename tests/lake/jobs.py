@@ -22,7 +22,7 @@ from courier.lake.consume import QueueStreamReader
 from courier.lake.session import session
 from courier.lake.sink import QueueStreamWriter
 from courier.lake.source import CourierDataSource, JournalStreamReader
-from tests.lake.dying import begin, passes
+from tests.lake.dying import passes
 
 FINISHED_S_MAX = 300
 # Longer than it takes to start a job on a busy machine.
@@ -205,7 +205,6 @@ def read(spark: SparkSession, home: str, shared: dict[str, str], more: int) -> A
 
 def main() -> None:
     home, shared = sys.argv[1], json.loads(sys.argv[2])
-    begin(Path(home))
     settings = {
         "spark.driver.memory": "512m",
         "spark.local.dir": f"{home}/tmp",

@@ -3,7 +3,6 @@
 import sys
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from courier.cli.main import main
@@ -12,7 +11,7 @@ from courier.lake.client import Client
 from courier.lake.pipeline import Pipeline
 from courier.lake.plan import Plan, Plans
 from courier.lake.tables import Table
-from tests.lake.dying import begin, passes
+from tests.lake.dying import passes
 
 _TABLES = ("events", "messages", "queue_minutes", "consumers_hours", "audit")
 _TIMES = ("after the write", "before the commit", "after the commit")
@@ -94,6 +93,5 @@ def watch(home: str) -> None:
 
 
 if __name__ == "__main__":
-    begin(Path(sys.argv[1]))
     watch(sys.argv[1])
     sys.exit(main(sys.argv[2:]))

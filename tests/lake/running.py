@@ -97,6 +97,10 @@ class Victim:
             time.sleep(POLL_S)
         return True
 
+    def arm(self, point: str, *, alone: bool) -> None:
+        """Let it die when it comes to this point."""
+        dying.arm(self._home, point, self.process.pid, alone=alone)
+
     def dies_at(self, point: str) -> bool:
         """Wait for its end; whether it died at the point that it was armed with."""
         self.until(lambda: False)

@@ -23,7 +23,7 @@ from courier.lake import client
 from courier.lake.catalog import Lake
 from courier.lake.client import Client, Slice
 from tests.clients.cloudflare import CloudflareClient
-from tests.lake import dying, killed
+from tests.lake import killed
 from tests.lake.lakes import bring, place_of
 from tests.lake.running import Toll, Victim, Victims
 from tests.report import TOLD
@@ -104,7 +104,7 @@ class Trial:
         alone = turn % 5 == 2
         # In the batch that an earlier victim has left, or later.
         if point and turn % 3 == 2:
-            dying.arm(self.home, point, alone=alone)
+            victim.arm(point, alone=alone)
         else:
             before = max(self._commits(), len(Lake("").tables))
             assert victim.until(lambda: self._commits() > before), victim.log()
@@ -114,7 +114,7 @@ class Trial:
                 self._server.kill()
                 self.toll.broker += 1
             if point:
-                dying.arm(self.home, point, alone=alone)
+                victim.arm(point, alone=alone)
             else:
                 time.sleep(self._dice.uniform(0, RANDOM_S_MAX))
                 assert victim.kill(alone=alone), victim.log()

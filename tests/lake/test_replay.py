@@ -20,7 +20,7 @@ from courier.lake.replay import Asked, Chosen
 from courier.lake.selection import BadRequest
 from courier.lake.tables import LakeError
 from tests.clients.cloudflare import CloudflareClient
-from tests.lake import dying, killed
+from tests.lake import killed
 from tests.lake.orders import BINARY, TEXT, Orders
 from tests.lake.running import Toll, Victim, Victims
 from tests.report import TOLD
@@ -227,7 +227,7 @@ class Trial:
                         self._at_random(victim, turn)
 
     def _at_point(self, victim: Victim, point: str, *, alone: bool) -> None:
-        dying.arm(self._home, point, alone=alone)
+        victim.arm(point, alone=alone)
         assert victim.dies_at(point), f"not killed at {point}: {victim.log()}"
         self.toll.points[point] = self.toll.points.get(point, 0) + 1
         self.toll.alone += alone

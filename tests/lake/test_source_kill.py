@@ -23,7 +23,7 @@ from courier.lake.consume import QueueStreamReader
 from courier.lake.options import CONSUME, parse
 from courier.lake.schema import CLAIMED
 from tests.clients.cloudflare import CloudflareClient
-from tests.lake import dying, jobs
+from tests.lake import jobs
 from tests.lake.brokers import bodies, events, last_offset, options, queue
 from tests.lake.running import POLL_S, Toll, Victim, Victims
 from tests.report import TOLD
@@ -113,7 +113,7 @@ class Trial:
         try:
             # In the batches that an earlier victim has left, or later.
             if point and turn % 3 == 2:
-                dying.arm(self.home, point, alone=alone)
+                victim.arm(point, alone=alone)
             else:
                 before = self._batches()
                 if not victim.until(lambda: self._all_beyond(before)):
@@ -123,7 +123,7 @@ class Trial:
                     self._server.kill()
                     self.toll.broker += victim.runs
                 if point:
-                    dying.arm(self.home, point, alone=alone)
+                    victim.arm(point, alone=alone)
                 else:
                     time.sleep(self._dice.uniform(0, RANDOM_S_MAX))
                     if not victim.kill(alone=alone):
