@@ -1,7 +1,7 @@
-"""A standalone Spark cluster: a master and two workers, all of them processes of their own.
+"""Sparks in processes of their own: a standalone cluster, and one that serves Spark Connect.
 
-Executors are children of the workers, so nothing is shared with the driver but the network and
-what is installed for their Python.
+The cluster has a master and two workers. Executors are children of the workers, so nothing is
+shared with the driver but the network and what is installed for their Python.
 """
 
 import os
@@ -17,12 +17,14 @@ from pathlib import Path
 import pyspark
 
 from courier.lake import java
+from courier.lake.session import START
 from tests.server import free_port
 
 WORKERS = 2
 START_S_MAX = 120
 STOP_S_MAX = 20
 POLL_S = 0.1
+CONNECT = "org.apache.spark.sql.connect.service.SparkConnectServer"
 SPARK_HOME = Path(pyspark.__file__).parent
 
 
@@ -65,6 +67,42 @@ def cluster(directory: Path, env: Mapping[str, str] | None = None) -> Iterator[s
     finally:
         for process in reversed(started):
             _end(process)
+
+
+@contextmanager
+def connect(directory: Path) -> Iterator[str]:
+    """The address of a Spark that runs what is asked of it through Spark Connect."""
+    directory.mkdir(parents=True, exist_ok=True)
+    port, home = free_port(), java.find()
+    given = {
+        "spark.master": "local[2]",
+        "spark.ui.enabled": "false",
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": str(port),
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.warehouse.dir": str(directory / "warehouse"),
+    }
+    environ = {**os.environ, **_environment(directory, "connect"), "JAVA_HOME": str(home)}
+    # With this, workers do not compile Spark's archive of sources, each of them again.
+    environ["PYTHONPATH"] = str(START)
+    with (directory / "log").open("wb") as out:
+        process = subprocess.Popen(
+            [
+                *(str(SPARK_HOME / "bin" / "spark-submit"), "--class", CONNECT),
+                *(word for name, value in given.items() for word in ("--conf", f"{name}={value}")),
+                "spark-internal",
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            env=environ,
+            start_new_session=True,
+        )
+    try:
+        _wait_for(directory / "log", "Spark Connect server started", 1)
+        yield f"sc://127.0.0.1:{port}"
+    finally:
+        _end(process)
 
 
 def settings(directory: Path) -> dict[str, str]:

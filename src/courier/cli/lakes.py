@@ -24,7 +24,11 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def add_spark(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--master", default=LOCAL, help=f"Spark's master; default {LOCAL}")
+    spark = parser.add_mutually_exclusive_group()
+    spark.add_argument("--master", default=LOCAL, help=f"Spark's master; default {LOCAL}")
+    spark.add_argument(
+        "--remote", metavar="URL", help="a Spark that runs already, through Spark Connect: sc://..."
+    )
     parser.add_argument(
         "--conf",
         action="append",
@@ -101,7 +105,7 @@ def started(args: argparse.Namespace, root: str, name: str) -> Iterator["Spark"]
 
     Both signals end what is done with it as KeyboardInterrupt.
     """
-    from courier.lake.session import session
+    from courier.lake.session import remote, session
 
     elsewhere = "://" in root
     logs = Path(tempfile.mkdtemp(prefix="courier-spark-")) if elsewhere else Path(root, "_logs")
@@ -119,7 +123,11 @@ def started(args: argparse.Namespace, root: str, name: str) -> Iterator["Spark"]
 
         for number in SIGNALS:
             signal.signal(number, note)
-        spark = session(f"courier {name}", master=args.master, settings=settings, logs=logs)
+        spark = (
+            remote(f"courier {name}", args.remote, settings=dict(args.conf))
+            if args.remote
+            else session(f"courier {name}", master=args.master, settings=settings, logs=logs)
+        )
         # Spark's own handler asks the JVM in the middle of another question, and then its client
         # logs that at length; whoever presses Ctrl-C knows why the command ends.
         for number in SIGNALS:

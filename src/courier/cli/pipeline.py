@@ -80,7 +80,7 @@ def _run(args: argparse.Namespace) -> None:
         with lock.hold(root):
             # Spark takes its time to start, so what can be checked without it is checked first.
             with telling(place, args.name):
-                if java.find() is None:
+                if not args.remote and java.find() is None:
                     raise LakeError(java.MISSING)
                 checks.check(lake, place, name=args.name, checkpoint=checkpoint)
             # Who is asked to end before anything has begun has done what was asked.

@@ -178,8 +178,8 @@ def _again(plan: "Plan", args: argparse.Namespace) -> str:
     for flag in ("rate", "lake", "data", "tenant", "url", "account"):
         if value := getattr(args, flag):
             words += [f"--{flag}", str(value)]
-    if args.master != LOCAL:
-        words += ["--master", args.master]
+    if args.remote or args.master != LOCAL:
+        words += ["--remote", args.remote] if args.remote else ["--master", args.master]
     for key, value in args.conf:
         words += ["--conf", f"{key}={value}"]
     return shlex.join(words)

@@ -15,6 +15,7 @@ from courier.clock import SystemClock
 from courier.lake import archive, audit, consumers, latest, metrics
 from courier.lake.archive import APP, Span
 from courier.lake.catalog import LIVE, Lake
+from courier.lake.session import cores
 from courier.lake.tables import File, LakeError, Moved, Table
 
 # As many events are worked on at a time.
@@ -36,7 +37,7 @@ class Derived:
         self._lake = lake
         self._backlogs = backlogs
         self._clock = SystemClock()
-        self._cores = spark.sparkContext.defaultParallelism
+        self._cores = cores(spark)
         # Live files of `messages` as they were after some offsets: before the last batch, and at
         # the last audit. Of the former, those that the batch is about.
         self._live: dict[int, list[File]] = {}
@@ -233,9 +234,7 @@ def rebuild(spark: SparkSession, lake: Lake, only: str | None = None) -> Iterato
     for table, make in makers.items():
         if only in (None, table.name):
             known = table.files()
-            written = table.write(
-                make(), batch=upto, files_max=spark.sparkContext.defaultParallelism
-            )
+            written = table.write(make(), batch=upto, files_max=cores(spark))
             # A table that is behind catches up with this.
             app = APP if archive.last(table) < upto else ""
             table.commit(written, app=app, batch=upto, removes=known)

@@ -5,11 +5,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamReader
 
 from courier import ids
 from courier.clock import SystemClock
@@ -19,6 +20,7 @@ from courier.lake.catalog import Lake
 from courier.lake.client import Away, Client, CourierError, Place, Slice
 from courier.lake.derived import Derived
 from courier.lake.latest import ENDS
+from courier.lake.session import cores, is_remote
 from courier.lake.tables import LakeError
 
 ROWS_MAX = 500_000
@@ -36,6 +38,7 @@ AUDIT_EVERY_S = 60.0
 # As many events after a batch may be looked at to know what the broker held at its end.
 LATER_MAX = 100_000
 ASKED_S_MAX = 5
+Reader = TypeVar("Reader", DataFrameReader, DataStreamReader)
 
 
 @dataclass(frozen=True)
@@ -136,37 +139,74 @@ class Pipeline:
         return checks.check(self._lake, self._place, name=self._name, checkpoint=self._checkpoint)
 
     def _query(self, every_ms: int | None) -> None:
+        """Bring what comes, until that is all or the pipeline is to end."""
         self._failure = None
-        query: StreamingQuery | None = None
         try:
-            query = self._start(every_ms)
-            while query.isActive and not self.end.wait(POLL_S):
-                # Batches come with events; when there are none, the last ones have their audit.
-                if self._audit_s <= time.monotonic() and not self._busy.locked():
-                    self._settle()
-            if query.isActive and not self._finish(query):
+            if is_remote(self._spark):
+                self._take_turns(every_ms)
+            elif not self._stream(every_ms):
                 return
-            error = self._failure or query.exception()
-            if error is not None and not self.end.is_set():
-                raise error
             self._settle()
         except Exception as error:
             raise checks.explained(error, self._lake.root) from error
+
+    def _stream(self, every_ms: int | None) -> bool:
+        """In batches of a query; False: the last one did not come to an end."""
+        query = self._start(every_ms)
+        try:
+            while query.isActive and not self.end.wait(POLL_S):
+                self._settle_in_time()
+            if query.isActive and not self._finish(query):
+                return False
+            error = self._failure or query.exception()
+            if error is not None and not self.end.is_set():
+                raise error
+            return True
         finally:
-            if query is not None and query.isActive:
+            if query.isActive:
                 query.stop()
 
-    def _start(self, every_ms: int | None) -> StreamingQuery:
-        away_s = self._place.away_s_max if every_ms is None else AWAY_S_MAX
-        rows = (
-            self._spark.readStream.format("courier")
-            .option("url", self._place.url)
-            .option("token", self._place.token)
-            .option("awaySeconds", str(int(away_s)))
-            .option("maxRowsPerTrigger", str(self._rows_max))
-            .option("startingOffset", str(archive.last(self._lake.events) or "earliest"))
-            .load()
+    def _take_turns(self, every_ms: int | None) -> None:
+        """One batch after the other, for a Spark that would run the batches of a query elsewhere.
+
+        What a query has a checkpoint for, the lake knows.
+        """
+        place = self._place if every_ms is None else replace(self._place, away_s_max=AWAY_S_MAX)
+        batch = int(self._lake.events.note().get("courier.batch", -1)) + 1
+        while not self.end.is_set():
+            with Client(place) as broker:
+                last = broker.head().last
+            after = archive.last(self._lake.events) or self._first - 1
+            while after < last and not self.end.is_set():
+                rows = self._reader(self._spark.read, place, after=after)
+                upto = min(last, after + self._rows_max)
+                with self._busy:
+                    self._bring(rows.option("endingOffset", str(upto)).load(), batch)
+                after, batch = upto, batch + 1
+            if every_ms is None:
+                return
+            self._settle_in_time()
+            self.end.wait(every_ms / 1000)
+
+    def _settle_in_time(self) -> None:
+        """Batches come with events; when there are none, the last ones have their audit."""
+        if self._audit_s <= time.monotonic() and not self._busy.locked():
+            self._settle()
+
+    def _reader(self, reader: Reader, place: Place, *, after: int) -> Reader:
+        return (
+            reader.format("courier")
+            .option("url", place.url)
+            .option("token", place.token)
+            .option("awaySeconds", str(int(place.away_s_max)))
+            .option("startingOffset", str(after or "earliest"))
         )
+
+    def _start(self, every_ms: int | None) -> StreamingQuery:
+        place = self._place if every_ms is None else replace(self._place, away_s_max=AWAY_S_MAX)
+        after = archive.last(self._lake.events)
+        reader = self._reader(self._spark.readStream, place, after=after)
+        rows = reader.option("maxRowsPerTrigger", str(self._rows_max)).load()
         writer = (
             rows.writeStream.queryName(self._name)
             .option("checkpointLocation", self._checkpoint)
@@ -216,14 +256,13 @@ class Pipeline:
 
     def _bring(self, rows: DataFrame, batch: int) -> None:
         began_s, began_ms = time.monotonic(), self._clock.now_ms()
-        cores = self._spark.sparkContext.defaultParallelism
         span = archive.append(
             self._lake.events,
             rows,
             first=self._first,
             batch=batch,
             began_ms=began_ms,
-            files_max=cores,
+            files_max=cores(self._spark),
         )
         with Client(self._place) as broker:
             broker.commit(self._name, span.upto)

@@ -2,10 +2,12 @@
 
 import logging
 import os
+import socket
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pyspark
 from pyspark.sql import SparkSession
@@ -14,6 +16,10 @@ from courier.lake import java
 from courier.lake.tables import LakeError
 
 LOCAL = "local[*]"
+CONNECT_PORT = 15_002
+REACHED_S_MAX = 10.0
+# A Spark elsewhere does not tell how many cores it has.
+CORES_ELSEWHERE = 4
 # What Java says whenever it starts.
 _NOISE = ("Picked up ", "WARNING:", "[")
 # What workers on this machine start with: see the module in there.
@@ -101,6 +107,38 @@ def session(
             return builder.getOrCreate()
         except Exception as error:
             raise LakeError(f"Spark does not start: {_reason(error, logs)}") from error
+
+
+def remote(name: str, url: str, *, settings: dict[str, str] | None = None) -> SparkSession:
+    """A session on a Spark that runs already, through Spark Connect; `url` is sc://HOST:PORT."""
+    place = urlsplit(url)
+    try:
+        if place.scheme != "sc" or not place.hostname:
+            raise LakeError(f"--remote is an address such as sc://host:{CONNECT_PORT}, not '{url}'")
+        # Asked by Spark's own client, one that is not there is asked again for ten minutes.
+        where = place.hostname, place.port or CONNECT_PORT
+        socket.create_connection(where, REACHED_S_MAX).close()
+    except (OSError, ValueError) as error:
+        raise LakeError(f"Spark at {url} cannot be reached: {error}") from error
+    builder = SparkSession.builder.appName(name).remote(url)
+    # What else there is to set, it was started with.
+    chosen = {key: value for key, value in SETTINGS.items() if key.startswith("spark.sql.")}
+    for key, value in {**chosen, **(settings or {})}.items():
+        builder = builder.config(key, value)
+    try:
+        return builder.getOrCreate()
+    except Exception as error:
+        raise LakeError(f"Spark at {url} does not serve: {_reason(error, None)}") from error
+
+
+def is_remote(spark: SparkSession) -> bool:
+    """Whether its queries are made here and run elsewhere; functions given to them, too."""
+    return type(spark) is not SparkSession
+
+
+def cores(spark: SparkSession) -> int:
+    """How many tasks run at a time, for deciding how many files to write."""
+    return CORES_ELSEWHERE if is_remote(spark) else spark.sparkContext.defaultParallelism
 
 
 def _reason(error: Exception, logs: Path | None) -> str:

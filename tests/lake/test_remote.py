@@ -1,0 +1,103 @@
+"""The commands on a Spark that runs already, through Spark Connect."""
+
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from courier.lake import archive
+from courier.lake.audit import FINDINGS
+from courier.lake.catalog import Lake
+from courier.lake.tables import Table
+from tests.cli.command import Command
+from tests.clients.cloudflare import CloudflareClient
+from tests.lake.brokers import bodies, last_offset
+from tests.lake.cluster import connect
+from tests.lake.commands import commands
+from tests.server import Server, free_port
+
+CHANGE_S_MAX = 600.0
+POLL_S = 0.1
+
+
+def _rows(table: Table) -> list[dict[str, Any]]:
+    opened = table.open()
+    assert opened is not None
+    rows: list[dict[str, Any]] = opened.to_pyarrow_table().to_pylist()
+    return sorted(rows, key=str)
+
+
+def _wait(true: Callable[[], bool], otherwise: Callable[[], str]) -> None:
+    deadline_s = time.monotonic() + CHANGE_S_MAX
+    while not true():
+        assert time.monotonic() < deadline_s, otherwise()
+        time.sleep(POLL_S)
+
+
+@pytest.mark.timeout(1800)
+def test_it_does_what_a_spark_of_our_own_does(tmp_path: Path) -> None:
+    root = tmp_path / "lake"
+    with (
+        Server(tmp_path).start() as server,
+        server.client() as http,
+        connect(tmp_path / "connect") as remote,
+        commands(tmp_path / "commands") as courier,
+    ):
+        work = CloudflareClient(http, "work")
+        work.publish_batch([f"body {n}" for n in range(30)])
+        work.ack([each.lease for each in work.pull(20)])
+        CloudflareClient(http, "again")
+        place = ("--lake", str(root), "--data", str(server.data), "--remote", remote)
+
+        status, shown, said = courier("pipeline", "run", "--once", "--max-rows", "50", *place)
+        assert (status, shown) == (0, ""), said
+        assert said.splitlines()[-1].endswith(" events in 2 batches"), said
+
+        # It goes on with what comes, and ends when it is told to.
+        courier.begin("pipeline", "run", "--every", "200ms", *place)
+        courier.wait("bringing ")
+        work.publish("late")
+        last = last_offset(server)
+        lake = Lake(str(root))
+        _wait(lambda: archive.last(lake.consumers_hours) >= last, courier.said)
+        courier.process.send_signal(signal.SIGTERM)
+        status, shown, said = courier.end()
+        assert (status, shown) == (0, ""), said
+        [upto] = {archive.last(table) for table in lake.tables}
+        assert sorted(row["offset"] for row in _rows(lake.events)) == [*range(1, upto + 1)]
+        ended = Counter(row["outcome"] for row in _rows(lake.messages) if row["queue"] == "work")
+        assert ended == {"acked": 20, "live": 11}
+        for row in _rows(lake.audit):
+            assert not any(row[name] for name in ("difference", "gaps", *FINDINGS)), row
+        assert {row["batch"] for row in _rows(lake.audit)} == {1, 2}, "they are numbered on"
+
+        before = [_rows(table) for table in lake.tables]
+        status, shown, said = courier("pipeline", "rebuild", *place)
+        assert (status, said) == (0, "")
+        assert [_rows(table) for table in lake.tables] == before
+
+        chosen = ("--queue", "work", "--into", "again", "--where", "outcome = 'acked'")
+        status, shown, said = courier("replay", *chosen, "--id", "there", *place)
+        assert (status, shown) == (0, "20 messages published to 'again', replay 'there'\n"), said
+        assert sorted(bodies(server, "again")) == sorted(f"body {n}" for n in range(20))
+
+
+def test_one_that_is_not_there_is_told_in_one_line(tmp_path: Path) -> None:
+    nobody = f"sc://127.0.0.1:{free_port()}"
+    with Server(tmp_path).start() as server:
+        once = ("pipeline", "run", "--once", "--data", str(server.data))
+        for url, reason in (
+            (nobody, f"Spark at {nobody} cannot be reached: "),
+            ("spark://here:7077", "--remote is an address such as sc://host:15002, not 'spark://"),
+            ("sc://here:port", "Spark at sc://here:port cannot be reached: Port could not be"),
+        ):
+            ran = Command().attempt(*once, "--remote", url)
+            assert (ran.status, ran.err.count("\n")) == (1, 1), ran.err
+            assert ran.err.startswith(f"courier: {reason}"), ran.err
+    both = Command().attempt(*once, "--remote", nobody, "--master", "local[2]")
+    assert both.status == 2
+    assert "not allowed with argument" in both.err
