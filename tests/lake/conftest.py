@@ -13,6 +13,7 @@ FIRST = (
     "test_cluster.py",
     "test_demo.py",
     "test_up.py",
+    "test_remote.py",
     "test_pipeline_kill.py",
     "test_source_kill.py",
     "test_pipeline_run.py",

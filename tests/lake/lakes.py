@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from courier.lake import pipeline
 from courier.lake.catalog import Lake
 from courier.lake.client import Client, Place, Slice
+from courier.lake.tables import Table
 from tests.clients.anypoint import environment_client
 from tests.clients.cloudflare import CloudflareClient
 from tests.delivery.listeners.organization import organization_of
@@ -47,6 +48,14 @@ def bring(spark: SparkSession, server: Server, root: Path) -> Lake:
     lake = Lake(str(root))
     pipeline.once(spark, lake, place_of(server))
     return lake
+
+
+def rows(table: Table) -> list[dict[str, Any]]:
+    """What Delta's own reader finds, in one order."""
+    opened = table.open()
+    assert opened is not None
+    found: list[dict[str, Any]] = opened.to_pyarrow_table().to_pylist()
+    return sorted(found, key=str)
 
 
 def subscribed(http: httpx.Client, *events: str) -> CloudflareClient:

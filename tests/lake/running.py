@@ -14,6 +14,8 @@ from tests.lake import dying
 from tests.server import Server
 
 RUN_S_MAX = 240.0
+# Spark takes its time, and so do those who share the machine.
+CHANGE_S_MAX = 600.0
 # Spark notices that its driver is gone.
 ORPHAN_S_MAX = 60.0
 POLL_S = 0.05
@@ -37,6 +39,13 @@ def running(server: Server, words: str, log: Path) -> Iterator[subprocess.Popen[
             yield process
         finally:
             kill_all(process)
+
+
+def wait_for(true: Callable[[], bool], otherwise: Callable[[], str]) -> None:
+    deadline_s = time.monotonic() + CHANGE_S_MAX
+    while not true():
+        assert time.monotonic() < deadline_s, otherwise()
+        time.sleep(POLL_S)
 
 
 def kill_all(process: subprocess.Popen[bytes]) -> None:

@@ -13,19 +13,18 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from courier.lake import archive
 from courier.lake.catalog import Lake
 from courier.lake.session import START
-from courier.lake.tables import Table
 from tests.clients.cloudflare import CloudflareClient
 from tests.lake.brokers import bodies, last_offset, options, queue
 from tests.lake.cluster import SPARK_HOME, WORKERS, cluster
 from tests.lake.cluster import settings as settings_of
 from tests.lake.commands import commands
+from tests.lake.lakes import rows
 from tests.server import Server
 
 RUN_S_MAX = 400
@@ -130,8 +129,8 @@ def test_a_pipeline_runs_on_it_and_so_does_a_replay(site: Site, tmp_path: Path) 
         assert (status, shown) == (0, ""), said
         lake = Lake(str(root))
         [upto] = {archive.last(table) for table in lake.tables}
-        assert sorted(row["offset"] for row in _rows(lake.events)) == [*range(1, upto + 1)]
-        ended = Counter(row["outcome"] for row in _rows(lake.messages) if row["queue"] == "work")
+        assert sorted(row["offset"] for row in rows(lake.events)) == [*range(1, upto + 1)]
+        ended = Counter(row["outcome"] for row in rows(lake.messages) if row["queue"] == "work")
         assert ended == {"acked": 20, "live": 30}
         # What Spark has to say is in a file.
         assert (root / "_logs" / "spark.log").exists()
@@ -140,10 +139,3 @@ def test_a_pipeline_runs_on_it_and_so_does_a_replay(site: Site, tmp_path: Path) 
         status, shown, said = courier("replay", *chosen, "--id", "there", *place)
         assert (status, shown) == (0, "20 messages published to 'again', replay 'there'\n"), said
         assert sorted(bodies(server, "again")) == sorted(f"body {n}" for n in range(20))
-
-
-def _rows(table: Table) -> list[dict[str, Any]]:
-    opened = table.open()
-    assert opened is not None
-    rows: list[dict[str, Any]] = opened.to_pyarrow_table().to_pylist()
-    return rows

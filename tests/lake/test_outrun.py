@@ -8,6 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from courier.lake import archive
 from courier.lake.catalog import Lake
+from courier.lake.derived import Derived
 from courier.lake.tables import Outrun, Table, Written
 from tests.lake.brokers import journal
 from tests.lake.lakes import SmallLake
@@ -46,3 +47,14 @@ def test_what_another_pipeline_has_brought_meanwhile_is_not_added_again(
     _append(events, rows)
     found = sorted(row["offset"] for row in events.read(spark).collect())
     assert found == [*range(1, 21)]
+
+
+def test_nor_is_what_is_made_of_the_events(spark: SparkSession, tmp_path: Path) -> None:
+    lake, other = Lake(str(tmp_path)), Lake(str(tmp_path))
+    made = Derived(spark, lake, lambda offset: None)
+    for table, same in zip(lake.derived, other.derived, strict=True):
+        same.create()
+        same.commit(None, app=archive.APP, batch=10)
+        with pytest.raises(Outrun, match=f"{table.name} was brought from 0 to 10 by another"):
+            made._put(table, table.read(spark, []), archive.Span(0, 20), {}, replaced=[])
+        assert archive.last(table) == 10

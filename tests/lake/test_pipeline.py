@@ -17,7 +17,7 @@ from courier.lake.pipeline import Pipeline
 from courier.lake.status import status
 from courier.lake.tables import LakeError, Table
 from tests.clients.cloudflare import CloudflareClient
-from tests.lake.lakes import SmallLake, place_of, subscribed
+from tests.lake.lakes import SmallLake, place_of, rows, subscribed
 from tests.server import Server
 
 FINDINGS = ("gaps", "double_leases", "unleased_acks", "revived", "order_violations")
@@ -25,14 +25,6 @@ FINDINGS = ("gaps", "double_leases", "unleased_acks", "revived", "order_violatio
 
 class Died(BaseException):
     """In place of a kill: whatever is on disk stays as it is."""
-
-
-def _rows(table: Table) -> list[dict[str, Any]]:
-    """What Delta's own reader finds, in one order."""
-    opened = table.open()
-    assert opened is not None
-    found: list[dict[str, Any]] = opened.to_pyarrow_table().to_pylist()
-    return sorted(found, key=lambda row: json.dumps(row, default=str, sort_keys=True))
 
 
 def _journal(server: Server, upto: int) -> list[dict[str, Any]]:
@@ -46,7 +38,7 @@ def _journal(server: Server, upto: int) -> list[dict[str, Any]]:
 
 
 def test_the_lake_has_every_event_as_the_journal_tells_it(small: SmallLake) -> None:
-    events = sorted(_rows(small.lake.events), key=lambda row: int(row["offset"]))
+    events = sorted(rows(small.lake.events), key=lambda row: int(row["offset"]))
     upto = archive.last(small.lake.events)
     for row in events:
         assert row.pop("date") == row["at"].date()
@@ -55,7 +47,7 @@ def test_the_lake_has_every_event_as_the_journal_tells_it(small: SmallLake) -> N
 
 
 def test_all_adds_up_in_a_mixed_history(small: SmallLake) -> None:
-    audit = _rows(small.lake.audit)
+    audit = rows(small.lake.audit)
     assert {row["queue"] for row in audit} >= {"orders", "payments.fifo", "waste", "short"}
     for row in audit:
         assert row["difference"] == 0, row
@@ -94,11 +86,11 @@ def test_a_batch_that_broke_off_anywhere_is_finished_by_the_next_run(
     _bring(spark, Lake(str(root)), small, batch=len(_points()))
     lake = Lake(str(root))
     upto = archive.last(lake.events)
-    assert sorted(row["offset"] for row in _rows(lake.events)) == list(range(1, upto + 1))
+    assert sorted(row["offset"] for row in rows(lake.events)) == list(range(1, upto + 1))
     again, first = Lake(str(root)), small.lake
     for table, other in zip(again.tables[1:4], first.tables[1:4], strict=True):
-        assert _rows(table) == _rows(other), table.name
-    for row in _rows(again.audit):
+        assert rows(table) == rows(other), table.name
+    for row in rows(again.audit):
         assert not any(row[name] for name in ("difference", *FINDINGS)), row
 
 
@@ -151,12 +143,12 @@ def test_a_second_run_brings_only_what_is_new_and_a_rebuild_gives_the_same(
             "batches": 1,
             "offset": before + new,
         }
-        rows = {table.name: _rows(table) for table in lake.tables}
-        offsets = sorted(row["offset"] for row in rows["events"])
+        found = {table.name: rows(table) for table in lake.tables}
+        offsets = sorted(row["offset"] for row in found["events"])
         assert offsets == list(range(1, len(offsets) + 1))
-        assert len(rows["messages"]) == 21
-        assert not any(row["difference"] for row in rows["audit"])
-        assert {row["live_broker"] for row in rows["audit"] if row["queue"] == "work"} == {15, 6}
+        assert len(found["messages"]) == 21
+        assert not any(row["difference"] for row in found["audit"])
+        assert {row["live_broker"] for row in found["audit"] if row["queue"] == "work"} == {15, 6}
 
         assert list(derived.rebuild(spark, lake)) == [
             "messages",
@@ -164,7 +156,7 @@ def test_a_second_run_brings_only_what_is_new_and_a_rebuild_gives_the_same(
             "consumers_hours",
         ]
         for table in lake.tables[:4]:
-            assert _rows(table) == rows[table.name], table.name
+            assert rows(table) == found[table.name], table.name
         with pytest.raises(LakeError, match="'events' cannot be made anew"):
             list(derived.rebuild(spark, lake, "events"))
         _status_and_metrics(lake, server, new)
@@ -299,9 +291,9 @@ def test_the_first_audit_of_a_day_tells_of_every_queue(
 ) -> None:
     shutil.copytree(small.root, tmp_path / "lake")
     lake = Lake(str(tmp_path / "lake"))
-    before = {row["queue_id"]: row["accepted"] for row in _rows(lake.audit)}
+    before = {row["queue_id"]: row["accepted"] for row in rows(lake.audit)}
     upto = archive.last(lake.events)
-    queue_id = next(row["queue_id"] for row in _rows(lake.audit) if row["queue"] == "orders")
+    queue_id = next(row["queue_id"] for row in rows(lake.audit) if row["queue"] == "orders")
     # One more event, a day later.
     event = lake.events.read(spark).where(f"queue_id = '{queue_id}' and kind = 'retried'").limit(1)
     moved = event.selectExpr(
@@ -313,10 +305,8 @@ def test_the_first_audit_of_a_day_tells_of_every_queue(
     later_ms = tables._clock.now_ms() + 86_400_000
     monkeypatch.setattr(tables._clock, "now_ms", lambda: later_ms)
     tables.catch_up(batch=1, began_ms=0, audit=True)
-    days = sorted({row["date"] for row in _rows(lake.audit)})
+    days = sorted({row["date"] for row in rows(lake.audit)})
     assert len(days) == 2
-    after = {
-        row["queue_id"]: row["accepted"] for row in _rows(lake.audit) if row["date"] == days[1]
-    }
+    after = {row["queue_id"]: row["accepted"] for row in rows(lake.audit) if row["date"] == days[1]}
     assert after == before
     assert lake.messages.files(partition=LIVE)

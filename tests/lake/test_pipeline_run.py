@@ -5,8 +5,7 @@ import re
 import resource
 import signal
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,26 +13,16 @@ import pytest
 
 from courier.lake import archive
 from courier.lake.catalog import Lake
-from courier.lake.tables import Table
 from tests.cli.command import Command
 from tests.clients.cloudflare import CloudflareClient
 from tests.faults.disk import SmallDisk, may_mount
 from tests.lake.commands import Commands, commands
-from tests.lake.running import bury, running
+from tests.lake.lakes import rows
+from tests.lake.running import CHANGE_S_MAX, bury, running, wait_for
 from tests.server import Server
 
-# Spark takes its time, and so do those who share the machine.
-CHANGE_S_MAX = 600.0
-POLL_S = 0.1
 LINES_MAX = 12
 HARD = resource.RLIM_INFINITY
-
-
-def _wait(true: Callable[[], bool], otherwise: Callable[[], str]) -> None:
-    deadline_s = time.monotonic() + CHANGE_S_MAX
-    while not true():
-        assert time.monotonic() < deadline_s, otherwise()
-        time.sleep(POLL_S)
 
 
 def _upto(root: Path) -> int:
@@ -64,7 +53,7 @@ def test_it_can_be_ended_while_java_starts(tmp_path: Path) -> None:
     log = tmp_path / "log"
     words = f"pipeline run --every 500ms --lake {tmp_path / 'lake'} --master local[2]"
     with Server(tmp_path).start() as server, running(server, words, log) as process:
-        _wait(lambda: "java" in _group(process), log.read_text)
+        wait_for(lambda: "java" in _group(process), log.read_text)
         process.terminate()
         assert process.wait(CHANGE_S_MAX) == 0, log.read_text()
         bury(process, log.read_text)
@@ -81,7 +70,7 @@ def test_it_waits_for_its_broker_says_little_and_ends_in_order(
             CloudflareClient(http, "work").publish("one")
         place = ("--lake", str(root), "--data", str(server.data))
         courier.begin("pipeline", "run", "--every", "500ms", "--master", "local[2]", *place)
-        _wait(lambda: root.exists() and _upto(root) > 0, courier.said)
+        wait_for(lambda: root.exists() and _upto(root) > 0, courier.said)
         first = _upto(root)
         server.kill()
         # Another one is refused while this one runs.
@@ -98,7 +87,7 @@ def test_it_waits_for_its_broker_says_little_and_ends_in_order(
             found = http.get("/queues", params={"name": "work"}).json()["result"]
             sent = {"body": "two", "content_type": "text"}
             http.post(f"/queues/{found[0]['queue_id']}/messages", json=sent).raise_for_status()
-        _wait(lambda: _upto(root) > first, courier.said)
+        wait_for(lambda: _upto(root) > first, courier.said)
         assert "is there again" in courier.said()
         courier.process.send_signal(signal.SIGINT)
         status, shown, said = courier.end()
@@ -160,7 +149,8 @@ def test_on_a_full_disk_it_says_so_and_goes_on_when_there_is_room(
             ballast.unlink()
         status, shown, said = courier(*once, terminal=True)
         assert (status, shown) == (0, ""), said
-        assert _dense(root)
+        offsets = sorted(row["offset"] for row in rows(Lake(str(root)).events))
+        assert offsets == [*range(1, _upto(root) + 1)]
         first, batch, end = said.replace("\r\n", "\n").strip("\n").split("\n")
         count = _upto(root)
         assert first == f"bringing {server.url} into {root}"
@@ -179,30 +169,16 @@ def test_on_a_full_disk_it_says_so_and_goes_on_when_there_is_room(
 
 def _made_anew(courier: Commands, root: Path, *place: str) -> None:
     lake = Lake(str(root))
-    before = [_rows(table) for table in lake.tables]
+    before = [rows(table) for table in lake.tables]
     files = {file.path for file in lake.messages.files()}
     status, shown, said = courier("pipeline", "rebuild", *place, terminal=True)
     assert (status, said) == (0, "")
     assert shown == "made messages anew\nmade queue_minutes anew\nmade consumers_hours anew\n"
-    assert [_rows(table) for table in lake.tables] == before
+    assert [rows(table) for table in lake.tables] == before
     assert not files & {file.path for file in lake.messages.files()}
     status, shown, said = courier("pipeline", "rebuild", "--table", "events", *place, terminal=True)
     assert (status, shown) == (2, "")
     assert "invalid choice: 'events'" in said
-
-
-def _rows(table: Table) -> list[str]:
-    opened = table.open()
-    assert opened is not None
-    return sorted(str(row) for row in opened.to_pyarrow_table().to_pylist())
-
-
-def _dense(root: Path) -> bool:
-    """Every offset once."""
-    opened = Lake(str(root)).events.open()
-    assert opened is not None
-    offsets = opened.to_pyarrow_table(columns=["offset"]).column("offset").to_pylist()
-    return sorted(offsets) == list(range(1, len(offsets) + 1))
 
 
 def test_what_cannot_be_used_is_one_line(courier: Commands, tmp_path: Path) -> None:

@@ -1,41 +1,22 @@
 """The commands on a Spark that runs already, through Spark Connect."""
 
 import signal
-import time
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from courier.lake import archive
 from courier.lake.audit import FINDINGS
 from courier.lake.catalog import Lake
-from courier.lake.tables import Table
 from tests.cli.command import Command
 from tests.clients.cloudflare import CloudflareClient
 from tests.lake.brokers import bodies, last_offset
 from tests.lake.cluster import connect
 from tests.lake.commands import commands
+from tests.lake.lakes import rows
+from tests.lake.running import wait_for
 from tests.server import Server, free_port
-
-CHANGE_S_MAX = 600.0
-POLL_S = 0.1
-
-
-def _rows(table: Table) -> list[dict[str, Any]]:
-    opened = table.open()
-    assert opened is not None
-    rows: list[dict[str, Any]] = opened.to_pyarrow_table().to_pylist()
-    return sorted(rows, key=str)
-
-
-def _wait(true: Callable[[], bool], otherwise: Callable[[], str]) -> None:
-    deadline_s = time.monotonic() + CHANGE_S_MAX
-    while not true():
-        assert time.monotonic() < deadline_s, otherwise()
-        time.sleep(POLL_S)
 
 
 @pytest.mark.timeout(1800)
@@ -63,22 +44,22 @@ def test_it_does_what_a_spark_of_our_own_does(tmp_path: Path) -> None:
         work.publish("late")
         last = last_offset(server)
         lake = Lake(str(root))
-        _wait(lambda: archive.last(lake.consumers_hours) >= last, courier.said)
+        wait_for(lambda: archive.last(lake.consumers_hours) >= last, courier.said)
         courier.process.send_signal(signal.SIGTERM)
         status, shown, said = courier.end()
         assert (status, shown) == (0, ""), said
         [upto] = {archive.last(table) for table in lake.tables}
-        assert sorted(row["offset"] for row in _rows(lake.events)) == [*range(1, upto + 1)]
-        ended = Counter(row["outcome"] for row in _rows(lake.messages) if row["queue"] == "work")
+        assert sorted(row["offset"] for row in rows(lake.events)) == [*range(1, upto + 1)]
+        ended = Counter(row["outcome"] for row in rows(lake.messages) if row["queue"] == "work")
         assert ended == {"acked": 20, "live": 11}
-        for row in _rows(lake.audit):
+        for row in rows(lake.audit):
             assert not any(row[name] for name in ("difference", "gaps", *FINDINGS)), row
-        assert {row["batch"] for row in _rows(lake.audit)} == {1, 2}, "they are numbered on"
+        assert {row["batch"] for row in rows(lake.audit)} == {1, 2}, "they are numbered on"
 
-        before = [_rows(table) for table in lake.tables]
+        before = [rows(table) for table in lake.tables]
         status, shown, said = courier("pipeline", "rebuild", *place)
         assert (status, said) == (0, "")
-        assert [_rows(table) for table in lake.tables] == before
+        assert [rows(table) for table in lake.tables] == before
 
         chosen = ("--queue", "work", "--into", "again", "--where", "outcome = 'acked'")
         status, shown, said = courier("replay", *chosen, "--id", "there", *place)
