@@ -6,6 +6,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.report import TOLD
 from tests.server import Server
@@ -21,6 +22,10 @@ SLOW_FOLDERS = (
 )
 # Every process that runs some of these starts a Spark of its own.
 SPARK_FOLDER = "tests/lake"
+
+# How long an example takes is up to whoever else uses the machine.
+settings.register_profile("courier", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("courier")
 
 
 @pytest.fixture(scope="session")
