@@ -34,7 +34,7 @@ test: $(DEV_READY) ## lint, then every test, the fast ones first
 	@# Neighbours share what takes long to make, a server or a lake. So they stay together, until a
 	@# worker has nothing left to do and takes from another's list; but no lake is made twice.
 	$(PYTEST) --dist worksteal -n 3 -m "not slow and not spark"
-	$(PYTEST) --dist worksteal -n 4 -m "slow and not spark"
+	$(PYTEST) --dist worksteal -n 5 -m "slow and not spark"
 	JAVA_TOOL_OPTIONS="$(QUICK_JAVA)" $(PYTEST) --dist loadfile --no-loadscope-reorder -n 2 -m spark
 
 lint: $(DEV_READY) ## check style and types of source, tests and bench

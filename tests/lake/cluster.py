@@ -80,6 +80,8 @@ def connect(directory: Path) -> Iterator[str]:
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": str(port),
         "spark.sql.shuffle.partitions": "2",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         "spark.sql.warehouse.dir": str(directory / "warehouse"),
     }
     environ = {**os.environ, **_environment(directory, "connect"), "JAVA_HOME": str(home)}

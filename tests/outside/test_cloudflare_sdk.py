@@ -62,7 +62,8 @@ def connected(server: Server, sent: list[httpx.Request], *, token: str) -> Itera
 @pytest.fixture
 def queue(sdk: Cloudflare, account: str, queue_name: str) -> str:
     """The id of a queue without a consumer."""
-    return some(some(sdk.queues.create(account_id=account, queue_name=queue_name)).queue_id)
+    made = sdk.queues.create(account_id=account, queue_name=queue_name)
+    return str(some(some(made).queue_id))
 
 
 @pytest.fixture
@@ -527,7 +528,7 @@ def test_iterating_subscriptions_walks_every_page_and_ends(
 
     def mine(**options: object) -> list[str]:
         sent.clear()
-        found = subscriptions.list(account_id=account, **options)  # type: ignore[arg-type]
+        found = subscriptions.list(account_id=account, **options)
         return [one.name for one in found if one.destination.queue_id == queue]
 
     assert mine() == names

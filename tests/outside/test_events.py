@@ -74,7 +74,7 @@ def test_python_sdk_subscribes_and_pulls_events(
     def create(name: str) -> str:
         made = sdk.queues.create(account_id=account, queue_name=name)
         assert made is not None and made.queue_id is not None
-        return made.queue_id
+        return str(made.queue_id)
 
     def subscribe(source: dict[str, str], *events: str) -> str:
         made = sdk.queues.subscriptions.create(
@@ -84,7 +84,7 @@ def test_python_sdk_subscribes_and_pulls_events(
             events=list(events),
         )
         assert made is not None
-        return made.id
+        return str(made.id)
 
     queue = create(queue_name)
     sdk.queues.consumers.create(queue, account_id=account, type="http_pull")
