@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 from deltalake import DeltaTable
+from pyspark.sql import SparkSession
 
 from bench.client import measured, move, undisturbed
 from bench.comparison import say
@@ -80,40 +81,48 @@ class Freshness(NamedTuple):
         ]
 
 
-def measure_growth(directory: Path, plan: Plan) -> Growth:
-    server = CourierServer(directory)
-    spark = new_session()
-    lake = Lake(f"{directory}/lake")
-    url = f"http://127.0.0.1:{server.process.port}"
-    place = Place(url=url, token=server.credentials["admin"]["token"])
+class Old(NamedTuple):
+    """A server and its lake, which has so many events already."""
 
-    def fill(events: int) -> None:
-        move(server.process, scripts(server, _CYCLE), messages=events // EVENTS_EACH)
+    events: int
+    server: CourierServer
+    lake: Lake
 
-    def run() -> float:
+    def fill(self, events: int) -> None:
+        move(self.server.process, scripts(self.server, _CYCLE), messages=events // EVENTS_EACH)
+
+    def run(self, spark: SparkSession) -> float:
+        url = f"http://127.0.0.1:{self.server.process.port}"
+        place = Place(url=url, token=self.server.credentials["admin"]["token"])
         began_s = time.perf_counter()
-        Pipeline(spark, lake, place, name="bench").run(every_ms=None)
+        Pipeline(spark, self.lake, place, name="bench").run(every_ms=None)
         return time.perf_counter() - began_s
 
+
+def measure_growth(directory: Path, plan: Plan) -> Growth:
+    """In turns: Java gets faster the longer it runs, and would make either look better."""
+    spark = new_session()
+    lakes: list[Old] = []
     try:
-        found = {}
-        before = 0
-        for old in plan.lake_old:
-            say(f"{old:,} old events")
-            fill(old - before)
-            run()
-            before = old
-            times_s = []
-            for turn in range(max(2, plan.rounds)):
-                fill(plan.lake_new)
-                times_s.append(run())
-                before += plan.lake_new
-                say(f"{plan.lake_new:,} new events, run {turn + 1}: {times_s[-1]:.2f} s")
-            found[old] = median(times_s)
-        return Growth(plan.lake_new, found)
+        for events in plan.lake_old:
+            say(f"{events:,} old events")
+            home = directory / str(events)
+            home.mkdir()
+            lakes.append(Old(events, CourierServer(home), Lake(f"{home}/lake")))
+            lakes[-1].fill(events)
+            lakes[-1].run(spark)
+        times_s: dict[int, list[float]] = {old.events: [] for old in lakes}
+        for turn in range(max(2, plan.rounds)):
+            for old in lakes:
+                old.fill(plan.lake_new)
+                times_s[old.events].append(old.run(spark))
+                told = f"{plan.lake_new:,} new events with {old.events:,} old ones"
+                say(f"{told}, run {turn + 1}: {times_s[old.events][-1]:.2f} s")
+        return Growth(plan.lake_new, {old: median(found) for old, found in times_s.items()})
     finally:
         spark.stop()
-        server.process.stop()
+        for old in lakes:
+            old.server.process.stop()
 
 
 def measure_freshness(directory: Path, plan: Plan) -> Freshness:

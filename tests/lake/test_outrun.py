@@ -9,7 +9,8 @@ from pyspark.sql import DataFrame, SparkSession
 from courier.lake import archive
 from courier.lake.catalog import Lake
 from courier.lake.derived import Derived
-from courier.lake.tables import Outrun, Table, Written
+from courier.lake.files import Written
+from courier.lake.tables import Outrun, Table
 from tests.lake.brokers import journal
 from tests.lake.lakes import SmallLake
 

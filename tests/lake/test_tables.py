@@ -9,7 +9,8 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
-from courier.lake.tables import LakeError, Moved, Table, Written
+from courier.lake.files import Written
+from courier.lake.tables import LakeError, Moved, Table
 
 APP = "tests"
 COLUMNS = StructType(

@@ -10,7 +10,8 @@ from pyspark.sql import SparkSession
 
 from courier.lake import archive, lock, upkeep
 from courier.lake.catalog import LIVE, Lake
-from courier.lake.tables import File, LakeError, Moved, Table
+from courier.lake.files import File
+from courier.lake.tables import LakeError, Moved, Table
 from tests.lake.lakes import SmallLake
 
 HOUR_S = 3600

@@ -15,8 +15,9 @@ from courier.clock import SystemClock
 from courier.lake import archive, audit, consumers, latest, metrics
 from courier.lake.archive import APP, Span
 from courier.lake.catalog import LIVE, Lake
+from courier.lake.files import File
 from courier.lake.session import cores
-from courier.lake.tables import File, LakeError, Moved, Table
+from courier.lake.tables import LakeError, Moved, Table
 
 # As many events are worked on at a time.
 ROWS_MAX = 500_000

@@ -19,8 +19,9 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 
+from courier.lake.files import filesystem
 from courier.lake.selection import ORDER, BadRequest
-from courier.lake.tables import LakeError, filesystem
+from courier.lake.tables import LakeError
 
 PIECE_ROWS = 100_000
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")

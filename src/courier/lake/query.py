@@ -15,7 +15,8 @@ import pyarrow.dataset as ds
 
 from courier.lake import archive
 from courier.lake.catalog import Lake
-from courier.lake.tables import File, LakeError, Table, filesystem
+from courier.lake.files import File, filesystem
+from courier.lake.tables import LakeError, Table
 
 # In this order: the last line forbids to change any of them.
 _LOCKS = (

@@ -33,7 +33,8 @@ from pyspark.sql.types import (
     VariantType,
 )
 
-from courier.lake.tables import File, LakeError, Table
+from courier.lake.files import File
+from courier.lake.tables import LakeError, Table
 
 # Who replays wants the order in which they were published; no two messages are equal in these.
 ORDER = ("published_at", "queue_id", "seq")

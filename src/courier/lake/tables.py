@@ -4,16 +4,10 @@ A commit names the pipeline and the batch it is of, so a batch that is run again
 finds that it was committed, and leaves its files to `vacuum`.
 """
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
 from typing import Any
-from urllib.parse import unquote
 
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, TableNotFoundError
@@ -23,6 +17,7 @@ from pyspark.sql.types import StructType
 
 from courier import ids
 from courier.clock import SystemClock
+from courier.lake.files import RANGED, File, Written, files_of, filesystem, removed
 
 COMMIT_TRIES = 5
 LOOK_BACK = 1_000
@@ -32,8 +27,6 @@ EPOCH = "courier.epoch"
 CHECKPOINTS = "delta.checkpointInterval"
 # After so many commits the table's own log is summed up.
 CHECKPOINT_COMMITS = 50
-# What a file has in stats, for skipping it unread.
-RANGED = ("offset", "at", "published_at", "done_at", "minute", "hour")
 # Tells other readers which columns have stats: they take a missing one for a null.
 STATS_COLUMNS = "delta.dataSkippingStatsColumns"
 COMPACTED = "compacted"
@@ -54,24 +47,6 @@ class Moved(LakeError):
 
 class Outrun(LakeError):
     """Somebody else has added a batch meanwhile that this one was to follow, or holds a part of."""
-
-
-@dataclass(frozen=True)
-class File:
-    """One data file of a table. `low` and `high` bound its columns, as stats write them."""
-
-    path: str
-    rows: int
-    size: int
-    partition: Mapping[str, str | None]
-    low: Mapping[str, Any]
-    high: Mapping[str, Any]
-
-    def meets(self, column: str, low: Any, high: Any) -> bool:
-        """Whether rows with a value from `low` to `high` may be in it."""
-        if column not in self.low or column not in self.high:
-            return True
-        return bool(self.low[column] <= high and self.high[column] >= low)
 
 
 class Table:
@@ -157,7 +132,7 @@ class Table:
     ) -> list[File]:
         """Its files: all, those of one partition, or those that may have values in a range."""
         table = self.open()
-        return [] if table is None else _files(table, partition=partition, meets=meets)
+        return [] if table is None else files_of(table, partition=partition, meets=meets)
 
     def files_at(self, app: str, batch: int, *, partition: str | None = None) -> list[File]:
         """Its files as they were when a batch was the last; they stay until `vacuum`."""
@@ -165,7 +140,7 @@ class Table:
         for version in range(table.version(), max(-1, table.version() - LOOK_BACK), -1):
             table.load_as_version(version)
             if (table.transaction_version(app) or 0) <= batch:
-                return _files(table, partition=partition)
+                return files_of(table, partition=partition)
         raise LakeError(
             f"table {self.name} has no version of batch {batch} any more: make it anew with "
             "`courier pipeline rebuild`"
@@ -198,7 +173,7 @@ class Table:
 
     # --- writing ---
 
-    def write(self, rows: DataFrame, *, batch: int, files_max: int = 1) -> "Written":
+    def write(self, rows: DataFrame, *, batch: int, files_max: int = 1) -> Written:
         """Have Spark write the files of a batch; they belong to the table once committed."""
         place = f"data/{batch:012d}-{ids.new_id()[:12]}"
         sort = f"sort by {', '.join([*self.partition_by, *self._sort_by])}" if self._sort_by else ""
@@ -211,9 +186,9 @@ class Table:
         if self.partition_by:
             writer = writer.partitionBy(*self.partition_by)
         writer.parquet(f"{self.uri}/{place}")
-        return Written(self, place)
+        return Written(self.uri, place, partition_by=self.partition_by)
 
-    def rewrite(self, files: Sequence[File]) -> "Written":
+    def rewrite(self, files: Sequence[File]) -> Written:
         """Write the rows of some files of one partition into one, in the order of the files."""
         system, root = filesystem(self.uri)
         folders = [f"{name}={value}" for name, value in files[0].partition.items()]
@@ -231,11 +206,11 @@ class Table:
                 if last or sum(each.num_rows for each in waiting) >= GROUP_ROWS:
                     writer.write_table(pa.concat_tables(waiting), row_group_size=GROUP_ROWS)
                     waiting = []
-        return Written(self, place)
+        return Written(self.uri, place, partition_by=self.partition_by)
 
     def commit(
         self,
-        written: "Written | None",
+        written: Written | None,
         *,
         app: str = "",
         batch: int = 0,
@@ -254,7 +229,7 @@ class Table:
         for add in adds:
             add.data_change = not same_rows
         now_ms = SystemClock().now_ms()
-        gone = [_remove(file, now_ms, data_change=not same_rows) for file in removes]
+        gone = [removed(file, now_ms, data_change=not same_rows) for file in removes]
         actions: list[AddAction | RemoveAction] = [*adds, *gone]
         properties = CommitProperties(
             custom_metadata=dict(note or {}),
@@ -273,7 +248,7 @@ class Table:
                     "meanwhile: end that one, or this"
                 )
             if removes:
-                there = {file.path for file in _files(table)}
+                there = {file.path for file in files_of(table)}
                 if any(file.path not in there for file in removes):
                     raise Moved(f"files of table {self.name} have been compacted meanwhile")
             try:
@@ -308,134 +283,6 @@ class Table:
         table = self.open()
         assert table is not None
         return table
-
-
-class Written:
-    """Files that Spark wrote into a table's folder, not yet part of the table."""
-
-    def __init__(self, table: Table, place: str) -> None:
-        self.rows = 0
-        self.actions: list[AddAction] = []
-        self._low: dict[str, Any] = {}
-        self._high: dict[str, Any] = {}
-        system, root = filesystem(table.uri)
-        for info in system.get_file_info(pafs.FileSelector(f"{root}/{place}", recursive=True)):
-            if info.type == pafs.FileType.File and info.path.endswith(".parquet"):
-                self._add(system, info, info.path[len(root) + 1 :], table.partition_by)
-
-    def range(self, column: str) -> tuple[Any, Any]:
-        """The least and the greatest value of a column."""
-        return self._low[column], self._high[column]
-
-    def _add(
-        self, system: pafs.FileSystem, info: pafs.FileInfo, path: str, declared: Sequence[str]
-    ) -> None:
-        with system.open_input_file(info.path) as source:
-            footer = pq.read_metadata(source)
-        if not footer.num_rows:
-            return
-        self.rows += footer.num_rows
-        low, high, nulls = _ranges(footer)
-        for name in low:
-            self._low[name] = min(self._low.get(name, low[name]), low[name])
-            self._high[name] = max(self._high.get(name, high[name]), high[name])
-        stats = {
-            "numRecords": footer.num_rows,
-            "minValues": {name: _spelled(value) for name, value in low.items()},
-            "maxValues": {name: _spelled(value, up=True) for name, value in high.items()},
-            "nullCount": nulls,
-        }
-        self.actions.append(
-            AddAction(
-                path=path,
-                size=info.size,
-                partition_values=_partition(path, declared),
-                modification_time=int((info.mtime_ns or 0) // 1_000_000),
-                data_change=True,
-                stats=json.dumps(stats),
-            )
-        )
-
-
-def _remove(file: File, at_ms: int, *, data_change: bool) -> RemoveAction:
-    return RemoveAction(
-        path=file.path,
-        data_change=data_change,
-        deletion_timestamp=at_ms,
-        size=file.size,
-        partition_values=dict(file.partition),
-    )
-
-
-def filesystem(uri: str) -> tuple[pafs.FileSystem, str]:
-    """What reads and writes files at an address or in a folder, and where they are in it."""
-    if "://" not in uri:
-        return pafs.LocalFileSystem(), uri.rstrip("/")
-    system, path = pafs.FileSystem.from_uri(uri)
-    return system, path.rstrip("/")
-
-
-def _partition(path: str, declared: Sequence[str]) -> dict[str, str | None]:
-    """The table's partition that a file's folders name; folders may say more than that."""
-    pairs = (part.partition("=") for part in path.split("/") if "=" in part)
-    return {
-        name: None if value == "__HIVE_DEFAULT_PARTITION__" else unquote(value)
-        for name, _, value in pairs
-        if name in declared
-    }
-
-
-def _ranges(
-    footer: pq.FileMetaData,
-) -> tuple[dict[str, Any], dict[str, Any], dict[str, int]]:
-    """Least and greatest values, and nulls, of the columns that files are chosen by."""
-    low: dict[str, Any] = {}
-    high: dict[str, Any] = {}
-    nulls: dict[str, int] = {}
-    for group in range(footer.num_row_groups):
-        for number in range(footer.num_columns):
-            column = footer.row_group(group).column(number)
-            name, stats = column.path_in_schema, column.statistics
-            if name not in RANGED or stats is None:
-                continue
-            nulls[name] = nulls.get(name, 0) + (stats.null_count or 0)
-            if stats.has_min_max:
-                low[name] = min(low.get(name, stats.min), stats.min)
-                high[name] = max(high.get(name, stats.max), stats.max)
-    return low, high, nulls
-
-
-def _spelled(value: Any, *, up: bool = False) -> Any:
-    """As Delta writes it: times in UTC with milliseconds, rounded away from the rows."""
-    if not isinstance(value, datetime):
-        return value
-    if up:
-        value += timedelta(microseconds=999)
-    return f"{value:%Y-%m-%dT%H:%M:%S}.{value.microsecond // 1000:03d}Z"
-
-
-def _files(
-    table: DeltaTable,
-    *,
-    partition: str | None = None,
-    meets: tuple[str, Any, Any] | None = None,
-) -> list[File]:
-    adds = pa.table(table.get_add_actions(flatten=False))
-    if partition is not None and adds.num_rows:
-        (values,) = adds.column("partition").combine_chunks().flatten()
-        adds = adds.filter(pc.equal(values.cast(pa.string()), partition))
-    found = [
-        File(
-            path=row["path"],
-            rows=row.get("num_records") or 0,
-            size=row.get("size_bytes") or 0,
-            partition={k: None if v is None else str(v) for k, v in row["partition"].items()},
-            low={k: v for k, v in (row.get("min") or {}).items() if v is not None},
-            high={k: v for k, v in (row.get("max") or {}).items() if v is not None},
-        )
-        for row in adds.to_pylist()
-    ]
-    return [file for file in found if meets is None or file.meets(*meets)]
 
 
 def _arrow(schema: StructType) -> pa.Schema:

@@ -13,7 +13,8 @@ from pathlib import Path
 from courier.clock import SystemClock
 from courier.lake import archive, lock
 from courier.lake.catalog import LIVE, Lake
-from courier.lake.tables import FILE_ROWS_MAX, File, LakeError, Moved, Table
+from courier.lake.files import File
+from courier.lake.tables import FILE_ROWS_MAX, LakeError, Moved, Table
 
 # What a file should have grown to before it is left alone.
 FILE_BYTES = 64 << 20
