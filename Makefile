@@ -27,15 +27,15 @@ demo: $(RUN_READY) $(JAVA_READY) ## see all of it in two minutes; leaves build/d
 	@$(PYTHON) scripts/demo.py $(ARGS)
 
 test: $(DEV_READY) ## lint, then every test, the fast ones first
-	@# Two cores are not kept busy by one of these.
-	@$(MAKE) --no-print-directory -j 2 lint $(CLIENTS_READY) $(CLASSES)
-	@# A fast test waits for its server much of the time: three of them keep two cores busy. Slow
-	@# ones wait even longer. Those of the lake have a Spark for each worker, which is not idle.
+	@# Two cores are not kept busy by one or two of these.
+	@$(MAKE) --no-print-directory -j 3 lint $(CLIENTS_READY) $(CLASSES)
+	@# A test waits for its server or its Spark much of the time: three of them keep two cores
+	@# busy. Slow ones wait even longer.
 	@# Neighbours share what takes long to make, a server or a lake. So they stay together, until a
 	@# worker has nothing left to do and takes from another's list; but no lake is made twice.
 	$(PYTEST) --dist worksteal -n 3 -m "not slow and not spark"
 	$(PYTEST) --dist worksteal -n 5 -m "slow and not spark"
-	JAVA_TOOL_OPTIONS="$(QUICK_JAVA)" $(PYTEST) --dist loadfile --no-loadscope-reorder -n 2 -m spark
+	JAVA_TOOL_OPTIONS="$(QUICK_JAVA)" $(PYTEST) --dist loadfile --no-loadscope-reorder -n 3 -m spark
 
 lint: $(DEV_READY) ## check style and types of source, tests and bench
 	$(PYTHON) -m ruff check

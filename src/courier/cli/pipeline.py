@@ -76,13 +76,13 @@ def _run(args: argparse.Namespace) -> None:
         root, place = lake_root(args), _place(args)
         lake = Lake(root)
         checkpoint = args.checkpoint or checks.checkpoint_of(lake, args.name)
-        lines = _Lines()
         with lock.hold(root):
             # Spark takes its time to start, so what can be checked without it is checked first.
             with telling(place, args.name):
                 if not args.remote and java.find() is None:
                     raise LakeError(java.MISSING)
-                checks.check(lake, place, name=args.name, checkpoint=checkpoint)
+                first = checks.check(lake, place, name=args.name, checkpoint=checkpoint)
+            lines = _Lines(after=first - 1)
             # Who is asked to end before anything has begun has done what was asked.
             with suppress(KeyboardInterrupt), started(args, root, args.name) as spark:
                 pipeline = Pipeline(
@@ -143,10 +143,14 @@ def _place(args: argparse.Namespace) -> "Place":
 
 
 class _Lines:
-    """What a run shows: a line that changes in place on a terminal, now and then one elsewhere."""
+    """What a run shows: a line that changes in place on a terminal, now and then one elsewhere.
 
-    def __init__(self) -> None:
-        self._rows = self._batches = self._upto = 0
+    What it has brought is told by offsets: a batch may break off when its events are in.
+    """
+
+    def __init__(self, *, after: int) -> None:
+        self._after = self._upto = after
+        self._batches = 0
         self._shown_s = float("-inf")
         self._drawn = False
 
@@ -156,7 +160,6 @@ class _Lines:
 
     def batch(self, done: "Done") -> None:
         self._batches += 1
-        self._rows += done.rows
         self._upto = done.upto
         rate = done.rows / max(done.seconds, 0.001)
         line = (
@@ -173,7 +176,7 @@ class _Lines:
 
     def end(self) -> None:
         batches = "1 batch" if self._batches == 1 else f"{self._batches} batches"
-        self.say(f"{output.count(self._rows, 'event')} in {batches}")
+        self.say(f"{output.count(self._upto - self._after, 'event')} in {batches}")
 
     def _break(self) -> None:
         if self._drawn:
