@@ -9,7 +9,8 @@ from courier.core.store import Store
 from courier.core.types import SECOND_MS, Pipeline
 from courier.core.usage import Usage
 
-TRIM_EVERY_MS = 10 * SECOND_MS
+# How far a journal may grow beyond its size meanwhile.
+TRIM_EVERY_MS = SECOND_MS
 # A journal over its size gives up this part of its events at a time.
 FORCED_PART = 64
 

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterable
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -158,11 +159,9 @@ class History:
 def trim(book: Book, upto: int, before_ms: int | None) -> int:
     """Forget the oldest rows, never the newest one: it says where the journal ends."""
     old_ms = NEVER_MS if before_ms is None else before_ms
-    last = 0
-    for row_last, at_ms in book.rows(_OLD, (upto,)):
-        if at_ms >= old_ms:
-            break
-        last = row_last
+    # Row by row: most of the time the first one is too young, and the others stay unread.
+    old = takewhile(lambda row: row[1] < old_ms, book.db.execute(_OLD, (upto,)))
+    last: int = max((last for last, _ in old), default=0)
     if not last:
         return 0
     book.db.execute(_TRIM, (last,))
