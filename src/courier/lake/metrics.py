@@ -10,6 +10,8 @@ _COLUMNS = schema.QUEUE_MINUTES.names
 COUNTED = tuple(_COLUMNS[_COLUMNS.index("minute") + 1 : _COLUMNS.index("bytes")])
 PERCENTS = (50, 95, 99)
 _TIMES = ("wait", "work", "total")
+# Behind every offset.
+_NOW = (1 << 63) - 1
 
 _COUNTS = ", ".join(f"count_if(kind = '{kind}') as {kind}" for kind in COUNTED)
 _SHARES = ", ".join(str(percent / 100) for percent in PERCENTS)
@@ -22,13 +24,14 @@ _PERCENTILE_COLUMNS = ", ".join(
     for what in _TIMES
     for place, percent in enumerate(PERCENTS)
 )
-# What was held is counted back from what is live now: without the messages that came later, and
-# with those that ended later. A mark stands behind the last event of its minute.
+# What was held is counted back from what is live now, the last step of all: without the messages
+# that came later, and with those that ended later. A mark stands behind the last event of its
+# minute. So no join is needed.
 _STEPS = f"""
 select
     queue_id, offset, false as is_mark, null::timestamp as minute,
-    if(kind = 'published', 1, -1) as net,
-    if(kind = 'published', null, struct(seq, published_at)) as ended
+    if(kind = 'published', -1, 1)::bigint as held,
+    if(kind = 'published', null, struct(seq, published_at)) as front
 from {{batch}}
 where kind in {("published", *ENDS)}
 union all
@@ -36,24 +39,23 @@ select queue_id, max(offset), true, date_trunc('minute', at), null, null
 from {{batch}}
 where kind in {COUNTED}
 group by queue_id, date_trunc('minute', at)
-"""
-_MARKS = f"""
-select queue_id, minute, is_mark, sum(net) over later as net, min(ended) over later as ended
-from ({_STEPS})
-window later as (partition by queue_id order by offset desc, is_mark desc)
+union all
+select queue_id, {_NOW}, false, null, count(*), min(struct(seq, published_at))
+from {{live}}
+group by queue_id
 """
 _HELD = f"""
-select /*+ broadcast(present) */
+select
     queue_id, minute,
-    coalesce(held, 0) - coalesce(net, 0) as backlog,
+    coalesce(held, 0) as backlog,
     -- The oldest is the first in the queue's order.
-    least(ended, front).published_at as oldest_at,
+    front.published_at as oldest_at,
     minute + interval 1 minute as over_at
-from ({_MARKS}) left join (
-    select queue_id, count(*) as held, min(struct(seq, published_at)) as front
-    from {{live}}
-    group by queue_id
-) as present using (queue_id)
+from (
+    select queue_id, minute, is_mark, sum(held) over later as held, min(front) over later as front
+    from ({_STEPS})
+    window later as (partition by queue_id order by offset desc, is_mark desc)
+)
 where is_mark
 """
 # What was held joins as one more row of its minute, which spares a join, and minutes without one
