@@ -51,6 +51,11 @@ def test_it_does_what_a_spark_of_our_own_does(tmp_path: Path) -> None:
         for row in rows(lake.audit):
             assert not any(row[name] for name in ("difference", "gaps", *FINDINGS)), row
 
+        before = [rows(table) for table in lake.tables]
+        status, shown, said = courier("pipeline", "rebuild", *place)
+        assert (status, said) == (0, "")
+        assert [rows(table) for table in lake.tables] == before
+
         chosen = ("--queue", "work", "--into", "again", "--where", "outcome = 'acked'")
         status, shown, said = courier("replay", *chosen, "--id", "there", *place)
         assert (status, shown) == (0, "20 messages published to 'again', replay 'there'\n"), said

@@ -9,7 +9,7 @@ from courier.core.store import Store
 from courier.core.types import SECOND_MS, Pipeline
 from courier.core.usage import Usage
 
-# How far a journal may grow beyond its size meanwhile.
+# A journal may be over its size for as long.
 TRIM_EVERY_MS = SECOND_MS
 # A journal over its size gives up this part of its events at a time.
 FORCED_PART = 64
