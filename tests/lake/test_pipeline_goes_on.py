@@ -6,6 +6,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -179,6 +180,37 @@ def test_a_running_pipeline_keeps_its_lake_in_shape(
     assert _offsets(lake) == list(range(1, done[-1].upto + 1))
     assert sum(each.rows for each in done) == done[-1].upto
     assert {archive.last(table) for table in lake.tables} == {done[-1].upto}
+
+
+def test_a_broker_that_goes_in_the_midst_of_a_batch_is_told_of_soon(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It goes when the events are in the lake, and is not told so before it is back."""
+    monkeypatch.setattr(pipeline, "AWAY_S_MAX", 1)
+    append = archive.append
+    with Server(tmp_path).start() as server:
+        place, lake, said = place_of(server), Lake(str(tmp_path / "lake")), list[str]()
+
+        def appended(*args: Any, **words: Any) -> archive.Span:
+            span = append(*args, **words)
+            if not said:
+                server.kill()
+            return span
+
+        def hear(line: str) -> None:
+            said.append(line)
+            if "waiting" in line:
+                server.start()
+
+        monkeypatch.setattr(archive, "append", appended)
+        running = Pipeline(
+            spark, lake, place, name="lake", say=hear, report=lambda done: running.end.set()
+        )
+        running.run(every_ms=100)
+    assert len(said) == 2 and "tried for 1 s; waiting for it" in said[0], said
+    upto = archive.last(lake.events)
+    assert _offsets(lake) == list(range(1, upto + 1))
+    assert {archive.last(table) for table in lake.tables} == {upto}
 
 
 def _old(file: Path) -> None:

@@ -27,7 +27,7 @@ ROWS_MAX = 500_000
 # After so many batches, and as often as that.
 UPKEEP_BATCHES = 20
 VACUUM_BATCHES = 720
-# How long a running query waits for the broker before it ends, and is started again.
+# How long a batch waits for the broker before the query ends, and is started again.
 AWAY_S_MAX = 10
 # How long a running batch is waited for when the pipeline is to end.
 END_S_MAX = 600.0
@@ -73,6 +73,8 @@ class Pipeline:
         self._spark = spark
         self._lake = lake
         self._place = place
+        # How the broker is asked in a batch; see `run`.
+        self._asked = place
         self._name = name
         self._checkpoint = checkpoint or checks.checkpoint_of(lake, name)
         self._rows_max = rows_max
@@ -96,6 +98,8 @@ class Pipeline:
 
         Those who subscribe to events of pipelines are told that it failed, or that all is there.
         """
+        if every_ms is not None:
+            self._asked = replace(self._place, away_s_max=AWAY_S_MAX)
         with telling(self._place, self._name, lambda: self._batches):
             self._first = self.check()
             self._go_on(every_ms)
@@ -171,14 +175,13 @@ class Pipeline:
 
         What a query has a checkpoint for, the lake knows.
         """
-        place = self._place if every_ms is None else replace(self._place, away_s_max=AWAY_S_MAX)
         batch = int(self._lake.events.note().get("courier.batch", -1)) + 1
         while not self.end.is_set():
-            with Client(place) as broker:
+            with Client(self._asked) as broker:
                 last = broker.head().last
             after = archive.last(self._lake.events) or self._first - 1
             while after < last and not self.end.is_set():
-                rows = self._reader(self._spark.read, place, after=after)
+                rows = self._reader(self._spark.read, after=after)
                 upto = min(last, after + self._rows_max)
                 with self._busy:
                     self._bring(rows.option("endingOffset", str(upto)).load(), batch)
@@ -193,19 +196,18 @@ class Pipeline:
         if self._audit_s <= time.monotonic() and not self._busy.locked():
             self._settle()
 
-    def _reader(self, reader: Reader, place: Place, *, after: int) -> Reader:
+    def _reader(self, reader: Reader, *, after: int) -> Reader:
         return (
             reader.format("courier")
-            .option("url", place.url)
-            .option("token", place.token)
-            .option("awaySeconds", str(int(place.away_s_max)))
+            .option("url", self._asked.url)
+            .option("token", self._asked.token)
+            .option("awaySeconds", str(int(self._asked.away_s_max)))
             .option("startingOffset", str(after or "earliest"))
         )
 
     def _start(self, every_ms: int | None) -> StreamingQuery:
-        place = self._place if every_ms is None else replace(self._place, away_s_max=AWAY_S_MAX)
         after = archive.last(self._lake.events)
-        reader = self._reader(self._spark.readStream, place, after=after)
+        reader = self._reader(self._spark.readStream, after=after)
         rows = reader.option("maxRowsPerTrigger", str(self._rows_max)).load()
         writer = (
             rows.writeStream.queryName(self._name)
@@ -264,7 +266,7 @@ class Pipeline:
             began_ms=began_ms,
             files_max=cores(self._spark),
         )
-        with Client(self._place) as broker:
+        with Client(self._asked) as broker:
             broker.commit(self._name, span.upto)
         self._batch_at = batch
         self._derived.catch_up(batch=batch, began_ms=began_ms, audit=self._audit_due())
