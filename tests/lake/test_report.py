@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from courier.cli.main import main
 from courier.lake import figures, report
 from courier.lake.catalog import Lake
 from tests.cli.command import Command
@@ -273,12 +274,28 @@ def test_the_command_writes_what_the_journal_says(small: SmallLake, tmp_path: Pa
     assert (page.cards["Published"], page.cards["Acked"]) == ("40", "25")
 
 
-def test_the_command_refuses_in_one_sentence(small: SmallLake, tmp_path: Path) -> None:
-    courier = Command("--data", str(small.server.data), cwd=tmp_path)
-    assert "knows no queue 'nobody'" in courier.fails(2, "report", "--queue", "nobody")
-    assert "--since must be before" in courier.fails(2, "report", "--since", "1h", "--until", "2h")
-    assert "soon" in courier.fails(2, "report", "--since", "soon")
-    missing = courier.fails(1, "report", "--out", str(tmp_path / "no" / "report.html"))
-    assert "No such file or directory" in missing
-    nowhere = courier.fails(1, "report", "--lake", str(tmp_path / "nowhere"))
-    assert "there is no lake at" in nowhere
+@pytest.mark.parametrize(
+    ("words", "status", "told"),
+    [
+        ("--queue nobody", 2, "knows no queue 'nobody'"),
+        ("--since 1h --until 2h", 2, "--since must be before"),
+        ("--since soon", 2, "'soon' is neither a time"),
+        ("--out no/report.html", 1, "No such file or directory"),
+        ("--lake nowhere", 1, "there is no lake at"),
+    ],
+)
+def test_the_command_refuses_in_one_sentence(
+    small: SmallLake,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: str,
+    status: int,
+    told: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["report", *words.split(), "--data", str(small.server.data)]) == status
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1), err
+    assert told in err
+    assert not list(tmp_path.iterdir())
