@@ -7,6 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadFileScheduling
 
 from tests.report import TOLD
 from tests.server import Server
@@ -22,6 +23,11 @@ SLOW_FOLDERS = (
 )
 # Every process that runs some of these starts a Spark of its own.
 SPARK_FOLDER = "tests/lake"
+# Where tests are that need Spark.
+SPARK_PLACES = (SPARK_FOLDER, "tests/cli")
+# Those that have Sparks of their own, and never need the one that the others share: a worker that
+# runs them all does not start it.
+APART = ("test_pipeline_run.py", "test_cluster.py", "test_up.py", "test_remote.py")
 
 # How long an example takes is up to whoever else uses the machine.
 settings.register_profile("courier", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -56,17 +62,35 @@ def queue_name() -> str:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Who wants no Spark does not load it either: every worker would, only to leave it out."""
-    unwanted = "not spark" in config.option.markexpr
-    return True if unwanted and collection_path == config.rootpath / SPARK_FOLDER else None
+    """What will be left out is not loaded either: every worker would load all of it."""
+    place = collection_path.relative_to(config.rootpath).as_posix()
+    if "not spark" in config.option.markexpr:
+        return True if place == SPARK_FOLDER else None
+    if config.option.markexpr == "spark" and place.startswith("tests/"):
+        return True if collection_path.is_dir() and not place.startswith(SPARK_PLACES) else None
+    return None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
+        if item.get_closest_marker("spark") and not item.nodeid.startswith(SPARK_PLACES):
+            raise pytest.UsageError(f"{item.nodeid} would not be found by `-m spark`")
         if item.nodeid.startswith(SLOW_FOLDERS):
             item.add_marker(pytest.mark.slow)
         if item.nodeid.startswith(SPARK_FOLDER):
             item.add_marker(pytest.mark.spark)
+
+
+class Scheduling(LoadFileScheduling):  # type: ignore[misc]  # it tells no types
+    """A file's tests go to one worker, and so do those of all files that are apart."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        return "apart" if file.endswith(APART) else file
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object | None:
+    return Scheduling(config, log) if config.option.dist == "loadfile" else None
 
 
 @pytest.hookimpl(wrapper=True)

@@ -73,7 +73,7 @@ class Up:
         self.data = folder / "courier-data"
         self._log = folder / "up.log"
         port = self.url.rpartition(":")[2]
-        args = ["--port", port, "--data", str(self.data), "--every", "1s"]
+        args = ["--port", port, "--data", str(self.data), "--every", "3s"]
         with self._log.open("ab") as log, sigint_heard():
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "courier", "up", *args],
@@ -139,6 +139,8 @@ def test_both_run_from_nothing_come_back_and_end_together(up: Up, tmp_path: Path
     shown = Command()(*shlex.split(line)[1:])
     assert "tenant_created" in shown.out
     assert str(up.data / "lake") in line
+    # What Spark has to say is in a file.
+    assert (up.data / "lake" / "_logs" / "spark.log").exists()
 
     server = up.child("serve")
     os.kill(server, signal.SIGKILL)

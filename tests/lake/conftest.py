@@ -6,18 +6,17 @@ import pytest
 from pyspark.sql import SparkSession
 
 from courier.lake.session import session
+from tests.conftest import APART
 from tests.lake import lakes
+from tests.lake.commands import Commands, commands
 
-# Files with tests that start a Spark of their own come first: one left for the end would run alone.
+# What takes longest comes first: it would run alone if it were left for the end.
 FIRST = (
-    "test_cluster.py",
-    "test_demo.py",
-    "test_up.py",
-    "test_remote.py",
+    *APART,
     "test_pipeline_kill.py",
-    "test_source_kill.py",
-    "test_pipeline_run.py",
+    "test_demo.py",
     "test_replay.py",
+    "test_source_kill.py",
     "test_examples.py",
     "test_pipeline_goes_on.py",
     "test_pipeline.py",
@@ -52,3 +51,10 @@ def small(
     """A small lake for all to read; see `lakes.mixed_history` for what is in it."""
     with lakes.small_lake(spark, tmp_path_factory.mktemp("small")) as small:
         yield small
+
+
+@pytest.fixture(scope="session")
+def courier(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
+    """Commands of one process, which leaves nothing behind when it ends."""
+    with commands(tmp_path_factory.mktemp("courier") / "commands") as courier:
+        yield courier

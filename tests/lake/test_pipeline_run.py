@@ -16,7 +16,7 @@ from courier.lake.catalog import Lake
 from tests.cli.command import Command
 from tests.clients.cloudflare import CloudflareClient
 from tests.faults.disk import SmallDisk, may_mount
-from tests.lake.commands import Commands, commands
+from tests.lake.commands import Commands
 from tests.lake.lakes import rows
 from tests.lake.running import CHANGE_S_MAX, bury, running, wait_for
 from tests.server import Server
@@ -39,13 +39,6 @@ def _group(process: subprocess.Popen[bytes]) -> set[str]:
             if int(group) == process.pid and state not in "ZX":
                 found.add(name)
     return found
-
-
-@pytest.fixture(scope="module")
-def courier(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
-    """Commands of one process, which leaves nothing behind when it ends."""
-    with commands(tmp_path_factory.mktemp("courier") / "commands") as courier:
-        yield courier
 
 
 @pytest.mark.timeout(1800)

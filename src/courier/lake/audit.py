@@ -40,7 +40,7 @@ def fifo_queues(events: DataFrame) -> set[str]:
 
 
 def findings(
-    known: DataFrame,
+    known: DataFrame | None,
     events: DataFrame,
     live: DataFrame,
     previous: DataFrame,
@@ -52,10 +52,10 @@ def findings(
 ) -> DataFrame:
     """Rows of `audit` for a run, about the events that have its offsets.
 
-    `known` are all live rows of `messages` before the events, `live` those after. `previous` are
-    rows of `audit`, among them the last of every queue. `broker` is how many messages each queue
-    held at the broker after the last of the events; None if that is not known. `fifo` are the
-    ids of FIFO queues.
+    `known` are all live rows of `messages` before the events, None for none, and `live` those
+    after. `previous` are rows of `audit`, among them the last of every queue. `broker` is how many
+    messages each queue held at the broker after the last of the events; None if that is not known.
+    `fifo` are the ids of FIFO queues.
 
     There is a row for every queue that an event is about or whose numbers differ (`whole`: for
     every queue), and one with an empty queue_id for the offsets. Nothing is wrong where
@@ -63,7 +63,7 @@ def findings(
     """
     session = events.sparkSession
     ordered = f"queue_id in ({', '.join(map(repr, sorted(fifo)))})" if fifo else "false"
-    told = session.sql(_told(ordered), known=known, events=events)
+    told = session.sql(_told(ordered, with_known=known is not None), known=known, events=events)
     order: dict[str, Any] = {"order": violations(told.where(ordered))} if fifo else {}
     return session.sql(
         _findings(with_order=bool(fifo), with_broker=broker is not None, whole=whole),
@@ -80,7 +80,7 @@ def findings(
     )
 
 
-def _told(ordered: str) -> str:
+def _told(ordered: str, *, with_known: bool) -> str:
     """SQL for events, and live messages before them, with what each should not have been.
 
     The live messages are those that the events are about; where they are `ordered`, also those
@@ -107,6 +107,9 @@ select
     if(kind = 'extended', null, kind = 'leased') as opens
 from {{events}}
 where kind in {("published", *CHANGES)}
+"""
+    if with_known:
+        happened += f"""
 union all
 select queue_id, seq, 0, '{LIVE}', null, null, attempts, `group`, null, null, null, opens
 from ({remembered})
@@ -166,7 +169,11 @@ from {{previous}}
 where queue_id <> ''
 union all
 select queue_id, null, null, null, null, null, null, null, held, null
-from (select explode(from_json({{held}}, 'map<string, bigint>')) as (queue_id, held))
+-- Of one partition, as the others are when they are small: then nothing is shuffled.
+from (
+    select /*+ coalesce(1) */
+        explode(from_json({{held}}, 'map<string, bigint>')) as (queue_id, held)
+)
 {order if with_order else ""}
 """
     totals = ", ".join(

@@ -44,6 +44,8 @@ class Derived:
         self._live: dict[int, list[File]] = {}
         self._begin = 0
         self._known: dict[Span, list[File]] = {}
+        # What was read last of each table: most of a batch is made of the same rows.
+        self._read: dict[str, tuple[list[File], DataFrame]] = {}
 
     def catch_up(self, *, batch: int, began_ms: int, audit: bool) -> None:
         """Bring every table to the last offset of `events`; `audit` only when asked to.
@@ -120,7 +122,7 @@ class Derived:
         self._live[span.after] = live
         known = _concerned(events, live)
         self._known = {span: known}
-        rows = latest.fold(table.read(self._spark, known), events)
+        rows = latest.fold(self._rows(table, known), events)
         self._put(table, rows, span, note, replaced=known)
 
     def _queue_minutes(self, span: Span, note: dict[str, str]) -> None:
@@ -129,9 +131,9 @@ class Derived:
         low = low.replace(second=0, microsecond=0)
         high = high.replace(second=59, microsecond=999_999)
         around = self._lake.events.files(meets=("at", low, high))
-        events = self._lake.events.read(self._spark, around)
+        events = self._rows(self._lake.events, around)
         events = events.where(col("at").between(lit(low), lit(high)) & (col("offset") <= span.upto))
-        live = self._lake.messages.read(self._spark, self._lake.messages.files(partition=LIVE))
+        live = self._rows(self._lake.messages, self._lake.messages.files(partition=LIVE))
         new = metrics.queue_minutes(events, self._events(span), live)
         known = table.files(meets=("minute", low.replace(minute=0), high.replace(minute=59)))
         rows = metrics.corrected(table.read(self._spark, known), new)
@@ -142,7 +144,7 @@ class Derived:
         events = self._events(span)
         if span not in self._known:
             self._known = {span: _concerned(events, self._live_after(span.after))}
-        leased = self._lake.messages.read(self._spark, self._known[span])
+        leased = self._rows(self._lake.messages, self._known[span])
         new = consumers.consumers_hours(leased, events)
         low, high = _times(self._files(span))
         known = table.files(meets=("hour", _day(low), high))
@@ -160,8 +162,9 @@ class Derived:
         at = max(now, datetime.fromisoformat(f"{last}T00:00:00Z")) if last else now
         run = audit.Run(int(note["courier.batch"]), span.after, span.upto, at)
         fifo = set(json.loads(table.note().get(FIFO, "[]"))) | audit.fifo_queues(events)
-        before = self._lake.messages.read(self._spark, self._live_after(span.after))
-        after = self._lake.messages.read(self._spark, self._lake.messages.files(partition=LIVE))
+        live = self._live_after(span.after)
+        before = self._rows(self._lake.messages, live) if live else None
+        after = self._rows(self._lake.messages, self._lake.messages.files(partition=LIVE))
         broker = self._backlogs(span.upto)
         rows = audit.findings(
             before,
@@ -184,8 +187,15 @@ class Derived:
         return self._lake.events.files(meets=("offset", span.after + 1, span.upto))
 
     def _events(self, span: Span) -> DataFrame:
-        rows = self._lake.events.read(self._spark, self._files(span))
+        rows = self._rows(self._lake.events, self._files(span))
         return rows.where(f"offset > {span.after} and offset <= {span.upto}")
+
+    def _rows(self, table: Table, files: list[File]) -> DataFrame:
+        known, rows = self._read.get(table.name, ([], None))
+        if rows is None or known != files:
+            rows = table.read(self._spark, files)
+            self._read[table.name] = files, rows
+        return rows
 
     def _live_after(self, offset: int) -> list[File]:
         """Files of the messages that were live after an offset."""
