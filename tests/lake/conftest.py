@@ -14,7 +14,6 @@ from tests.lake.commands import Commands, commands
 FIRST = (
     *APART,
     "test_pipeline_kill.py",
-    "test_demo.py",
     "test_replay.py",
     "test_source_kill.py",
     "test_examples.py",

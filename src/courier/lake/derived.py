@@ -44,8 +44,8 @@ class Derived:
         self._live: dict[int, list[File]] = {}
         self._begin = 0
         self._known: dict[Span, list[File]] = {}
-        # What was read last of each table: most of a batch is made of the same rows.
-        self._read: dict[str, tuple[list[File], DataFrame]] = {}
+        # Rows by the table and the files they are of: several tables are made of the same.
+        self._read: dict[tuple[str, ...], DataFrame] = {}
 
     def catch_up(self, *, batch: int, began_ms: int, audit: bool) -> None:
         """Bring every table to the last offset of `events`; `audit` only when asked to.
@@ -55,6 +55,7 @@ class Derived:
         self._begin = self._begin or archive.begin(self._lake.events)
         self._set_up(archive.last(self._lake.events) - archive.last(self._lake.messages))
         for upto in self._stops():
+            self._read.clear()
             for table, make in (
                 (self._lake.messages, self._messages),
                 (self._lake.queue_minutes, self._queue_minutes),
@@ -136,7 +137,7 @@ class Derived:
         live = self._rows(self._lake.messages, self._lake.messages.files(partition=LIVE))
         new = metrics.queue_minutes(events, self._events(span), live)
         known = table.files(meets=("minute", low.replace(minute=0), high.replace(minute=59)))
-        rows = metrics.corrected(table.read(self._spark, known), new)
+        rows = metrics.corrected(table.read(self._spark, known), new) if known else new
         self._put(table, rows, span, note, replaced=known)
 
     def _consumers_hours(self, span: Span, note: dict[str, str]) -> None:
@@ -148,7 +149,7 @@ class Derived:
         new = consumers.consumers_hours(leased, events)
         low, high = _times(self._files(span))
         known = table.files(meets=("hour", _day(low), high))
-        rows = consumers.added(table.read(self._spark, known), new)
+        rows = consumers.added(table.read(self._spark, known), new) if known else new
         self._put(table, rows, span, note, replaced=known)
 
     def _audit(self, span: Span, note: dict[str, str]) -> None:
@@ -191,11 +192,10 @@ class Derived:
         return rows.where(f"offset > {span.after} and offset <= {span.upto}")
 
     def _rows(self, table: Table, files: list[File]) -> DataFrame:
-        known, rows = self._read.get(table.name, ([], None))
-        if rows is None or known != files:
-            rows = table.read(self._spark, files)
-            self._read[table.name] = files, rows
-        return rows
+        key = (table.name, *(file.path for file in files))
+        if key not in self._read:
+            self._read[key] = table.read(self._spark, files)
+        return self._read[key]
 
     def _live_after(self, offset: int) -> list[File]:
         """Files of the messages that were live after an offset."""
