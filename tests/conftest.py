@@ -63,12 +63,12 @@ def queue_name() -> str:
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """What will be left out is not loaded either: every worker would load all of it."""
-    place = collection_path.relative_to(config.rootpath).as_posix()
-    if "not spark" in config.option.markexpr:
-        return True if place == SPARK_FOLDER else None
-    if config.option.markexpr == "spark" and place.startswith("tests/"):
-        return True if collection_path.is_dir() and not place.startswith(SPARK_PLACES) else None
-    return None
+    place, wanted = collection_path.relative_to(config.rootpath).as_posix(), config.option.markexpr
+    if wanted == "spark" and collection_path.is_dir() and place.startswith("tests/"):
+        return None if place.startswith(SPARK_PLACES) else True
+    unwanted = [SPARK_FOLDER] if "not spark" in wanted else []
+    unwanted += SLOW_FOLDERS if "not slow" in wanted else ()
+    return True if place in unwanted else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
