@@ -1,14 +1,12 @@
 """A new listener is fed from the lake and the broker: with everything once, and only it."""
 
 from collections.abc import Iterator
-from contextlib import nullcontext
+from pathlib import Path
 
 import httpx
 import pytest
 from pyspark.sql import SparkSession
 
-from courier.cli import replay as command
-from courier.cli.main import main
 from courier.lake import backfill, replay
 from courier.lake.catalog import Lake
 from courier.lake.replay import Asked, Chosen
@@ -18,7 +16,7 @@ from tests.delivery.listeners.organization import PushQueue, organization_of
 from tests.delivery.receiver import Receiver
 from tests.lake.brokers import options
 from tests.lake.lakes import ARGS, bring, place_of
-from tests.lake.running import RUN_S_MAX
+from tests.lake.running import RUN_S_MAX, running
 from tests.server import Server
 
 GONE = [f"gone {n}" for n in range(4)]
@@ -122,18 +120,17 @@ def test_only_what_is_over_for_good_is_taken_from_the_lake(scene: Scene) -> None
 
 
 def test_a_new_listener_gets_everything_once_and_nobody_else_does(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    scene: Scene, tmp_path: Path
 ) -> None:
     before = scene.got("/old")
-    # The command runs in this process, on the Spark that is there.
-    monkeypatch.setattr(command, "started", lambda *_: nullcontext(scene.spark))
     words = f"lake backfill-listener --queue {scene.queue.name} --listener {scene.new.name}"
-    status = main([*words.split(), "--data", str(scene.server.data)])
-    out, err = capsys.readouterr()
-    assert status == 0, err
-    assert "1 message left out" in err
-    assert f"{len(GONE)} messages published to '{scene.queue.name}'" in out
-    assert f"{len([*KEPT, *LIVE])} messages that the queue still holds will be pushed too" in out
+    log = tmp_path / "backfill.log"
+    with running(scene.server, f"{words} --master local[2]", log) as command:
+        assert command.wait(RUN_S_MAX) == 0, log.read_text()
+    told = log.read_text()
+    assert "1 message left out" in told
+    assert f"{len(GONE)} messages published to '{scene.queue.name}'" in told
+    assert f"{len([*KEPT, *LIVE])} messages that the queue still holds will be pushed too" in told
     everything = sorted([*GONE, *KEPT, *LIVE])
     scene.receiver.wait("/new", len(everything), seconds=RUN_S_MAX)
     # Whatever came twice would have come by now: the second time is no later than the next.
