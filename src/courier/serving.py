@@ -22,6 +22,8 @@ from courier.web import CALLER, WHOLE_ANSWER, App
 WATCH_EVERY_S = 0.25
 # How many connections are looked at before others get their turn.
 WATCHED_AT_ONCE = 50
+# A longer body costs more to copy behind its head than to be sent as a second part.
+JOINED_BYTES_MAX = 64 << 10
 
 
 def _refusal(status: bytes, sentence: bytes) -> bytes:
@@ -130,7 +132,7 @@ def protocol(
             if self.cycle is not None:
                 super().on_message_complete()
 
-        async def answer(self, head: bytes, body: bytes, close: bool) -> None:
+        async def answer(self, head: bytes, body: bytes | memoryview, close: bool) -> None:
             """Send a whole answer in one write; two would be two packets and two system calls.
 
             `head` is the status line and headers, without the line that ends them.
@@ -143,7 +145,10 @@ def protocol(
             cycle.response_started = cycle.response_complete = True
             cycle.keep_alive = cycle.keep_alive and not close
             end = b"\r\n" if cycle.keep_alive else b"connection: close\r\n\r\n"
-            self.transport.write(head + end + body)
+            if len(body) > JOINED_BYTES_MAX:
+                self.transport.writelines((head + end, body))
+            else:
+                self.transport.write(b"".join((head, end, body)))
             cycle.message_event.set()
             if not cycle.keep_alive:
                 self.transport.close()

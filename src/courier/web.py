@@ -78,7 +78,7 @@ class ClientGone(Exception):
 
 
 class Response(Struct):
-    body: bytes
+    body: bytes | memoryview
     status: int = 200
     content_type: bytes = JSON
     headers: tuple[tuple[bytes, bytes], ...] = ()

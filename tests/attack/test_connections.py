@@ -100,6 +100,25 @@ def test_pipelined_requests_are_answered_in_order(target: Target) -> None:
     assert everything(target) == bodies
 
 
+def test_long_answers_among_short_ones_come_whole_and_in_order(target: Target) -> None:
+    """More than the connection holds, so that they wait for a peer who takes his time."""
+    account = target.account
+    bodies = [str(number) * 120_000 for number in range(10)]
+    for body in bodies:
+        accepted(target.post("/messages/batch", batch(body)))
+    pull = account.request("POST", f"{target.path}/messages/pull", b'{"batch_size":10}')
+    look = account.request("GET", target.path)
+    peek = account.request("POST", f"{target.path}/messages/peek", b'{"batch_size":10}')
+    with Peer(account.server) as peer:
+        peer.send((peek + look) * 8 + pull + look)
+        peer.answered(within_s=1)
+        time.sleep(0.2)
+        for _ in range(9):
+            messages = accepted(peer.answer())["messages"]
+            assert [message["body"] for message in messages] == bodies
+            assert accepted(peer.answer())["queue_id"] == target.path.rpartition("/")[2]
+
+
 def test_refused_request_in_a_pipeline_spoils_none_of_its_neighbours(target: Target) -> None:
     account = target.account
     good = account.request("POST", f"{target.path}/messages", b'{"body":1}')

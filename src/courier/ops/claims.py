@@ -100,7 +100,7 @@ class ClaimRoutes:
         tenant = await self._admin.tenant(call.params["tenant"])
         return await self._admin.queue_named(tenant.id, call.params["queue"]), name
 
-    def _rendered(self, messages: Sequence[Message], *, arrow: bool) -> bytes:
+    def _rendered(self, messages: Sequence[Message], *, arrow: bool) -> bytes | memoryview:
         opened = [self._broker.opened(message) for message in messages]
         if arrow:
             # Here, so that a server nobody asks for Arrow does not load it.

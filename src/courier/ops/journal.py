@@ -90,10 +90,10 @@ class JournalRoutes:
         parts = [part for part in cut if wanted(part[0])]
         headers = ((b"x-courier-epoch", head.epoch.encode()), (b"x-courier-upto", b"%d" % upto))
         if as_arrow:
-            body = await asyncio.to_thread(_stream, parts, columns)
-            return Response(body, content_type=ARROW.encode(), headers=headers)
-        body = await asyncio.to_thread(_lines, parts)
-        return Response(body, content_type=b"application/x-ndjson", headers=headers)
+            stream = await asyncio.to_thread(_stream, parts, columns)
+            return Response(stream, content_type=ARROW.encode(), headers=headers)
+        lines = await asyncio.to_thread(_lines, parts)
+        return Response(lines, content_type=b"application/x-ndjson", headers=headers)
 
     async def journal_head(self, call: Call) -> dict[str, Any]:
         head = await self._store.head()
@@ -171,7 +171,7 @@ def _operator(call: Call) -> None:
         raise Forbidden("journal")
 
 
-def _stream(parts: list[tuple[Run, int, int]], columns: Sequence[str]) -> bytes:
+def _stream(parts: list[tuple[Run, int, int]], columns: Sequence[str]) -> memoryview:
     # Here, so that a server nobody asks for Arrow does not load it.
     from courier import arrow
 
