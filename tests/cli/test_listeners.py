@@ -22,8 +22,7 @@ def discue(server: Server) -> Iterator[DiscueClient]:
 
 @pytest.fixture
 def queue_id(discue: DiscueClient, queue: str) -> str:
-    found = ok(discue.get("/queues"))["queues"]
-    return next(str(one["id"]) for one in found if one["name"] == queue)
+    return discue.queue_named(queue)
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """The Discue dialect as its clients use it. Every answer is checked on the way."""
 
+import itertools
 import re
 import uuid
 from collections.abc import Iterator
@@ -117,6 +118,17 @@ class DiscueClient:
         body = {"name": name or new_name(), **members}
         id: str = ok(self.post("/queues", body))["queue"]["id"]
         assert ID.fullmatch(id), id
+        return id
+
+    def queues(self) -> list[dict[str, Any]]:
+        """All of them: tests that share a server may have made more than one list shows."""
+        pages = (f"/queues?page={number}&per_page=100" for number in itertools.count(1))
+        found = (ok(self.get(page))["queues"] for page in pages)
+        return [queue for rows in itertools.takewhile(bool, found) for queue in rows]
+
+    def queue_named(self, name: str) -> str:
+        """The id of a queue."""
+        [id] = [str(queue["id"]) for queue in self.queues() if queue["name"] == name]
         return id
 
     def add(self, queue: str, data: str, **members: Any) -> str:

@@ -361,8 +361,7 @@ def test_rows_for_one_listener_are_owed_to_it_alone(bulk: Bulk, server: Server) 
     url = "https://listener.invalid/hook"
     with discue_http(server.url) as http:
         discue = DiscueClient(http, server.credentials["discue"]["api_key"])
-        known = ok(discue.get("/queues"))["queues"]
-        queue = next(str(each["id"]) for each in known if each["name"] == bulk.name)
+        queue = discue.queue_named(bulk.name)
         for name in ("mill", "shop"):
             wanted = {"name": name, "notify_url": url, "liveness_url": url, "status": "disabled"}
             ok(discue.post(f"/queues/{queue}/listeners", wanted))

@@ -43,11 +43,6 @@ def receiver() -> Iterator[Receiver]:
         yield started
 
 
-def id_of(discue: DiscueClient, name: str) -> str:
-    found = ok(discue.get("/queues"))["queues"]
-    return next(str(queue["id"]) for queue in found if queue["name"] == name)
-
-
 def test_every_row_of_the_table_has_its_section() -> None:
     table = DOCS.read_text().partition("## Discue and the others\n")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| (.+?) \|", table, re.MULTILINE)
@@ -63,7 +58,7 @@ def test_a_token_of_cloudflare_opens_discue_and_the_reverse(
 ) -> None:
     token, key = both.credentials["cloudflare"]["api_token"], both.credentials["discue"]["api_key"]
     as_token = DiscueClient(discue.http, token)
-    assert shared in [queue["name"] for queue in ok(as_token.get("/queues"))["queues"]]
+    assert shared in [queue["name"] for queue in as_token.queues()]
     fail(as_token.get("/api_keys"), 403)
     account = both.credentials["cloudflare"]["account_id"]
     with httpx.Client(base_url=both.url, trust_env=False, verify=False) as http:
@@ -80,7 +75,7 @@ def test_a_queue_of_either_is_listed_in_all(
 ) -> None:
     assert shared in cloudflare.queues()
     assert shared in anypoint.queues()
-    assert ok(discue.get(f"/queues/{id_of(discue, shared)}"))["queue"]["name"] == shared
+    assert ok(discue.get(f"/queues/{discue.queue_named(shared)}"))["queue"]["name"] == shared
 
 
 def test_a_name_with_a_slash_is_used_in_all(
@@ -109,7 +104,7 @@ def test_a_queue_of_discue_keeps_messages_for_two_weeks(
 def test_text_is_the_same_in_all(
     cloudflare: Cloudflare, discue: DiscueClient, shared: str, text: str
 ) -> None:
-    queue = id_of(discue, shared)
+    queue = discue.queue_named(shared)
     discue.add(queue, text)
     cloudflare.publish(shared, text)
     assert bodies(cloudflare.pull(shared)) == [text, text]
@@ -120,7 +115,7 @@ def test_json_is_its_text_in_discue(
     cloudflare: Cloudflare, discue: DiscueClient, shared: str
 ) -> None:
     cloudflare.publish(shared, {"b": [1, None]}, kind="json")
-    queue = id_of(discue, shared)
+    queue = discue.queue_named(shared)
     [id] = discue.messages(queue)
     assert discue.message(queue, id)["data"] == '{"b":[1,null]}'
 
@@ -132,7 +127,7 @@ def test_discue_shows_a_made_id_also_of_a_message_that_has_its_own(
     anypoint: Anypoint, discue: DiscueClient, shared: str
 ) -> None:
     anypoint.publish(shared, "a", id="my-own-id")
-    queue = id_of(discue, shared)
+    queue = discue.queue_named(shared)
     [id] = discue.messages(queue)
     assert re.fullmatch(r"[A-Za-z0-9-]{21}", id)
     assert discue.message(queue, id)["data"] == "a"
@@ -144,7 +139,7 @@ def test_discue_shows_a_made_id_also_of_a_message_that_has_its_own(
 def test_a_name_is_the_property_of_that_name(
     anypoint: Anypoint, discue: DiscueClient, shared: str
 ) -> None:
-    queue = id_of(discue, shared)
+    queue = discue.queue_named(shared)
     first = discue.add(queue, "a", name="order-1")
     anypoint.publish(shared, "b", properties={"name": "order-2"})
     [second] = [id for id in discue.messages(queue) if id != first]
@@ -161,7 +156,7 @@ def test_listeners_and_pullers_take_nothing_from_each_other(
     cloudflare: Cloudflare, anypoint: Anypoint, discue: DiscueClient, shared: str,
     receiver: Receiver,
 ) -> None:  # fmt: skip
-    queue = id_of(discue, shared)
+    queue = discue.queue_named(shared)
     discue.new_listener(queue, receiver.url(f"/all/{queue}"))
     discue.add(queue, "from discue")
     cloudflare.publish(shared, "from cloudflare")
@@ -174,7 +169,7 @@ def test_listeners_and_pullers_take_nothing_from_each_other(
 def test_a_message_that_pullers_are_done_with_stays_for_its_listeners(
     cloudflare: Cloudflare, discue: DiscueClient, shared: str
 ) -> None:
-    queue = id_of(discue, shared)
+    queue = discue.queue_named(shared)
     listener = discue.new_listener(queue, "https://listener.invalid/", status="disabled")
     id = discue.add(queue, "a")
     [message] = cloudflare.pull(shared)
@@ -190,7 +185,7 @@ def test_a_message_that_pullers_are_done_with_stays_for_its_listeners(
 def test_attempts_of_pullers_and_pushes_are_counted_apart(
     cloudflare: Cloudflare, discue: DiscueClient, shared: str, receiver: Receiver
 ) -> None:
-    queue = id_of(discue, shared)
+    queue = discue.queue_named(shared)
     discue.new_listener(queue, receiver.url(f"/counted/{queue}"))
     id = discue.add(queue, "a")
     until(lambda: discue.message(queue, id)["state"] == "delivered")
@@ -202,7 +197,7 @@ def test_attempts_of_pullers_and_pushes_are_counted_apart(
 def test_metrics_tell_what_listeners_took_and_are_owed(
     both: Server, discue: DiscueClient, shared: str, receiver: Receiver
 ) -> None:
-    queue = id_of(discue, shared)
+    queue = discue.queue_named(shared)
     discue.new_listener(queue, receiver.url(f"/told/{queue}"), name="takes")
     discue.new_listener(queue, receiver.url("/never"), name="waits", status="disabled")
     id = discue.add(queue, "a")
@@ -246,7 +241,7 @@ def test_a_schema_is_obeyed_in_every_dialect(
 def test_a_paused_queue_pushes_when_it_is_resumed(
     cloudflare: Cloudflare, discue: DiscueClient, shared: str, receiver: Receiver
 ) -> None:
-    queue = id_of(discue, shared)
+    queue = discue.queue_named(shared)
     discue.new_listener(queue, receiver.url(f"/paused/{queue}"))
     cloudflare.edit(shared, delivery_paused=True)
     id = discue.add(queue, "a")
@@ -260,7 +255,7 @@ def test_nothing_is_added_to_a_frozen_queue(
     discue: DiscueClient, shared: str, operate: Callable[..., Any]
 ) -> None:
     operate("PUT", f"/queues/{shared}/frozen", {"frozen": True})
-    queue = id_of(discue, shared)
+    queue = discue.queue_named(shared)
     fail(discue.post(f"/queues/{queue}/messages", {"data": "a"}), 423)
     operate("PUT", f"/queues/{shared}/frozen", {"frozen": False})
     discue.add(queue, "a")
@@ -275,7 +270,7 @@ def test_an_exhausted_push_is_copied_to_the_dead_letters(
     cloudflare.create(queue_name)
     cloudflare.consume(queue_name, dead_letter=f"{queue_name}-dead")
     cloudflare.consume(f"{queue_name}-dead")
-    queue = id_of(discue, queue_name)
+    queue = discue.queue_named(queue_name)
     receiver.on(f"/refuses/{queue}", status(500))
     discue.new_listener(queue, receiver.url(f"/refuses/{queue}"), max_attempts=1)
     id = discue.add(queue, "a")
@@ -289,7 +284,7 @@ def test_an_exhausted_push_is_copied_to_the_dead_letters(
 def test_a_purge_ends_pushes_and_a_deletion_ends_leases(
     cloudflare: Cloudflare, discue: DiscueClient, shared: str
 ) -> None:
-    queue = id_of(discue, shared)
+    queue = discue.queue_named(shared)
     listener = discue.new_listener(queue, "https://listener.invalid/", status="disabled")
     discue.add(queue, "a")
     cloudflare.purge(shared)

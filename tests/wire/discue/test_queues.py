@@ -20,7 +20,7 @@ def queue_of(discue: DiscueClient, id: str) -> dict[str, Any]:
 
 
 def ids_of(discue: DiscueClient) -> list[str]:
-    return [each["id"] for each in ok(discue.get("/queues"))["queues"]]
+    return [each["id"] for each in discue.queues()]
 
 
 # --- create ----------------------------------------------------------------------------------
@@ -43,7 +43,7 @@ def test_a_created_queue_is_there_in_the_very_next_request(
     assert made["_links"]["self"]["href"].endswith(f"/v1/queues/{queue['id']}")
     assert ok(discue.get(f"/queues/{queue['id']}")) == made
     short = {"id": queue["id"], "name": name, "alias": name}
-    assert short in ok(discue.get("/queues"))["queues"]
+    assert short in discue.queues()
 
 
 def test_a_name_may_be_given_in_both_words_if_it_is_one(discue: DiscueClient) -> None:
@@ -154,7 +154,7 @@ def test_queues_of_other_dialects_are_queues_too(discue: DiscueClient, server: S
     with server.client() as cloudflare:
         name = new_name("from-cloudflare")
         made = cloudflare.post("/queues", json={"queue_name": name}).json()["result"]
-        [id] = [each["id"] for each in ok(discue.get("/queues"))["queues"] if each["name"] == name]
+        id = discue.queue_named(name)
         assert queue_of(discue, id)["alias"] == name
         message = discue.add(id, "hello")
         cloudflare.post(f"/queues/{made['queue_id']}/consumers", json={"type": "http_pull"})
@@ -219,11 +219,7 @@ def test_changes_keep_what_other_dialects_have_set(discue: DiscueClient, server:
         path = f"/queues/{made['queue_id']}"
         settings = {"delivery_delay": 7, "message_retention_period": 100_000}
         cloudflare.patch(path, json={"settings": settings}).raise_for_status()
-        [id] = [
-            each["id"]
-            for each in ok(discue.get("/queues"))["queues"]
-            if each["name"] == made["queue_name"]
-        ]
+        id = discue.queue_named(made["queue_name"])
         ok(discue.put(f"/queues/{id}", {"name": new_name(), "schema": SCHEMA}))
         found = cloudflare.get(path).json()["result"]["settings"]
         assert {name: found[name] for name in settings} == settings
@@ -273,7 +269,7 @@ def test_a_queue_that_others_bury_in_goes_too_and_they_keep_their_messages(
         }
         path = f"/queues/{made['queue_id']}"
         cloudflare.post(f"{path}/consumers", json=consumer).raise_for_status()
-        names = {each["name"]: each["id"] for each in ok(discue.get("/queues"))["queues"]}
+        names = {each["name"]: each["id"] for each in discue.queues()}
         ok(discue.delete(f"/queues/{names[dead]}"))
         message = discue.add(names[source], "kept")
         for _ in range(3):
