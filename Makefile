@@ -16,6 +16,8 @@ QUICK_JAVA := -XX:SharedArchiveFile=$(CURDIR)/$(CLASSES) -XX:TieredStopAtLevel=1
 PYTEST := $(PYTHON) -m pytest
 # Python keeps what it compiles, whatever the caller's setting: tests start it many hundred times.
 export PYTHONDONTWRITEBYTECODE :=
+# Whoever loads pyarrow starts threads for algebra, which spin for a while and have nothing to do.
+export OPENBLAS_NUM_THREADS := 1
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-6s %s\n", $$1, $$2}' $(MAKEFILE_LIST)

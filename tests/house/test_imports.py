@@ -49,7 +49,12 @@ SHARED_BY_DIALECTS = {
 # Name -> the only modules that may use it.
 ONLY_IN = {
     # Spark finds Java and its Python there, and nowhere else.
-    "os.environ": ("courier.config", "courier.lake.java", "courier.lake.session"),
+    "os.environ": (
+        "courier.config",
+        "courier.lake.java",
+        "courier.lake.session",
+        "courier.lake.start.sitecustomize",
+    ),
     "os.environb": ("courier.config",),
     "os.getenv": ("courier.config",),
     "time.time": ("courier.clock",),

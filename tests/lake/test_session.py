@@ -44,3 +44,18 @@ def test_what_a_user_has_python_do_first_is_done_too(tmp_path: Path, said: list[
     told = ran.stdout.splitlines()
     assert told[: len(said)] == said and not ran.stderr
     assert str(tmp_path) in told and str(START) not in told
+
+
+@pytest.mark.parametrize(("given", "told"), [({}, "1"), ({"OPENBLAS_NUM_THREADS": "3"}, "3")])
+def test_threads_for_algebra_are_as_many_as_the_user_wants_or_one(
+    given: dict[str, str], told: str
+) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", "import os; print(os.environ['OPENBLAS_NUM_THREADS'])"],
+        env={"PYTHONPATH": str(START), **given},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=SECONDS_MAX,
+    )
+    assert ran.stdout.strip() == told

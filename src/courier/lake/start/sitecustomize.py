@@ -4,6 +4,7 @@ Spark would have them take it from an archive of sources, which every one of the
 """
 
 import importlib
+import os
 import sys
 from pathlib import Path
 
@@ -11,6 +12,9 @@ HERE = str(Path(__file__).parent)
 ARCHIVES = "/pyspark/python/lib/"
 
 sys.path[:] = [path for path in sys.path if path != HERE and ARCHIVES not in path]
+# pyarrow loads numpy, and that a library of which each thread spins for as long as a third of all
+# that a worker does until it works. Nobody here has use for the threads.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # One of the user's own has its turn, too; where there is none, this one stays what it is.
 _own = sys.modules.pop(__name__)
 try:
