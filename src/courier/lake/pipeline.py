@@ -19,6 +19,7 @@ from courier.lake.archive import Gap
 from courier.lake.catalog import Lake
 from courier.lake.client import Away, Client, CourierError, Place, Slice
 from courier.lake.derived import Derived
+from courier.lake.end import End
 from courier.lake.latest import ENDS
 from courier.lake.session import cores, is_remote
 from courier.lake.tables import LakeError
@@ -89,7 +90,7 @@ class Pipeline:
         self._audit_s = time.monotonic() + AUDIT_EVERY_S
         self._failure: Exception | None = None
         self._busy = threading.Lock()
-        self.end = threading.Event()
+        self.end = End()
 
     # --- running ---
 

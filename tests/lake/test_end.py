@@ -1,0 +1,61 @@
+"""A request to end that comes as a signal, and whoever waits for it."""
+
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from courier.lake.end import End
+
+LATER_S = 0.2
+WAIT_S_MAX = 30.0
+STEPS_MIN = 4
+
+
+@contextmanager
+def signalled(end: End, *, step: int) -> Iterator[None]:
+    """With the line of Python that comes as this one from now on comes a signal, which sets it."""
+    passed = 0
+
+    def trace(frame: FrameType, event: str, arg: Any) -> Any:
+        nonlocal passed
+        passed += event == "line"
+        if event == "line" and passed == step:
+            signal.raise_signal(signal.SIGUSR1)
+        return trace
+
+    handler = signal.signal(signal.SIGUSR1, lambda *_: end.set())
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        yield
+    finally:
+        sys.settrace(before)
+        signal.signal(signal.SIGUSR1, handler)
+
+
+@pytest.mark.timeout(60)
+def test_the_signal_may_come_at_any_step_of_a_wait() -> None:
+    """Also where a `threading.Event` holds its lock, and would wait for itself."""
+    step, was_set = 0, True
+    while was_set:
+        step, end = step + 1, End()
+        with signalled(end, step=step):
+            end.wait(0)
+        was_set = end.is_set()
+    assert step > STEPS_MIN
+
+
+def test_a_wait_ends_when_it_is_set_and_does_not_begin_after_that() -> None:
+    end = End()
+    assert not end.wait(0.01)
+    threading.Timer(LATER_S, end.set).start()
+    began_s = time.monotonic()
+    assert end.wait(WAIT_S_MAX) and end.wait(WAIT_S_MAX)
+    assert LATER_S / 2 < time.monotonic() - began_s < WAIT_S_MAX
