@@ -159,27 +159,24 @@ class Table:
         stored = [field for field in self.schema if field.name not in self._derived]
         # Looked up recursively, paths say nothing to Spark about partitions.
         reader = spark.read.schema(StructType(stored)).option("recursiveFileLookup", "true")
+        rows = reader.parquet(*paths).selectExpr(*self._columns())
         # One task does a few rows as fast as two, and nothing has to be shuffled between them.
         few = sum(file.rows for file in chosen) < TASK_ROWS
-        hint = "/*+ coalesce(1) */ " if few else ""
-        return spark.sql(
-            f"select {hint}{self._columns()} from {{rows}}", rows=reader.parquet(*paths)
-        )
+        return rows.coalesce(1) if few else rows
 
-    def _columns(self) -> str:
+    def _columns(self) -> list[str]:
         """SQL for all of them, of rows that need not have those of partitions."""
         made = {name: f"{sql} as {name}" for name, sql in self._derived.items()}
-        return ", ".join(made.get(name, f"`{name}`") for name in self.schema.names)
+        return [made.get(name, f"`{name}`") for name in self.schema.names]
 
     # --- writing ---
 
     def write(self, rows: DataFrame, *, batch: int, files_max: int = 1) -> Written:
         """Have Spark write the files of a batch; they belong to the table once committed."""
         place = f"data/{batch:012d}-{ids.new_id()[:12]}"
-        sort = f"sort by {', '.join([*self.partition_by, *self._sort_by])}" if self._sort_by else ""
-        rows = rows.sparkSession.sql(
-            f"select /*+ coalesce({files_max}) */ {self._columns()} from {{rows}} {sort}", rows=rows
-        )
+        rows = rows.selectExpr(*self._columns()).coalesce(files_max)
+        if self._sort_by:
+            rows = rows.sortWithinPartitions(*self.partition_by, *self._sort_by)
         writer = rows.write.mode("error")
         if self._sort_by:
             writer = writer.option("maxRecordsPerFile", self._file_rows_max)
