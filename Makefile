@@ -10,9 +10,11 @@ RUN_READY := .venv/.run-ready
 DEV_READY := .venv/.dev-ready
 JAVA_READY := .tools/.java-ready
 CLIENTS_READY := .tools/.ready
-# Java's classes for Spark; with them and without its slower compiler Spark starts sooner.
+# Java's classes for Spark; with them and without its slower compiler Spark starts sooner. Java then
+# keeps little room for compiled code, unless it is asked for.
 CLASSES := .tools/spark.jsa
-QUICK_JAVA := -XX:SharedArchiveFile=$(CURDIR)/$(CLASSES) -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
+QUICK_JAVA := -XX:SharedArchiveFile=$(CURDIR)/$(CLASSES) -XX:TieredStopAtLevel=1 \
+	-XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC
 PYTEST := $(PYTHON) -m pytest
 # Python keeps what it compiles, whatever the caller's setting: tests start it many hundred times.
 export PYTHONDONTWRITEBYTECODE :=

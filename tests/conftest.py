@@ -26,8 +26,8 @@ SPARK_FOLDER = "tests/lake"
 # Where tests are that need Spark.
 SPARK_PLACES = (SPARK_FOLDER, "tests/cli")
 # Those that have Sparks of their own, and never need the one that the others share: a worker that
-# runs them all does not start it.
-APART = ("test_pipeline_run.py", "test_cluster.py", "test_up.py", "test_demo.py", "test_remote.py")
+# runs them all does not start it. They take it as long as the others take the rest.
+APART = ("test_pipeline_run.py", "test_cluster.py", "test_up.py", "test_demo.py")
 
 # How long an example takes is up to whoever else uses the machine.
 settings.register_profile("courier", deadline=None, suppress_health_check=[HealthCheck.too_slow])

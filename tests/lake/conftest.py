@@ -13,12 +13,14 @@ from tests.lake.commands import Commands, commands
 # What takes longest comes first: it would run alone if it were left for the end.
 FIRST = (
     *APART,
-    "test_pipeline_kill.py",
-    "test_replay.py",
-    "test_source_kill.py",
-    "test_examples.py",
     "test_pipeline_goes_on.py",
+    "test_replay.py",
+    "test_pipeline_kill.py",
+    "test_examples.py",
+    "test_source_kill.py",
+    "test_backfill.py",
     "test_pipeline.py",
+    "test_remote.py",
     "test_rebuild.py",
 )
 
@@ -33,8 +35,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     # Tests are many short queries: neither Java's nor Spark's compilers would pay for themselves.
+    # Without the slower of Java's two there is little room for what the other compiles, unless
+    # asked for: a long run spends a third of its time on making room.
+    flags = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC -Xmn400m"
     settings = {
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.driver.extraJavaOptions": flags,
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     }
