@@ -23,7 +23,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(900)]
 
 # Spark starts in five seconds on a machine that has nothing else to do.
 WAIT_S_MAX = 280.0
-POLL_S = 0.1
+# To look costs what others on the machine would have had.
+POLL_S = 0.25
 WITHOUT_PACKAGE = """
 import sys
 sys.modules["pyspark"] = None
@@ -96,7 +97,7 @@ class Up:
 
     def ready(self) -> bool:
         try:
-            return httpx.get(f"{self.url}/ready", trust_env=False, timeout=5.0).status_code == 200
+            return self._get("/ready").status_code == 200
         except httpx.HTTPError:
             return False
 
@@ -111,9 +112,11 @@ class Up:
     def last(self) -> int:
         """The journal's last offset."""
         token = json.loads((self.data / "credentials.json").read_text())["admin"]["token"]
-        headers = {"Authorization": f"Bearer {token}"}
-        answer = httpx.get(f"{self.url}/journal/head", headers=headers, trust_env=False)
-        return int(answer.json()["last"])
+        return int(self._get("/journal/head", Authorization=f"Bearer {token}").json()["last"])
+
+    def _get(self, path: str, **headers: str) -> httpx.Response:
+        # Where nothing is verified, no certificates are loaded.
+        return httpx.get(self.url + path, headers=headers, trust_env=False, verify=False)
 
 
 @pytest.fixture
