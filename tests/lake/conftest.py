@@ -37,7 +37,7 @@ def spark() -> Iterator[SparkSession]:
     # Tests are many short queries: neither Java's nor Spark's compilers would pay for themselves.
     # Without the slower of Java's two there is little room for what the other compiles, unless
     # asked for: a long run spends a third of its time on making room.
-    flags = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC -Xmn400m"
+    flags = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
     settings = {
         "spark.driver.extraJavaOptions": flags,
         "spark.sql.codegen.wholeStage": "false",
