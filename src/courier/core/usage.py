@@ -1,5 +1,7 @@
 """How many requests each tenant makes; kept with the store's other tallies."""
 
+import asyncio
+
 from courier.core.store import Store
 
 
@@ -8,19 +10,23 @@ class Usage:
 
     def __init__(self) -> None:
         self._requests: dict[str, int] = {}
+        self._flushing = asyncio.Lock()
 
     def request(self, tenant: str) -> None:
         self._requests[tenant] = self._requests.get(tenant, 0) + 1
 
     async def flush(self, store: Store, *, now_ms: int) -> None:
-        if not self._requests:
-            return
-        counts, self._requests = self._requests, {}
-        try:
-            await store.tally(
-                {(tenant, "requested"): count for tenant, count in counts.items()}, now_ms=now_ms
-            )
-        except BaseException:
-            for tenant, count in counts.items():
-                self._requests[tenant] = self._requests.get(tenant, 0) + count
-            raise
+        """Whatever was counted before is in the store after it, whoever writes it down."""
+        async with self._flushing:
+            if not self._requests:
+                return
+            counts, self._requests = self._requests, {}
+            try:
+                await store.tally(
+                    {(tenant, "requested"): count for tenant, count in counts.items()},
+                    now_ms=now_ms,
+                )
+            except BaseException:
+                for tenant, count in counts.items():
+                    self._requests[tenant] = self._requests.get(tenant, 0) + count
+                raise

@@ -1,0 +1,40 @@
+"""How requests are counted, and when the counts are in the store."""
+
+import asyncio
+from collections.abc import Mapping
+
+from courier.core.usage import Usage
+from courier.store.memory import MemoryStore
+
+TENANT = "c0" + "7" * 30
+
+
+class BusyStore(MemoryStore):
+    """Takes its time to write, as one with a disk does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.writes = asyncio.Event()
+        self.may_write = asyncio.Event()
+
+    async def tally(self, counts: Mapping[tuple[str, str], int], *, now_ms: int) -> None:
+        self.writes.set()
+        await self.may_write.wait()
+        await super().tally(counts, now_ms=now_ms)
+
+
+def test_what_somebody_else_is_writing_is_in_the_store_after_a_flush() -> None:
+    async def story() -> None:
+        store, usage = BusyStore(), Usage()
+        usage.request(TENANT)
+        sweep = asyncio.create_task(usage.flush(store, now_ms=0))
+        await store.writes.wait()
+        asked = asyncio.create_task(usage.flush(store, now_ms=0))
+        await asyncio.sleep(0)
+        store.may_write.set()
+        await asked
+        (tally,) = await store.tallies(tenant=TENANT, since_ms=0, until_ms=1)
+        assert tally.count == 1
+        await sweep
+
+    asyncio.run(story())
