@@ -1,6 +1,7 @@
 """A request to end that comes as a signal, and whoever waits for it."""
 
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -13,6 +14,16 @@ import pytest
 
 from courier.lake.end import End
 
+# Says every tenth of a second whether it was asked to end, and does not.
+BUSY = """
+import signal, time
+from courier.lake.end import End
+end = End()
+end.heed((signal.SIGINT, signal.SIGTERM))
+while True:
+    print(end.is_set(), flush=True)
+    time.sleep(0.1)
+"""
 LATER_S = 0.2
 WAIT_S_MAX = 30.0
 STEPS_MIN = 4
@@ -59,3 +70,20 @@ def test_a_wait_ends_when_it_is_set_and_does_not_begin_after_that() -> None:
     began_s = time.monotonic()
     assert end.wait(WAIT_S_MAX) and end.wait(WAIT_S_MAX)
     assert LATER_S / 2 < time.monotonic() - began_s < WAIT_S_MAX
+
+
+def test_whoever_does_not_end_is_ended_by_the_second_interrupt_alone() -> None:
+    with subprocess.Popen([sys.executable, "-c", BUSY], stdout=subprocess.PIPE, text=True) as busy:
+        assert busy.stdout is not None
+        try:
+            assert busy.stdout.readline() == "False\n"
+            # A supervisor may tell it to end more than once, and means it to end in order.
+            for _ in range(2):
+                busy.terminate()
+                while busy.stdout.readline() == "False\n":
+                    pass
+            assert busy.poll() is None
+            busy.send_signal(signal.SIGINT)
+            assert busy.wait(WAIT_S_MAX) == -signal.SIGINT
+        finally:
+            busy.kill()

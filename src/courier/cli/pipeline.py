@@ -2,7 +2,6 @@
 
 import argparse
 import shutil
-import signal
 import sys
 import time
 from contextlib import suppress
@@ -96,8 +95,7 @@ def _run(args: argparse.Namespace) -> None:
                     say=lines.say,
                 )
                 # The running batch ends, and then the pipeline.
-                for number in SIGNALS:
-                    signal.signal(number, lambda *_: pipeline.end.set())
+                pipeline.end.heed(SIGNALS)
                 lines.say(f"bringing {place.url} into {root}")
                 pipeline.run(every_ms=None if args.once else args.every)
                 lines.end()

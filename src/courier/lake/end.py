@@ -1,7 +1,10 @@
 """A request to end that signal handlers may make."""
 
+import signal
+from collections.abc import Iterable
 from contextlib import suppress
 from queue import Empty, SimpleQueue
+from types import FrameType
 
 
 class End:
@@ -14,6 +17,19 @@ class End:
     def __init__(self) -> None:
         self._set = False
         self._told: SimpleQueue[None] = SimpleQueue()
+
+    def heed(self, signals: Iterable[int]) -> None:
+        """From now on any of these signals sets it, and Ctrl-C after that ends the process.
+
+        Other signals do not: supervisors send them twice, and mean it to end in order.
+        """
+
+        def hear(number: int, frame: FrameType | None) -> None:
+            self.set()
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+        for number in signals:
+            signal.signal(number, hear)
 
     def set(self) -> None:
         self._set = True
