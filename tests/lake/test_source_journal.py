@@ -3,6 +3,8 @@
 import json
 import re
 import shutil
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -25,6 +27,7 @@ from tests.server import Server
 
 FINISHED_S_MAX = 120
 TRIMMED_S_MAX = 60
+PLANNED_S_MAX = 60
 POLL_S = 0.1
 
 
@@ -307,3 +310,8 @@ def test_a_query_that_ends_and_starts_again_reads_every_event_once(
     assert [each["name"] for each in told["pipelines"]] == ["mine"]
     assert 0 < told["pipelines"][0]["offset"] <= last_offset(fresh_server)
     assert bodies(fresh_server, "orders") == [f"{n}" for n in range(15)]
+
+
+def test_a_process_that_only_plans_does_not_load_arrow() -> None:
+    planning = "import sys, pyspark_courier; sys.exit('pyarrow' in sys.modules)"
+    subprocess.run([sys.executable, "-c", planning], check=True, timeout=PLANNED_S_MAX)

@@ -12,10 +12,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode, urlsplit
 
-import pyarrow as pa
+# Loaded late: Spark starts processes that only plan, and it is half of what they load.
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 ARROW = "application/vnd.apache.arrow.stream"
 ANSWER_S_MAX = 60.0
@@ -157,7 +159,7 @@ class Client:
         except (KeyError, TypeError):
             raise self._stranger() from None
 
-    def page(self, part: Slice, *, rows: int) -> tuple[pa.RecordBatch, int]:
+    def page(self, part: Slice, *, rows: int) -> "tuple[pa.RecordBatch, int]":
         """The events of the first `rows` offsets of a slice, and the last offset looked at."""
         query: dict[str, Any] = {"after": part.after, "limit": min(rows, part.upto - part.after)}
         if part.columns:
@@ -178,7 +180,9 @@ class Client:
             )
         return self._batch(body), upto
 
-    def _batch(self, body: bytes) -> pa.RecordBatch:
+    def _batch(self, body: bytes) -> "pa.RecordBatch":
+        import pyarrow as pa
+
         try:
             with pa.ipc.open_stream(body) as stream:
                 return stream.read_next_batch()
@@ -205,7 +209,7 @@ class Client:
     def publish(
         self,
         queue: str,
-        rows: pa.RecordBatch,
+        rows: "pa.RecordBatch",
         *,
         once: str,
         first: int,
@@ -219,6 +223,8 @@ class Client:
         that was told for the rows before the first, it is compared whether they were the same;
         raises RowsChanged. `last`: the key has no more.
         """
+        import pyarrow as pa
+
         query: dict[str, Any] = {"once": once, "first": first}
         if digest:
             query["digest"] = digest
@@ -257,7 +263,7 @@ class Client:
         told = self._json("PUT", path, {"count": count, "lease_ms": lease_ms})
         return int(told["count"])
 
-    def claimed(self, queue: str, name: str, *, first: int, count: int) -> pa.RecordBatch:
+    def claimed(self, queue: str, name: str, *, first: int, count: int) -> "pa.RecordBatch":
         """Messages of a claim, from number `first` on."""
         path = f"{self._queue(queue)}/claims/{quote(name, safe='')}"
         query = {"first": first, "count": count}
@@ -380,11 +386,11 @@ def _told(answer: bytes, what: str) -> str:
         return ""
 
 
-def read(place: Place, part: Slice, *, rows: int) -> Iterator[pa.RecordBatch]:
+def read(place: Place, part: Slice, *, rows: int) -> "Iterator[pa.RecordBatch]":
     """The events of a slice, page by page; the next page is fetched while this one is used."""
     with Client(place) as client, ThreadPoolExecutor(1) as ahead:
 
-        def fetch(after: int) -> Future[tuple[pa.RecordBatch, int]] | None:
+        def fetch(after: int) -> "Future[tuple[pa.RecordBatch, int]] | None":
             if after >= part.upto:
                 return None
             return ahead.submit(client.page, replace(part, after=after), rows=rows)

@@ -5,9 +5,8 @@ broker is and which part is theirs.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
@@ -30,6 +29,10 @@ from courier.lake.client import Client, CourierError, Head, Recreated, Slice, Tr
 from courier.lake.filters import Wanted, narrowed
 from courier.lake.options import BadOption, Options
 from courier.lake.schema import CLAIMED, EVENTS
+
+# As in `client`.
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 VERSION = 1
 # A partition of fewer events costs more to start than to read. How many there are depends on the
@@ -113,7 +116,7 @@ class Part(InputPartition):
         self.slice = slice
 
 
-def _read(asked: Options, part: InputPartition) -> Iterator[pa.RecordBatch]:
+def _read(asked: Options, part: InputPartition) -> "Iterator[pa.RecordBatch]":
     assert isinstance(part, Part)
     return client.read(asked.place, part.slice, rows=asked.page_rows)
 
@@ -163,7 +166,7 @@ class JournalReader(DataSourceReader):
         )
         return _parts(asked, whole)
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         return _read(self._asked, partition)
 
 
@@ -254,7 +257,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
         return _parts(self._asked, whole)
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         return _read(self._asked, partition)
 
     def commit(self, end: dict[str, Any]) -> None:
