@@ -261,8 +261,8 @@ def test_a_queue_that_nothing_happened_to_is_told_of_if_numbers_differ(
     assert set(collected(every, "queue_id")) == {("",), ("plain",), ("line",)}
 
 
-def test_fifo_queues_are_known_by_their_settings(spark: SparkSession, story: Story) -> None:
+def test_fifo_queues_are_known_by_their_settings(story: Story) -> None:
     events = told(story.driver)
     names = dict(zip(events["queue_id"].to_pylist(), events["queue"].to_pylist(), strict=True))
-    found = audit.fifo_queues(spark.createDataFrame(events, schema.EVENTS))
+    found = audit.fifo_queues(events)
     assert [names[id] for id in found] == ["line"]

@@ -199,7 +199,7 @@ def test_a_message_is_a_row_of_its_own_however_often_it_is_folded(
     assert len(second) == 6 + 1 + 2
 
 
-def test_only_messages_of_earlier_batches_are_looked_for(spark: SparkSession) -> None:
+def test_only_messages_of_earlier_batches_are_looked_for() -> None:
     with asyncio.Runner() as runner:
         driver = Driver(MemoryStore(), ManualClock(int(BEGUN.timestamp() * 1000)), runner)
         queue = driver.queue()
@@ -212,7 +212,7 @@ def test_only_messages_of_earlier_batches_are_looked_for(spark: SparkSession) ->
         for message in driver.lease(queue, count=4):
             driver.ack(queue, message)
         events = told(driver)
-    batch = frame(spark, events.slice(cut))
+    batch = events.slice(cut)
     # The third was published in the hour, and on the day, after.
     assert latest.concerned(batch) == [(at(0), at(10)), (at(20_010), at(20_010))]
-    assert latest.concerned(frame(spark, events)) == []
+    assert latest.concerned(events) == []

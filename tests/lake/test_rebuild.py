@@ -106,16 +106,17 @@ class Lake:
 
     def go_on(self, upto: int, *, broker: dict[str, int] | None) -> None:
         after, self._upto = self._upto, upto
-        events = self._frame(self._told.slice(0, upto), schema.EVENTS)
-        batch = self._frame(self._told.slice(after, upto - after), schema.EVENTS)
+        told, new = self._told.slice(0, upto), self._told.slice(after, upto - after)
+        events = self._frame(told, schema.EVENTS)
+        batch = self._frame(new, schema.EVENTS)
         was_live = pc.equal(self._messages["outcome"], "live")
         before = self._messages.filter(was_live)
-        is_read = _within(before["published_at"], latest.concerned(batch))
+        is_read = _within(before["published_at"], latest.concerned(new))
         known = self._frame(before.filter(is_read), schema.MESSAGES)
 
-        new = _kept(latest.fold(known, batch), schema.MESSAGES)
+        made = _kept(latest.fold(known, batch), schema.MESSAGES)
         ended = self._messages.filter(pc.invert(was_live))
-        self._messages = pa.concat_tables([ended, before.filter(pc.invert(is_read)), new])
+        self._messages = pa.concat_tables([ended, before.filter(pc.invert(is_read)), made])
         after_it = self._messages.filter(pc.equal(self._messages["outcome"], "live"))
         live = self._frame(after_it, schema.MESSAGES)
 
@@ -134,7 +135,7 @@ class Lake:
             self._frame(self._audit, schema.AUDIT),
             run=audit.Run(upto, after, upto, RUN_AT),
             broker=broker,
-            fifo=audit.fifo_queues(events),
+            fifo=audit.fifo_queues(told),
         )
         self._audit = pa.concat_tables([self._audit, _kept(found, schema.AUDIT)])
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
 from courier.lake.latest import CHANGES, ENDS, LEASED, LIVE
@@ -16,12 +18,10 @@ TOTALS = {"accepted": "published", **{kind: kind for kind in ENDS}}
 # Counts of one run.
 FINDINGS = ("double_leases", "unleased_acks", "revived", "order_violations")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-_FIFO = """
-select distinct queue_id from {events}
-where kind in ('queue_created', 'queue_updated', 'queue_deleted')
-    and get_json_object(detail, '$.fifo') = 'true'
-"""
+# Events that tell the settings of a queue.
+_SETTINGS = pa.array(["queue_created", "queue_updated", "queue_deleted"])
+# What `fifo_queues` looks at.
+FIFO_COLUMNS = ("kind", "queue_id", "detail")
 
 
 @dataclass(frozen=True)
@@ -34,9 +34,10 @@ class Run:
     at: datetime
 
 
-def fifo_queues(events: DataFrame) -> set[str]:
+def fifo_queues(events: pa.Table) -> set[str]:
     """Ids of the FIFO queues whose settings these events tell. A queue stays what it is."""
-    return {row["queue_id"] for row in events.sparkSession.sql(_FIFO, events=events).collect()}
+    told = events.filter(pc.is_in(events["kind"], value_set=_SETTINGS)).to_pylist()
+    return {row["queue_id"] for row in told if json.loads(row["detail"] or "{}").get("fifo")}
 
 
 def findings(

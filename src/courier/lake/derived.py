@@ -5,9 +5,11 @@ which run, or what became of that run.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col, lit
 
@@ -121,7 +123,7 @@ class Derived:
         audited = archive.last(self._lake.audit)
         self._live = {at: files for at, files in self._live.items() if at == audited}
         self._live[span.after] = live
-        known = _concerned(events, live)
+        known = self._concerned(span, live)
         self._known = {span: known}
         rows = latest.fold(self._rows(table, known), events)
         self._put(table, rows, span, note, replaced=known)
@@ -144,7 +146,7 @@ class Derived:
         table = self._lake.consumers_hours
         events = self._events(span)
         if span not in self._known:
-            self._known = {span: _concerned(events, self._live_after(span.after))}
+            self._known = {span: self._concerned(span, self._live_after(span.after))}
         leased = self._rows(self._lake.messages, self._known[span])
         new = consumers.consumers_hours(leased, events)
         low, high = _times(self._files(span))
@@ -162,7 +164,8 @@ class Derived:
         # Days do not end again when the clock is set back.
         at = max(now, datetime.fromisoformat(f"{last}T00:00:00Z")) if last else now
         run = audit.Run(int(note["courier.batch"]), span.after, span.upto, at)
-        fifo = set(json.loads(table.note().get(FIFO, "[]"))) | audit.fifo_queues(events)
+        fifo = set(json.loads(table.note().get(FIFO, "[]")))
+        fifo |= audit.fifo_queues(self._look(span, audit.FIFO_COLUMNS))
         live = self._live_after(span.after)
         before = self._rows(self._lake.messages, live) if live else None
         after = self._rows(self._lake.messages, self._lake.messages.files(partition=LIVE))
@@ -190,6 +193,23 @@ class Derived:
     def _events(self, span: Span) -> DataFrame:
         rows = self._rows(self._lake.events, self._files(span))
         return rows.where(f"offset > {span.after} and offset <= {span.upto}")
+
+    def _look(self, span: Span, columns: Sequence[str]) -> pa.Table:
+        """Columns of the events that decide what Spark is asked for, read here."""
+        events = self._lake.events.look(self._files(span), ("offset", *columns))
+        offset = pc.field("offset")
+        return events.filter((offset > span.after) & (offset <= span.upto))
+
+    def _concerned(self, span: Span, files: list[File]) -> list[File]:
+        """Those of some live files that hold messages which the events are about."""
+        if not files:
+            return []
+        ranges = latest.concerned(self._look(span, latest.CONCERNED_COLUMNS))
+        return [
+            file
+            for file in files
+            if any(file.meets("published_at", low, high) for low, high in ranges)
+        ]
 
     def _rows(self, table: Table, files: list[File]) -> DataFrame:
         key = (table.name, *(file.path for file in files))
@@ -250,13 +270,6 @@ def rebuild(spark: SparkSession, lake: Lake, only: str | None = None) -> Iterato
             app = APP if archive.last(table) < upto else ""
             table.commit(written, app=app, batch=upto, removes=known)
             yield table.name
-
-
-def _concerned(events: DataFrame, files: list[File]) -> list[File]:
-    ranges = latest.concerned(events) if files else []
-    return [
-        file for file in files if any(file.meets("published_at", low, high) for low, high in ranges)
-    ]
 
 
 def _times(files: list[File]) -> tuple[datetime, datetime]:

@@ -1,7 +1,9 @@
 """Events -> `messages`: what is known of every message, folded from what happened to it."""
 
-from datetime import UTC, datetime
+from datetime import datetime
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
 # Events that end a message on its queue, and say what its life was.
@@ -16,6 +18,8 @@ KEY = ("queue_id", "seq")
 LIVE = "live"
 # Of live rows: somebody holds the message.
 LEASED = "(attempts > 0 and work_ms is null)"
+# What `concerned` looks at.
+CONCERNED_COLUMNS = ("kind", "queue_id", "seq", "published_at")
 Range = tuple[datetime, datetime]
 
 
@@ -105,18 +109,6 @@ select
     if(death is null, '{LIVE}', date_format(done_at, 'yyyy-MM-dd')) as ended
 from ({_TOLD})
 """
-# A queue's sequence goes up with the offsets: what is not below the first one that was published
-# in these events was published in them, too.
-_CONCERNED = f"""
-select /*+ broadcast(begun) */
-    unix_micros(min(published_at)) as low, unix_micros(max(published_at)) as high
-from {{events}} left join (
-    select queue_id, min(seq) as first_seq from {{events}} where kind = 'published'
-    group by queue_id
-) as begun using (queue_id)
-where kind in {CHANGES} and (first_seq is null or seq < first_seq)
-group by date_trunc('hour', published_at)
-"""
 
 
 def fold(known: DataFrame, events: DataFrame) -> DataFrame:
@@ -132,15 +124,19 @@ def fold(known: DataFrame, events: DataFrame) -> DataFrame:
     return events.sparkSession.sql(_FOLD, known=known, events=events)
 
 
-def concerned(events: DataFrame) -> list[Range]:
+def concerned(events: pa.Table) -> list[Range]:
     """When the messages were published that these events are about, and not begun by them.
 
     One range for each hour in which there are some, for choosing the files that hold their rows.
     """
-    hours = events.sparkSession.sql(_CONCERNED, events=events)
-    return sorted((_time(row["low"]), _time(row["high"])) for row in hours.collect())
-
-
-def _time(micros: int) -> datetime:
-    seconds, rest = divmod(micros, 1_000_000)
-    return datetime.fromtimestamp(seconds, UTC).replace(microsecond=rest)
+    begun = events.filter(pc.equal(events["kind"], "published"))
+    begun = begun.group_by("queue_id").aggregate([("seq", "min")])
+    changes = events.filter(pc.is_in(events["kind"], value_set=pa.array(CHANGES)))
+    # A queue's sequence goes up with the offsets: what is not below the first one that was
+    # published in these events was published in them, too.
+    place = pc.index_in(changes["queue_id"], value_set=begun["queue_id"])
+    is_older = pc.less(changes["seq"], begun["seq_min"].take(place))
+    at = changes["published_at"].filter(pc.fill_null(is_older, True))
+    hours = pa.table({"hour": pc.floor_temporal(at, unit="hour"), "at": at})
+    hours = hours.group_by("hour").aggregate([("at", "min"), ("at", "max")])
+    return sorted((row["at_min"], row["at_max"]) for row in hours.to_pylist())
