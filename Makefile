@@ -11,10 +11,12 @@ DEV_READY := .venv/.dev-ready
 JAVA_READY := .tools/.java-ready
 CLIENTS_READY := .tools/.ready
 # Java's classes for Spark; with them and without its slower compiler Spark starts sooner. Java then
-# keeps little room for compiled code, unless it is asked for.
+# keeps little room for compiled code, unless it is asked for; and none for so many classes, which
+# makes it look for garbage. Spark starts a process for each folder that it makes, 80 in a batch.
 CLASSES := .tools/spark.jsa
 QUICK_JAVA := -XX:SharedArchiveFile=$(CURDIR)/$(CLASSES) -XX:TieredStopAtLevel=1 \
-	-XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC
+	-XX:ReservedCodeCacheSize=240m -XX:MetaspaceSize=256m -XX:+UseSerialGC \
+	-Djdk.lang.Process.launchMechanism=VFORK
 PYTEST := $(PYTHON) -m pytest
 # Python keeps what it compiles, whatever the caller's setting: tests start it many hundred times.
 export PYTHONDONTWRITEBYTECODE :=

@@ -8,6 +8,7 @@ import httpx
 import pytest
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadFileScheduling
+from xdist.workermanage import WorkerController
 
 from tests.report import TOLD
 from tests.server import Server
@@ -28,6 +29,17 @@ SPARK_PLACES = (SPARK_FOLDER, "tests/cli")
 # Those that have Sparks of their own, and never need the one that the others share: a worker that
 # runs them all does not start it. They take it as long as the others take the rest.
 APART = ("test_pipeline_run.py", "test_cluster.py", "test_up.py", "test_demo.py")
+# Those that read one small lake, which takes long to make.
+SMALL = (
+    "test_pipeline.py",
+    "test_examples.py",
+    "test_open.py",
+    "test_outrun.py",
+    "test_query.py",
+    "test_questions.py",
+    "test_report.py",
+    "test_upkeep.py",
+)
 
 # How long an example takes is up to whoever else uses the machine.
 settings.register_profile("courier", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -82,11 +94,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 class Scheduling(LoadFileScheduling):  # type: ignore[misc]  # it tells no types
-    """A file's tests go to one worker, and so do those of all files that are apart."""
+    """A file's tests go to one worker, and so do those of files that belong together."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
-        return "apart" if file.endswith(APART) else file
+        groups = {"apart": APART, "small": SMALL}
+        return next((name for name, files in groups.items() if file.endswith(files)), file)
+
+    def _reschedule(self, node: WorkerController) -> None:
+        """Who is done with what is apart leaves the rest to those whose Spark is warm."""
+        if "apart" in self.assigned_work[node]:
+            if not node.shutting_down:
+                node.shutdown()
+        else:
+            super()._reschedule(node)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object | None:

@@ -1,4 +1,4 @@
-"""Sparks in processes of their own: a standalone cluster, and one that serves Spark Connect.
+"""Sparks elsewhere: a standalone cluster, and one that is asked through Spark Connect.
 
 The cluster has a master and two workers. Executors are children of the workers, so nothing is
 shared with the driver but the network and what is installed for their Python.
@@ -13,18 +13,18 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pyspark
+from pyspark.sql import SparkSession
 
 from courier.lake import java
-from courier.lake.session import START
 from tests.server import free_port
 
 WORKERS = 2
 START_S_MAX = 120
 STOP_S_MAX = 20
 POLL_S = 0.1
-CONNECT = "org.apache.spark.sql.connect.service.SparkConnectServer"
 SPARK_HOME = Path(pyspark.__file__).parent
 
 
@@ -70,41 +70,21 @@ def cluster(directory: Path, env: Mapping[str, str] | None = None) -> Iterator[s
 
 
 @contextmanager
-def connect(directory: Path) -> Iterator[str]:
-    """The address of a Spark that runs what is asked of it through Spark Connect."""
-    directory.mkdir(parents=True, exist_ok=True)
-    port, home = free_port(), java.find()
-    given = {
-        "spark.master": "local[2]",
-        "spark.ui.enabled": "false",
-        "spark.connect.grpc.binding.address": "127.0.0.1",
-        "spark.connect.grpc.binding.port": str(port),
-        "spark.sql.shuffle.partitions": "2",
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-        "spark.sql.warehouse.dir": str(directory / "warehouse"),
-    }
-    environ = {**os.environ, **_environment(directory, "connect"), "JAVA_HOME": str(home)}
-    # With this, workers do not compile Spark's archive of sources, each of them again.
-    environ["PYTHONPATH"] = str(START)
-    with (directory / "log").open("wb") as out:
-        process = subprocess.Popen(
-            [
-                *(str(SPARK_HOME / "bin" / "spark-submit"), "--class", CONNECT),
-                *(word for name, value in given.items() for word in ("--conf", f"{name}={value}")),
-                "spark-internal",
-            ],
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=subprocess.STDOUT,
-            env=environ,
-            start_new_session=True,
-        )
+def connect(spark: SparkSession) -> Iterator[str]:
+    """The address at which a Spark that runs already does what is asked through Spark Connect."""
+    context = spark.sparkContext
+    jvm: Any = context._jvm
+    service = jvm.org.apache.spark.sql.connect.service.SparkConnectService
+    # Chosen when it is needed: a port that is kept for later may be taken by then.
+    port = str(free_port())
+    context._jsc.sc().conf().set("spark.connect.grpc.binding.address", "127.0.0.1")
+    context._jsc.sc().conf().set("spark.connect.grpc.binding.port", port)
+    service.start(context._jsc.sc())
     try:
-        _wait_for(directory / "log", "Spark Connect server started", 1)
         yield f"sc://127.0.0.1:{port}"
     finally:
-        _end(process)
+        none = jvm.scala.Option.apply(None)
+        service.stop(none, none)
 
 
 def settings(directory: Path) -> dict[str, str]:

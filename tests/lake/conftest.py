@@ -33,7 +33,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     # Tests are many short queries: neither Java's nor Spark's compilers would pay for themselves.
     # Without the slower of Java's two there is little room for what the other compiles, unless
     # asked for: a long run spends a third of its time on making room.
@@ -42,6 +42,7 @@ def spark() -> Iterator[SparkSession]:
         "spark.driver.extraJavaOptions": flags,
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
     }
     spark = session("tests", master="local[2]", settings=settings)
     yield spark

@@ -15,6 +15,7 @@ from tests.delivery import receiver as answers
 from tests.delivery.listeners.organization import PushQueue, organization_of
 from tests.delivery.receiver import Receiver
 from tests.lake.brokers import options
+from tests.lake.cluster import connect
 from tests.lake.lakes import ARGS, bring, place_of
 from tests.lake.running import RUN_S_MAX, running
 from tests.server import Server
@@ -125,7 +126,10 @@ def test_a_new_listener_gets_everything_once_and_nobody_else_does(
     before = scene.got("/old")
     words = f"lake backfill-listener --queue {scene.queue.name} --listener {scene.new.name}"
     log = tmp_path / "backfill.log"
-    with running(scene.server, f"{words} --master local[2]", log) as command:
+    with (
+        connect(scene.spark) as remote,
+        running(scene.server, f"{words} --remote {remote}", log) as command,
+    ):
         assert command.wait(RUN_S_MAX) == 0, log.read_text()
     told = log.read_text()
     assert "1 message left out" in told

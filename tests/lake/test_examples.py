@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from courier.lake.session import START
 from tests.cli.command import Command
+from tests.lake.cluster import connect
 from tests.lake.lakes import SmallLake
 from tests.server import Server
 
@@ -73,7 +73,9 @@ def test_the_questions_on_the_life_of_messages_have_answers(
     assert ["orders", "40", "25", "3", "0", "0", "0", "12", "0"] in rows
 
 
-def test_a_declarative_pipeline_makes_its_tables(fresh_server: Server, tmp_path: Path) -> None:
+def test_a_declarative_pipeline_makes_its_tables(
+    spark: SparkSession, fresh_server: Server, tmp_path: Path
+) -> None:
     home = tmp_path / "declarative_pipeline"
     shutil.copytree(EXAMPLES / "declarative_pipeline", home)
     spec = home / "spark-pipeline.yml"
@@ -86,25 +88,25 @@ def test_a_declarative_pipeline_makes_its_tables(fresh_server: Server, tmp_path:
     courier("queue", "create", "orders")
     for total in (5, 7):
         courier("publish", "orders", f'{{"country": "NL", "total": {total}}}', "--json")
-    done = subprocess.run(
-        [Path(sys.executable).parent / "spark-pipelines", "run"],
-        cwd=home,
-        env={
-            **os.environ,
-            "PYSPARK_PYTHON": sys.executable,
-            # Workers do not compile Spark's archive of sources, each of them again.
-            "PYTHONPATH": str(START),
-            "COURIER_URL": fresh_server.url,
-            "COURIER_TOKEN_FILE": str(token),
-        },
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        timeout=SECONDS_MAX,
-        text=True,
-    )
+    with connect(spark) as remote:
+        done = subprocess.run(
+            [Path(sys.executable).parent / "spark-pipelines", "--remote", remote, "run"],
+            cwd=home,
+            env={
+                **os.environ,
+                "PYSPARK_PYTHON": sys.executable,
+                "COURIER_URL": fresh_server.url,
+                "COURIER_TOKEN_FILE": str(token),
+            },
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=SECONDS_MAX,
+            text=True,
+        )
     assert done.returncode == 0, done.stdout
     assert "Run is COMPLETED" in done.stdout
-    files = (home / "spark-warehouse" / "countries").glob("*.parquet")
+    tables = str(spark.conf.get("spark.sql.warehouse.dir")).removeprefix("file:")
+    files = Path(tables, "countries").glob("*.parquet")
     rows = [row for file in files for row in pq.ParquetFile(file).read().to_pylist()]
     assert rows == [{"country": "NL", "orders": 2, "total": 12.0}]

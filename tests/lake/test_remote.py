@@ -5,6 +5,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from courier.lake import archive
 from courier.lake.audit import FINDINGS
@@ -20,12 +21,12 @@ from tests.server import Server, free_port
 
 
 @pytest.mark.timeout(1800)
-def test_it_does_what_a_spark_of_our_own_does(tmp_path: Path) -> None:
+def test_it_does_what_a_spark_of_our_own_does(spark: SparkSession, tmp_path: Path) -> None:
     root = tmp_path / "lake"
     with (
         Server(tmp_path).start() as server,
         server.client() as http,
-        connect(tmp_path / "connect") as remote,
+        connect(spark) as remote,
         commands(tmp_path / "commands") as courier,
     ):
         work = CloudflareClient(http, "work")
