@@ -10,6 +10,7 @@ RUN_READY := .venv/.run-ready
 DEV_READY := .venv/.dev-ready
 JAVA_READY := .tools/.java-ready
 CLIENTS_READY := .tools/.ready
+CONNECT_READY := .tools/connect/.ready
 # Java's classes for Spark; with them and without its slower compiler Spark starts sooner. Java then
 # keeps little room for compiled code, unless it is asked for; and none for so many classes, which
 # makes it look for garbage. Spark starts a process for each folder that it makes, 80 in a batch.
@@ -34,7 +35,7 @@ demo: $(RUN_READY) $(JAVA_READY) ## see all of it in two minutes; leaves build/d
 
 test: $(DEV_READY) ## lint, then every test, the fast ones first
 	@# Two cores are not kept busy by one or two of these.
-	@$(MAKE) --no-print-directory -j 3 lint $(CLIENTS_READY) $(CLASSES)
+	@$(MAKE) --no-print-directory -j 3 lint $(CLIENTS_READY) $(CONNECT_READY) $(CLASSES)
 	@# A test waits for its server or its Spark much of the time: three of them keep two cores
 	@# busy. Slow ones wait even longer.
 	@# Neighbours share what takes long to make, a server or a lake. So they stay together, until a
@@ -82,6 +83,10 @@ $(JAVA_READY): scripts/java
 
 $(CLASSES): $(DEV_READY) $(JAVA_READY) tests/archive.py
 	@$(PYTHON) -m tests.archive $@
+
+$(CONNECT_READY): pyproject.toml scripts/packages $(DEV_READY)
+	@scripts/packages connect
+	@touch $@
 
 $(CLIENTS_READY): tests/outside/package.json scripts/clients $(DEV_READY)
 	@scripts/clients

@@ -26,6 +26,8 @@ START_S_MAX = 120
 STOP_S_MAX = 20
 POLL_S = 0.1
 SPARK_HOME = Path(pyspark.__file__).parent
+# With what clients of Spark Connect need, which is not installed where these tests run.
+CONNECT_PYTHON = Path(__file__).parents[2] / ".tools" / "connect" / "bin" / "python"
 
 
 @contextmanager
@@ -72,6 +74,7 @@ def cluster(directory: Path, env: Mapping[str, str] | None = None) -> Iterator[s
 @contextmanager
 def connect(spark: SparkSession) -> Iterator[str]:
     """The address at which a Spark that runs already does what is asked through Spark Connect."""
+    assert CONNECT_PYTHON.exists(), f"there is no {CONNECT_PYTHON}; `make test` makes it"
     context = spark.sparkContext
     jvm: Any = context._jvm
     service = jvm.org.apache.spark.sql.connect.service.SparkConnectService

@@ -6,11 +6,11 @@ The tests' own session is local, and a process has only one. Says what it found 
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import SparkSession
+from pyspark.sql import Row, SparkSession
 
 from courier.lake.session import session
 from pyspark_courier import DefaultSource
@@ -19,6 +19,8 @@ from tests.lake.cluster import WORKERS, settings
 FINISHED_S_MAX = 240
 REGISTERED_S_MAX = 60
 TRIED_S_MAX = 60
+# Half of a task's rows. Python hands them over 1, 2, 4, ... at a time, so some are sent by then.
+ROWS_BEFORE = 50
 # A task that takes longer than others is tried a second time beside the first.
 SPECULATION = {
     "spark.speculation": "true",
@@ -48,10 +50,10 @@ def executors(spark: SparkSession) -> list[int]:
     return sorted(found)
 
 
-def tried_twice(home: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
+def tried_twice(home: str) -> Callable[[Iterable[Row]], Iterator[Row]]:
     """Rows as they are; the first task waits in the midst of them until there is a second try."""
 
-    def rows(batches: Iterator[Any]) -> Iterator[Any]:
+    def rows(given: Iterable[Row]) -> Iterator[Row]:
         import time
         from pathlib import Path
 
@@ -62,12 +64,12 @@ def tried_twice(home: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
         this = f"try-{task.partitionId()}-"
         Path(home, f"{this}{task.attemptNumber()}").touch()
         deadline_s = time.monotonic() + TRIED_S_MAX
-        for batch in batches:
-            yield batch.slice(0, 10)
-            while task.partitionId() == 0 and len(list(Path(home).glob(f"{this}*"))) < 2:
+        for number, row in enumerate(given):
+            waits = task.partitionId() == 0 and number == ROWS_BEFORE
+            while waits and len(list(Path(home).glob(f"{this}*"))) < 2:
                 assert time.monotonic() < deadline_s, "there is no second try"
                 time.sleep(0.1)
-            yield batch.slice(10)
+            yield row
 
     return rows
 
@@ -78,7 +80,7 @@ def run(spark: SparkSession, home: Path, shared: dict[str, str]) -> dict[str, An
     journal = source.option("numPartitions", 4).option("columns", "offset").load()
     told["offsets"] = sorted(row.offset for row in journal.collect())
     rows = spark.range(0, 400, 1, 4).selectExpr("cast(id as string) as body")
-    tried = rows.mapInArrow(tried_twice(str(home)), rows.schema)
+    tried = rows.rdd.mapPartitions(tried_twice(str(home))).toDF(rows.schema)
     tried.write.format("courier").options(**shared).option("queue", "in").mode("append").save()
     told["tries"] = sorted(each.name for each in home.glob("try-*"))
     taken = spark.readStream.format("courier").options(**shared).option("mode", "consume")

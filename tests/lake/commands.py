@@ -78,14 +78,14 @@ class Commands:
 
 
 @contextmanager
-def commands(folder: Path) -> Iterator[Commands]:
+def commands(folder: Path, python: Path = Path(sys.executable)) -> Iterator[Commands]:
     folder.mkdir()
     terminal, given = os.openpty()
     with (folder / "err").open("wb") as err, (folder / "err").open("rb") as heard:
         try:
             with sigint_heard():
                 process = subprocess.Popen(
-                    [sys.executable, "-m", "tests.lake.commands", folder / "out", str(given)],
+                    [python, "-m", "tests.lake.commands", folder / "out", str(given)],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=err,

@@ -24,12 +24,14 @@ HERE = Path(__file__).resolve().parents[2]
 
 
 @contextmanager
-def running(server: Server, words: str, log: Path) -> Iterator[subprocess.Popen[bytes]]:
+def running(
+    server: Server, words: str, log: Path, python: Path = Path(sys.executable)
+) -> Iterator[subprocess.Popen[bytes]]:
     """A command beside the test, of which no process stays behind."""
     with (
         log.open("a") as output,
         subprocess.Popen(
-            [sys.executable, "-m", "courier", *words.split(), "--data", str(server.data)],
+            [python, "-m", "courier", *words.split(), "--data", str(server.data)],
             stdout=output,
             stderr=output,
             env=clean_environ(),

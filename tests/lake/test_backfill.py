@@ -15,7 +15,7 @@ from tests.delivery import receiver as answers
 from tests.delivery.listeners.organization import PushQueue, organization_of
 from tests.delivery.receiver import Receiver
 from tests.lake.brokers import options
-from tests.lake.cluster import connect
+from tests.lake.cluster import CONNECT_PYTHON, connect
 from tests.lake.lakes import ARGS, bring, place_of
 from tests.lake.running import RUN_S_MAX, running
 from tests.server import Server
@@ -128,7 +128,7 @@ def test_a_new_listener_gets_everything_once_and_nobody_else_does(
     log = tmp_path / "backfill.log"
     with (
         connect(scene.spark) as remote,
-        running(scene.server, f"{words} --remote {remote}", log) as command,
+        running(scene.server, f"{words} --remote {remote}", log, CONNECT_PYTHON) as command,
     ):
         assert command.wait(RUN_S_MAX) == 0, log.read_text()
     told = log.read_text()

@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.cli.command import Command
-from tests.lake.cluster import connect
+from tests.lake.cluster import CONNECT_PYTHON, connect
 from tests.lake.lakes import SmallLake
 from tests.server import Server
 
@@ -94,7 +94,7 @@ def test_a_declarative_pipeline_makes_its_tables(
             cwd=home,
             env={
                 **os.environ,
-                "PYSPARK_PYTHON": sys.executable,
+                "PYSPARK_PYTHON": str(CONNECT_PYTHON),
                 "COURIER_URL": fresh_server.url,
                 "COURIER_TOKEN_FILE": str(token),
             },

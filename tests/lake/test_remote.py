@@ -1,6 +1,7 @@
 """The commands on a Spark that runs already, through Spark Connect."""
 
 import signal
+import socket
 from collections import Counter
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from courier.lake.catalog import Lake
 from tests.cli.command import Command
 from tests.clients.cloudflare import CloudflareClient
 from tests.lake.brokers import bodies, last_offset
-from tests.lake.cluster import connect
+from tests.lake.cluster import CONNECT_PYTHON, connect
 from tests.lake.commands import commands
 from tests.lake.lakes import rows
 from tests.lake.running import wait_for
@@ -27,7 +28,7 @@ def test_it_does_what_a_spark_of_our_own_does(spark: SparkSession, tmp_path: Pat
         Server(tmp_path).start() as server,
         server.client() as http,
         connect(spark) as remote,
-        commands(tmp_path / "commands") as courier,
+        commands(tmp_path / "commands", CONNECT_PYTHON) as courier,
     ):
         work = CloudflareClient(http, "work")
         work.publish_batch([f"body {n}" for n in range(30)])
@@ -61,6 +62,16 @@ def test_it_does_what_a_spark_of_our_own_does(spark: SparkSession, tmp_path: Pat
         status, shown, said = courier("replay", *chosen, "--id", "there", *place)
         assert (status, shown) == (0, "20 messages published to 'again', replay 'there'\n"), said
         assert sorted(bodies(server, "again")) == sorted(f"body {n}" for n in range(20))
+
+
+def test_a_client_that_is_not_installed_is_told_in_one_line(server: Server) -> None:
+    """It is not where these tests run; whether anybody serves there is looked at before."""
+    with socket.create_server(("127.0.0.1", 0)) as somebody:
+        url = f"sc://127.0.0.1:{somebody.getsockname()[1]}"
+        once = ("pipeline", "run", "--once", "--data", str(server.data))
+        ran = Command().attempt(*once, "--remote", url)
+    assert (ran.status, ran.err.count("\n")) == (1, 1), ran.err
+    assert "install courier with its extra, `courier[connect]`" in ran.err
 
 
 def test_one_that_is_not_there_is_told_in_one_line(tmp_path: Path) -> None:
