@@ -36,13 +36,14 @@ demo: $(RUN_READY) $(JAVA_READY) ## see all of it in two minutes; leaves build/d
 test: $(DEV_READY) ## lint, then every test, the fast ones first
 	@# Two cores are not kept busy by one or two of these.
 	@$(MAKE) --no-print-directory -j 3 lint $(CLIENTS_READY) $(CONNECT_READY) $(CLASSES)
-	@# A test waits for its server or its Spark much of the time: three of them keep two cores
-	@# busy. Slow ones wait even longer.
+	@# A test waits for its server much of the time: three of them keep two cores busy. Slow ones
+	@# wait even longer. Of the lake's, one worker runs those that share a Spark, and one those that
+	@# have Sparks of their own: a third would start one more, and slow both down.
 	@# Neighbours share what takes long to make, a server or a lake. So they stay together, until a
 	@# worker has nothing left to do and takes from another's list; but no lake is made twice.
 	$(PYTEST) --dist worksteal -n 3 -m "not slow and not spark"
 	$(PYTEST) --dist worksteal -n 5 -m "slow and not spark"
-	JAVA_TOOL_OPTIONS="$(QUICK_JAVA)" $(PYTEST) --dist loadfile --no-loadscope-reorder -n 3 -m spark
+	JAVA_TOOL_OPTIONS="$(QUICK_JAVA)" $(PYTEST) --dist loadfile -n 2 -m spark
 
 lint: $(DEV_READY) ## check style and types of source, tests and bench
 	$(PYTHON) -m ruff check

@@ -8,7 +8,6 @@ import httpx
 import pytest
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadFileScheduling
-from xdist.workermanage import WorkerController
 
 from tests.report import TOLD
 from tests.server import Server
@@ -28,17 +27,13 @@ SPARK_FOLDER = "tests/lake"
 SPARK_PLACES = (SPARK_FOLDER, "tests/cli")
 # Those that have Sparks of their own, and never need the one that the others share: a worker that
 # runs them all does not start it. They take it as long as the others take the rest.
-APART = ("test_pipeline_run.py", "test_cluster.py", "test_up.py", "test_demo.py")
-# Those that read one small lake, which takes long to make.
-SMALL = (
-    "test_pipeline.py",
-    "test_examples.py",
-    "test_open.py",
-    "test_outrun.py",
-    "test_query.py",
-    "test_questions.py",
-    "test_report.py",
-    "test_upkeep.py",
+APART = (
+    "test_pipeline_run.py",
+    "test_cluster.py",
+    "test_up.py",
+    "test_demo.py",
+    "test_pipeline_kill.py",
+    "test_source_kill.py",
 )
 
 # How long an example takes is up to whoever else uses the machine.
@@ -94,20 +89,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 class Scheduling(LoadFileScheduling):  # type: ignore[misc]  # it tells no types
-    """A file's tests go to one worker, and so do those of files that belong together."""
+    """Two workers: one runs what is apart, the other all that shares a Spark."""
 
     def _split_scope(self, nodeid: str) -> str:
-        file = nodeid.partition("::")[0]
-        groups = {"apart": APART, "small": SMALL}
-        return next((name for name, files in groups.items() if file.endswith(files)), file)
-
-    def _reschedule(self, node: WorkerController) -> None:
-        """Who is done with what is apart leaves the rest to those whose Spark is warm."""
-        if "apart" in self.assigned_work[node]:
-            if not node.shutting_down:
-                node.shutdown()
-        else:
-            super()._reschedule(node)
+        return "apart" if nodeid.partition("::")[0].endswith(APART) else "shared"
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object | None:

@@ -1,10 +1,12 @@
 """`courier` in a process that runs one command after the other, so that Java starts only once.
 
 `python -m tests.lake.commands OUT TERMINAL`: every line of stdin has as JSON whether a command
-speaks to a person, and its arguments; every line of stdout has the exit status of one. What
-commands print goes into the file OUT, and what they say to a person into the open file TERMINAL.
+speaks to a person, the module of its `main`, and its arguments; every line of stdout has the exit
+status of one. What commands print goes into the file OUT, and what they say to a person into the
+open file TERMINAL.
 """
 
+import importlib
 import json
 import os
 import select
@@ -19,6 +21,7 @@ from typing import IO
 from tests.cli.command import clean_environ, sigint_heard
 from tests.lake.running import bury, kill_all
 
+COURIER = "courier.cli.main"
 RUN_S_MAX = 600.0
 POLL_S = 0.1
 READ_BYTES = 65_536
@@ -38,18 +41,20 @@ class Commands:
         self._said = ""
         self.busy = False
 
-    def __call__(self, *args: str, terminal: bool = False) -> tuple[int, str, str]:
+    def __call__(
+        self, *args: str, terminal: bool = False, module: str = COURIER
+    ) -> tuple[int, str, str]:
         """Run one to its end: its exit status, and what was printed and said."""
-        self.begin(*args, terminal=terminal)
+        self.begin(*args, terminal=terminal, module=module)
         return self.end()
 
-    def begin(self, *args: str, terminal: bool = False) -> None:
-        """`terminal`: what it says, it says to a person."""
+    def begin(self, *args: str, terminal: bool = False, module: str = COURIER) -> None:
+        """`terminal`: what it says, it says to a person. `module`: where another than ours is."""
         assert self.process.stdin is not None
         assert not self.busy, f"another one has not ended: {self.said()}"
         self.busy = True
         self._said, self._err = "", self._ears[terminal]
-        self.process.stdin.write(json.dumps([terminal, args]).encode() + b"\n")
+        self.process.stdin.write(json.dumps([terminal, module, args]).encode() + b"\n")
         self.process.stdin.flush()
 
     def wait(self, text: str) -> None:
@@ -110,19 +115,17 @@ def commands(folder: Path, python: Path = Path(sys.executable)) -> Iterator[Comm
 
 
 def main(out: str, terminal: int, asked: IO[str]) -> None:
-    from courier.cli.main import main as courier
-
     answers = os.fdopen(os.dup(1), "w")
     ears = (os.dup(2), terminal)
     os.dup2(os.open(out, os.O_WRONLY | os.O_CREAT | os.O_APPEND), 1)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     for line in asked:
-        to_person, args = json.loads(line)
+        to_person, module, args = json.loads(line)
         os.dup2(ears[to_person], 2)
         # One that has written to a file would go on as if it were one.
         sys.stderr = os.fdopen(2, "w", buffering=1, errors="backslashreplace", closefd=False)
         try:
-            status: object = courier(args)
+            status: object = importlib.import_module(module).main(args)
         except SystemExit as end:
             status = end.code
         sys.stdout.flush()

@@ -6,30 +6,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from courier.lake.session import session
-from tests.conftest import APART
 from tests.lake import lakes
 from tests.lake.commands import Commands, commands
-
-# What takes longest comes first: it would run alone if it were left for the end.
-FIRST = (
-    *APART,
-    "test_pipeline_goes_on.py",
-    "test_replay.py",
-    "test_pipeline_kill.py",
-    "test_examples.py",
-    "test_source_kill.py",
-    "test_backfill.py",
-    "test_pipeline.py",
-    "test_remote.py",
-    "test_rebuild.py",
-)
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    def place(item: pytest.Item) -> int:
-        return next((n for n, part in enumerate(FIRST) if part in item.nodeid), len(FIRST))
-
-    items.sort(key=place)
 
 
 @pytest.fixture(scope="session")

@@ -47,6 +47,7 @@ POINTS = (
     "read: after the source commit",
 )
 EVERY_MS = 200
+ONCE = "once"
 POLL_S = 0.05
 # In a batch of a job that is to die, so that there are many; who only ends it all takes more.
 FILES_MAX, MESSAGES_MAX, EVENTS_MAX = 6, 100, 1000
@@ -203,8 +204,9 @@ def read(spark: SparkSession, home: str, shared: dict[str, str], more: int) -> A
     return into_files(rows, home, "read", "cast(offset as string)")
 
 
-def main() -> None:
-    home, shared = sys.argv[1], json.loads(sys.argv[2])
+def main(args: Sequence[str]) -> int:
+    """HOME OPTIONS, as JSON; and `once` to end when all is done that is there."""
+    home, shared, once = args[0], json.loads(args[1]), args[2:] == [ONCE]
     settings = {
         "spark.driver.memory": "512m",
         "spark.local.dir": f"{home}/tmp",
@@ -213,8 +215,10 @@ def main() -> None:
     }
     spark = session("job", master="local[2]", settings=settings)
     spark.sparkContext.setLogLevel("OFF")
-    run(spark, home, shared, every_ms=EVERY_MS)
+    run(spark, home, shared, every_ms=None if once else EVERY_MS)
+    spark.stop()
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(sys.argv[1:]))

@@ -17,14 +17,14 @@ from typing import Any
 
 import httpx
 import pytest
-from pyspark.sql import SparkSession
 
 from courier.lake import client
 from courier.lake.catalog import Lake
 from courier.lake.client import Client, Slice
 from tests.clients.cloudflare import CloudflareClient
 from tests.lake import killed
-from tests.lake.lakes import bring, place_of
+from tests.lake.commands import Commands
+from tests.lake.lakes import place_of
 from tests.lake.running import Toll, Victim, Victims
 from tests.report import TOLD
 from tests.server import Server
@@ -133,7 +133,7 @@ class Trial:
 
 @pytest.mark.timeout(TIMEOUT_SECONDS)
 def test_every_event_is_in_the_lake_once_whenever_the_pipeline_dies(
-    spark: SparkSession, tmp_path: Path, record_property: Callable[[str, object], None]
+    courier: Commands, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
     with Server(tmp_path, args=["--sweep-every-ms", "50"]).start() as server:
         with server.client() as http:
@@ -144,7 +144,10 @@ def test_every_event_is_in_the_lake_once_whenever_the_pipeline_dies(
             trial.run()
         with Client(place_of(server)) as broker:
             head = broker.head()
-        lake = bring(spark, server, trial.root)
+        place = ("--master", "local[2]", "--lake", str(trial.root), "--data", str(server.data))
+        status, _, said = courier("pipeline", "run", "--once", *place)
+        assert status == 0, said
+        lake = Lake(str(trial.root))
         rows = {table.name: _rows(lake, table.name) for table in lake.tables}
         upto = max(row["offset"] for row in rows["events"])
         # The broker's own sweep may have gone on since.

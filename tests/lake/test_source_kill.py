@@ -17,7 +17,6 @@ from pathlib import Path
 
 import httpx
 import pytest
-from pyspark.sql import SparkSession
 
 from courier.lake.consume import QueueStreamReader
 from courier.lake.options import CONSUME, parse
@@ -25,6 +24,7 @@ from courier.lake.schema import CLAIMED
 from tests.clients.cloudflare import CloudflareClient
 from tests.lake import jobs
 from tests.lake.brokers import bodies, events, last_offset, options, queue
+from tests.lake.commands import Commands
 from tests.lake.running import POLL_S, Toll, Victim, Victims
 from tests.report import TOLD
 from tests.server import Server
@@ -71,7 +71,7 @@ class Trial:
         self.toll = Toll()
         self.sent: list[str] = []
         self.written: list[str] = []
-        self.shared = options(server, awaySeconds=120)
+        self.args = (str(self.home), json.dumps(options(server, awaySeconds=120)))
         self._server = server
         self._incoming = incoming
         self._numbers = itertools.count()
@@ -96,12 +96,11 @@ class Trial:
         self._incoming.ack(leases)
 
     def run(self) -> None:
-        command = ["tests.lake.jobs", str(self.home), json.dumps(self.shared)]
         with Victims(self.home) as victims:
             for turn in range(KILLS):
                 point = "" if turn % 4 == 1 else next(self._points)
                 for left in reversed(range(TRIES)):
-                    with victims.next(*command) as victim:
+                    with victims.next(jobs.__name__, *self.args) as victim:
                         if self._turn(victim, turn, point):
                             break
                     self.toll.missed += 1
@@ -158,7 +157,7 @@ class Trial:
 
 @pytest.mark.timeout(TIMEOUT_SECONDS)
 def test_everything_happens_once_however_often_the_queries_and_the_broker_are_killed(
-    spark: SparkSession, tmp_path: Path, record_property: Callable[[str, object], None]
+    courier: Commands, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
     with (
         Server(tmp_path, args=["--sweep-every-ms", "100"]).start() as server,
@@ -170,7 +169,8 @@ def test_everything_happens_once_however_often_the_queries_and_the_broker_are_ki
             trial.run()
         deadline_s = time.monotonic() + DRAINED_S_MAX
         while True:
-            jobs.run(spark, str(trial.home), trial.shared, every_ms=None)
+            status, _, said = courier(*trial.args, jobs.ONCE, module=jobs.__name__)
+            assert status == 0, said
             if not incoming.backlog():
                 break
             assert time.monotonic() < deadline_s, "messages are left over"
