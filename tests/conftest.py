@@ -21,6 +21,8 @@ SLOW_FOLDERS = (
     "tests/wire/anypoint",
     "tests/wire/discue",
 )
+# Takes a minute, which the others would wait for at the end.
+LONGEST = "tests/attack/test_openapi.py::test_random_requests_are_answered_as_the_description_says"
 # Every process that runs some of these starts a Spark of its own.
 SPARK_FOLDER = "tests/lake"
 # Where tests are that need Spark.
@@ -86,6 +88,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.slow)
         if item.nodeid.startswith(SPARK_FOLDER):
             item.add_marker(pytest.mark.spark)
+    items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
 
 
 class Scheduling(LoadFileScheduling):  # type: ignore[misc]  # it tells no types
