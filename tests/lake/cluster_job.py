@@ -19,8 +19,9 @@ from tests.lake.cluster import WORKERS, settings
 FINISHED_S_MAX = 240
 REGISTERED_S_MAX = 60
 TRIED_S_MAX = 60
-# Half of a task's rows. Python hands them over 1, 2, 4, ... at a time, so some are sent by then.
+# Half of a task's rows, of a size that does not wait in buffers: some are published by then.
 ROWS_BEFORE = 50
+FILLING = 8_000
 # A task that takes longer than others is tried a second time beside the first.
 SPECULATION = {
     "spark.speculation": "true",
@@ -79,7 +80,8 @@ def run(spark: SparkSession, home: Path, shared: dict[str, str]) -> dict[str, An
     source = spark.read.format("courier").options(**shared)
     journal = source.option("numPartitions", 4).option("columns", "offset").load()
     told["offsets"] = sorted(row.offset for row in journal.collect())
-    rows = spark.range(0, 400, 1, 4).selectExpr("cast(id as string) as body")
+    filled = f"map('filling', repeat('x', {FILLING})) as headers"
+    rows = spark.range(0, 400, 1, 4).selectExpr("cast(id as string) as body", filled)
     tried = rows.rdd.mapPartitions(tried_twice(str(home))).toDF(rows.schema)
     tried.write.format("courier").options(**shared).option("queue", "in").mode("append").save()
     told["tries"] = sorted(each.name for each in home.glob("try-*"))

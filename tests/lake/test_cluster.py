@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ from courier.lake import archive
 from courier.lake.catalog import Lake
 from courier.lake.session import START
 from tests.clients.cloudflare import CloudflareClient
-from tests.lake.brokers import bodies, last_offset, options, queue
+from tests.lake.brokers import bodies, events, last_offset, options, queue
 from tests.lake.cluster import SPARK_HOME, WORKERS, cluster
 from tests.lake.cluster import settings as settings_of
 from tests.lake.commands import Commands
@@ -28,6 +29,7 @@ from tests.lake.lakes import rows
 from tests.server import Server
 
 RUN_S_MAX = 400
+ROWS_PER_TASK = 100
 HERE = Path(__file__).resolve().parents[2]
 
 pytestmark = pytest.mark.timeout(1800)
@@ -108,11 +110,22 @@ def test_reader_writer_and_consumer_run_on_executors_elsewhere(site: Site, tmp_p
         told = json.loads(done.stdout.splitlines()[-1])
         assert len(told["executors"]) == WORKERS
         assert told["offsets"] == [*range(1, before + 1)]
-        # While a task waited, it was tried a second time; and what both published is there once.
+        # While a task waited in the midst of its rows, it was tried a second time; and what both
+        # published is there once.
         assert told["tries"] == ["try-0-0", "try-0-1", "try-1-0", "try-2-0", "try-3-0"]
+        second_ms = (tmp_path / "try-0-1").stat().st_mtime * 1000
+        assert any(event["at_ms"] < second_ms for event in _of_first_task(server))
         assert sorted(bodies(server, "in"), key=int) == [str(n) for n in range(400)]
         assert Counter(bodies(server, "out")) == Counter(f"again {n}" for n in range(400))
         assert incoming.backlog() == 0
+
+
+def _of_first_task(server: Server) -> list[dict[str, Any]]:
+    return [
+        event
+        for event in events(server, kind="published", queue="in")
+        if int(event["body"]) < ROWS_PER_TASK
+    ]
 
 
 def test_a_pipeline_runs_on_it_and_so_does_a_replay(
