@@ -191,7 +191,7 @@ def test_what_is_there_now_ends_although_more_comes(
 @pytest.mark.parametrize(
     ("more", "sentence"),
     [
-        ({"kinds": "acked"}, "'kinds' is no option of format courier for consuming a queue"),
+        ({"kinds": "acked"}, "unknown option 'kinds' for consuming a queue"),
         ({"leaseMs": "5"}, "option 'leaseMs' is a whole number from 1000"),
     ],
 )

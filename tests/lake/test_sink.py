@@ -167,7 +167,7 @@ def _with(column: str) -> StructType:
         (BODY, {"tenant": "nobody"}, "{url} refused: "),
         (BODY, {"contentType": "xml"}, "option 'contentType' is one of text, json, bytes"),
         (BODY, {"writeId": "a/b"}, "option 'writeId' is up to 100 letters"),
-        (BODY, {"startingOffset": "1"}, "'startingoffset' is no option"),
+        (BODY, {"startingOffset": "1"}, "unknown option 'startingoffset'"),
         (BODY, {"rowsPerSecond": "0"}, "option 'rowsPerSecond' is a whole number from 1"),
         (BODY, {"token": "wrong"}, "{url} does not know this token"),
         (

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -73,6 +74,26 @@ def test_a_batch_reads_every_event_of_its_range_once(history: Server) -> None:
     assert offsets_of(reader(history, endingOffset="2020-01-01T00:00:00+02:00")) == []
 
 
+def test_an_unknown_kind_is_refused_by_name(history: Server) -> None:
+    for plan in (reader(history, kinds="acked,publishd").partitions,
+                 streamed(history, kinds="acked,publishd").initialOffset):  # fmt: skip
+        with pytest.raises(BadOption, match="unknown kind 'publishd'; known: acked, "):
+            plan()
+
+
+def test_a_read_of_every_column_of_many_events_warns_what_it_costs(
+    history: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("courier.lake.source.WIDE_ROWS", 10)
+    with pytest.warns(UserWarning, match=r"reads all \d+ columns of \d+ events.* 'columns'"):
+        reader(history).partitions()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        reader(history, endingOffset=5).partitions()
+        narrow = StructType([EVENTS["offset"], EVENTS["kind"]])
+        reader(history, narrow, columns="offset,kind").partitions()
+
+
 def test_a_time_divides_the_journal_at_its_first_event_from_then_on(history: Server) -> None:
     rows = rows_of(reader(history))
     moments = sorted({row["at"] for row in rows})
@@ -101,7 +122,7 @@ def test_queue_kinds_and_columns_are_the_brokers_work(history: Server) -> None:
 @pytest.mark.parametrize(
     ("more", "sentence"),
     [
-        ({"colums": "body"}, "'colums' is no option"),
+        ({"colums": "body"}, "unknown option 'colums'"),
         ({"columns": "body,bodi"}, "option 'columns' names bodi"),
         ({"mode": "push"}, "option 'mode' is journal or consume, not 'push'"),
         ({"mode": "consume"}, "option 'queue' is missing"),
@@ -111,8 +132,10 @@ def test_queue_kinds_and_columns_are_the_brokers_work(history: Server) -> None:
         ({"numPartitions": "0"}, "option 'numPartitions' is a whole number from 1"),
         ({"pageRows": "many"}, "option 'pageRows' is a whole number"),
         ({"pushFilters": "yes"}, "option 'pushFilters' is true or false"),
-        ({"maxRowsPerTrigger": "5"}, "'maxrowspertrigger' is no option of format courier for a b"),
-        ({"path": "x"}, "'path' is no option"),
+        ({"maxRowsPerTrigger": "5"}, "unknown option 'maxrowspertrigger' for a batch read"),
+        ({"path": "x"}, "unknown option 'path'"),
+        ({"tokenFile": "x"}, "give option 'token' or 'tokenFile', not both"),
+        ({"failOnDataLoss": "maybe"}, "option 'failOnDataLoss' is true or false"),
         ({"url": ""}, "option 'url' is missing"),
         ({"url": "ftp://here"}, "url must be an http:// or https:// address"),
         ({"url": "http://here:port"}, "url 'http://here:port'"),
@@ -132,7 +155,7 @@ def test_a_wrong_option_is_one_sentence_that_names_it(
 
 
 def test_a_wrong_schema_is_one_sentence(history: Server) -> None:
-    with pytest.raises(BadOption, match="there is no column 'ofset'"):
+    with pytest.raises(BadOption, match="unknown column 'ofset'"):
         reader(history, StructType().add("ofset", LongType()))
     with pytest.raises(BadOption, match="column 'offset' is bigint, not string"):
         reader(history, StructType().add("offset", StringType()))
@@ -195,7 +218,7 @@ def test_a_stream_goes_on_where_it_was_and_takes_no_more_than_it_may(history: Se
         streamed(history, startingOffset=last + 1).initialOffset()
     with pytest.raises(CourierError, match="another version"):
         asked.latestOffset({**start, "v": 2}, limit)
-    with pytest.raises(BadOption, match="'endingoffset' is no option"):
+    with pytest.raises(BadOption, match="unknown option 'endingoffset'"):
         streamed(history, endingOffset=5)
 
 
@@ -260,6 +283,54 @@ def test_a_stream_stops_when_events_it_has_not_read_are_gone(tmp_path: Path) -> 
         assert told is not None and int(told[1]) >= first and int(told[2]) == int(told[1]) - 1
         with pytest.raises(Trimmed, match=r"startingOffset 0 are gone: .* begins at \d+"):
             reader(server, startingOffset=0).partitions()
+
+
+def test_a_stream_goes_on_after_a_gap_when_asked_to_and_the_broker_records_it(
+    tmp_path: Path,
+) -> None:
+    with Server(tmp_path, args=["--journal-bytes-max", "300000"]).start() as server:
+        begun = streamed(server, pipeline="mine")
+        start = begun.initialOffset()
+        _trimmed(server)
+        asked = streamed(server, pipeline="mine", failOnDataLoss="false")
+        with pytest.warns(UserWarning, match=r"events after offset \d+ are gone"):
+            end = asked.latestOffset(start, ReadAllAvailable())
+            parts = asked.partitions(start, end)
+            parts = asked.partitions(start, end)  # planned again, after a crash
+        [first] = [next(asked.read(part)) for part in parts[:1]]
+        with Client(place(server)) as client:
+            [mine] = client.pipelines()
+        gap = first["offset"][0].as_py() - 1 - start["offset"]
+        assert mine.name == "mine" and 0 < mine.lost <= gap
+        with pytest.warns(UserWarning, match="are gone"):
+            late = reader(server, startingOffset=0, failOnDataLoss="false")
+            assert offsets_of(late)[0] > 1
+
+
+def test_a_query_is_registered_from_its_first_moment_and_never_a_batch_behind(
+    fresh_server: Server,
+) -> None:
+    with queue(fresh_server, "orders") as orders, Client(place(fresh_server)) as client:
+
+        def registered() -> int:
+            [mine] = client.pipelines()
+            return mine.offset
+
+        orders.publish_batch(["a", "b", "c"])
+        asked = streamed(fresh_server, pipeline="mine", startingOffset=2)
+        start = asked.initialOffset()
+        assert registered() == start["offset"] == 2
+        end = asked.latestOffset(start, ReadMaxRows(3))
+        assert registered() == 2
+        # The next question means that Spark has committed the batch before it.
+        again = streamed(fresh_server, pipeline="mine")
+        again.latestOffset(end, ReadAllAvailable())
+        assert registered() == end["offset"] == 5
+        # Another query of that name that begins further back has its events kept as well.
+        streamed(fresh_server, pipeline="mine").initialOffset()
+        assert registered() == 0
+        client.forget("mine")
+        assert client.pipelines() == []
 
 
 def _trimmed(server: Server) -> int:

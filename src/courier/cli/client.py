@@ -74,6 +74,10 @@ class Client:
         head: dict[str, Any] = self._read("GET", "/journal/head", None, token=self._operator())
         return head
 
+    def forget_pipeline(self, name: str) -> None:
+        """The journal no longer waits for this reader."""
+        self._read("DELETE", f"/journal/pipelines/{segment(name)}", None, token=self._operator())
+
     def pipelines(self) -> list[dict[str, Any]]:
         """The registered readers of the journal."""
         told = self._read("GET", "/journal/pipelines", None, token=self._operator())

@@ -9,6 +9,7 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from courier.cli import output
+from courier.cli.client import Client
 from courier.cli.credentials import access, add_access
 from courier.cli.lakes import SIGNALS, add_spark, failures, lake_root, opened, started
 from courier.cli.parser import DURATION, Commands, command, group, milliseconds, whole
@@ -56,6 +57,18 @@ def add(commands: Commands) -> None:
     rebuild.add_argument("--table", metavar="NAME", choices=_MADE, help="only this one")
     add_spark(rebuild)
     _add_lake(rebuild)
+
+    forget = command(
+        pipeline, "forget", "let the journal be trimmed regardless of a reader", _forget
+    )
+    forget.add_argument(
+        "name", metavar="NAME", help="the reader, as `courier pipeline list` shows it"
+    )
+    add_access(forget)
+
+    readers = command(pipeline, "list", "list the journal's registered readers", _list)
+    output.add_json(readers)
+    add_access(readers)
 
 
 def _add_lake(parser: argparse.ArgumentParser) -> None:
@@ -118,6 +131,30 @@ def _status(args: argparse.Namespace) -> None:
         print("the server does not answer, so how far behind the tables are is not known")
     else:
         print(f"{output.count(found.lag_offsets, 'event')} behind, {found.lag_seconds:.1f} s")
+
+
+def _forget(args: argparse.Namespace) -> None:
+    Client(access(args)).forget_pipeline(args.name)
+    print(f"forgot {args.name}")
+
+
+def _list(args: argparse.Namespace) -> None:
+    client = Client(access(args))
+    found, head = client.pipelines(), client.journal_head()
+    if args.json:
+        output.print_json(found)
+        return
+    rows = [
+        [
+            each["name"],
+            each["offset"],
+            max(0, head["last"] - each["offset"]),
+            each["lost"],
+            output.moment(each["seen_ms"]),
+        ]
+        for each in found
+    ]
+    output.table(["pipeline", "offset", "behind", "lost", "seen"], rows)
 
 
 def _rebuild(args: argparse.Namespace) -> None:

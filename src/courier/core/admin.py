@@ -602,8 +602,14 @@ class Admin:
 
     # --- pipelines ---
 
-    async def commit_pipeline(self, name: str, offset: int, *, actor: Actor) -> Pipeline:
-        """Register a reader of the journal, or move it forward; it never moves back."""
+    async def commit_pipeline(
+        self, name: str, offset: int, *, actor: Actor, restart: bool = False, lost: int = 0
+    ) -> Pipeline:
+        """Register a reader of the journal, or move it forward; back only on a `restart`.
+
+        `lost` counts events before `offset` that were trimmed before it could read them. A
+        reader that has come as far already has reported them before.
+        """
         async with self._turn:
             now_ms = self._clock.now_ms()
             known = await self._store.named(Pipeline, tenant=OPERATOR, name=name)
@@ -615,9 +621,16 @@ class Admin:
                     created_ms=now_ms,
                     offset=offset,
                     seen_ms=now_ms,
+                    lost=lost,
                 )
             else:
-                pipeline = replace(known, offset=max(offset, known.offset), seen_ms=now_ms)
+                new = offset > known.offset or restart
+                pipeline = replace(
+                    known,
+                    offset=offset if new else known.offset,
+                    seen_ms=now_ms,
+                    lost=known.lost + lost if new else known.lost,
+                )
             await self._change(puts=[pipeline], actor=actor)
             return pipeline
 

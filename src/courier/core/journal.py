@@ -97,6 +97,12 @@ RECORD_KINDS: dict[type, str] = {
 UNNOTED = (KeyUse, Liveness)
 # Their updates are progress, not news.
 UNNOTED_UPDATES = (Pipeline, Session, *UNNOTED)
+KINDS = frozenset(MESSAGE_KINDS) | {
+    f"{name}_{what}"
+    for kind, name in RECORD_KINDS.items()
+    if kind not in UNNOTED
+    for what in ("created", "updated", "deleted")
+}
 # Fields of records that stay out of the journal.
 SECRET_FIELDS = ("digest", "sealed", "secrets", "private", "file_content")
 UNIT_BYTES = 100 << 10

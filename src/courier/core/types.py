@@ -279,10 +279,14 @@ class EventSubscription(Record, frozen=True, kw_only=True, tag=True):
 
 
 class Pipeline(Record, frozen=True, kw_only=True, tag=True):
-    """A registered reader of the journal; nothing after `offset` may be trimmed."""
+    """A registered reader of the journal; nothing after `offset` may be trimmed.
+
+    `lost` counts the events that were trimmed all the same, for lack of space, before it read them.
+    """
 
     offset: int
     seen_ms: int
+    lost: int = 0
 
 
 AnyRecord = (

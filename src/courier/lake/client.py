@@ -81,6 +81,15 @@ class Head:
 
 
 @dataclass(frozen=True)
+class Registered:
+    """A reader that the journal waits for, and how many events it lost all the same."""
+
+    name: str
+    offset: int
+    lost: int
+
+
+@dataclass(frozen=True)
 class Published:
     """How many rows were new, and the digest of all rows of their key up to the last of them."""
 
@@ -189,8 +198,32 @@ class Client:
         except (pa.ArrowInvalid, StopIteration):
             raise self._stranger() from None
 
+    def kinds(self) -> list[str]:
+        """The kinds of events that the journal can hold."""
+        return list(self._json("GET", "/journal/kinds")["kinds"])
+
     def commit(self, pipeline: str, offset: int) -> None:
-        self._json("PUT", f"/journal/pipelines/{quote(pipeline, safe='')}", {"offset": offset})
+        """Everything up to `offset` was processed; the journal may be trimmed up to there."""
+        self._move(pipeline, {"offset": offset})
+
+    def register(self, pipeline: str, offset: int) -> None:
+        """From now on the journal keeps what is after `offset`, also if it was read before."""
+        self._move(pipeline, {"offset": offset, "restart": True})
+
+    def skip(self, pipeline: str, offset: int, *, lost: int) -> None:
+        """Go on after `offset`, and record that `lost` events before it were never read."""
+        self._move(pipeline, {"offset": offset, "lost": lost})
+
+    def _move(self, pipeline: str, body: Mapping[str, Any]) -> None:
+        self._json("PUT", f"/journal/pipelines/{quote(pipeline, safe='')}", dict(body))
+
+    def pipelines(self) -> list[Registered]:
+        """The registered readers of the journal."""
+        found = self._json("GET", "/journal/pipelines")["pipelines"]
+        return [Registered(each["name"], int(each["offset"]), int(each["lost"])) for each in found]
+
+    def forget(self, pipeline: str) -> None:
+        self._json("DELETE", f"/journal/pipelines/{quote(pipeline, safe='')}")
 
     def backlogs(self) -> tuple[int, dict[str, int]]:
         """An offset, and how many messages each queue held just then."""

@@ -25,7 +25,7 @@ from courier.clock import SystemClock
 from courier.lake.client import ClaimLost, Client, CourierError, Missing
 from courier.lake.options import Options, at_ms
 from courier.lake.schema import CLAIMED
-from courier.lake.source import VERSION, checked
+from courier.lake.source import VERSION, Columns
 
 CLAIM_ROWS = 10_000
 CLAIM_ROWS_MAX = 20_000
@@ -48,7 +48,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, asked: Options, schema: StructType) -> None:
         self._asked = asked
-        self._columns = list(checked(schema, CLAIMED))
+        self._columns = Columns.of(schema, CLAIMED)
         self._acked = ""
         self._before: dict[str, str] = {}
         self._held = ""
@@ -133,7 +133,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 )
                 if not batch.num_rows:
                     raise CourierError(f"claim '{partition.claim}' ends at message {first}")
-                yield batch.select(self._columns)
+                yield self._columns.fit(batch.select(list(self._columns.names)))
                 first += batch.num_rows
                 left -= batch.num_rows
 

@@ -11,7 +11,10 @@ from courier.lake.client import AWAY_S_MAX, CourierError, Place
 PAGE_ROWS = 16_384
 LEASE_MS = 300_000
 _PLACE = ("url", "token", "tokenFile", "tenant", "awaySeconds")
-_RANGE = ("mode", "queue", "kinds", "columns", "startingOffset", "numPartitions", "pageRows")
+_RANGE = (
+    "mode", "queue", "kinds", "columns", "startingOffset", "numPartitions", "pageRows",
+    "failOnDataLoss",
+)  # fmt: skip
 BATCH = (*_PLACE, *_RANGE, "endingOffset", "pushFilters")
 STREAM = (*_PLACE, *_RANGE, "maxRowsPerTrigger", "pipeline")
 CONSUME = (
@@ -20,7 +23,9 @@ CONSUME = (
 )  # fmt: skip
 READ = tuple(dict.fromkeys((*BATCH, *STREAM, *CONSUME)))
 BATCH_WRITE = (*_PLACE, "queue", "contentType", "writeId", "rowsPerSecond", "listener")
-STREAM_WRITE = (*_PLACE, "queue", "contentType", "rowsPerSecond", "listener", "checkpointLocation")
+STREAM_WRITE = (*_PLACE, "queue", "contentType", "rowsPerSecond", "listener")
+# What Spark itself adds to the options of a stream's writer; they are not meant for the source.
+SPARKS = ("checkpointLocation", "queryName")
 CONTENT_TYPES = ("text", "json", "bytes")
 # The part of a key that is left for batch and partition must fit too.
 WRITE_ID = r"[A-Za-z0-9._:-]{1,100}"
@@ -51,18 +56,19 @@ class Options:
     rate: int | None
     listener: str
     filters: bool
+    fail_on_loss: bool
 
 
 def parse(given: Mapping[str, str], known: Collection[str], use: str = "reading") -> Options:
     """Raises BadOption. Names are compared without regard to case, as Spark does."""
     values = {name.lower(): value for name, value in given.items()}
-    lower = {name.lower() for name in known}
-    # What is said in `load(path)` and `save(path)` would else be passed over in silence.
+    lower = {name.lower() for name in (*known, *SPARKS)}
+    # This also refuses `load(path)` and `save(path)`, which would otherwise be ignored silently.
     for name in values:
         if name not in lower:
             raise BadOption(
-                f"'{name}' is no option of format courier for {use}; "
-                f"there are {', '.join(sorted(known))}"
+                f"unknown option '{name}' for {use} with format courier; "
+                f"known options: {', '.join(sorted(known))}"
             )
     if not values.get("url"):
         raise BadOption("option 'url' is missing: the address of the broker")
@@ -101,7 +107,8 @@ def parse(given: Mapping[str, str], known: Collection[str], use: str = "reading"
         write_id=write_id,
         rate=_number(values, "rowsPerSecond", low=1, high=1_000_000),
         listener=values.get("listener", ""),
-        filters=_truth(values, "pushFilters"),
+        filters=_truth(values, "pushFilters", default=False),
+        fail_on_loss=_truth(values, "failOnDataLoss", default=True),
     )
 
 
@@ -129,6 +136,8 @@ def at_ms(at: datetime) -> int:
 
 
 def _token(values: Mapping[str, str]) -> str:
+    if values.get("token") and values.get("tokenfile"):
+        raise BadOption("give option 'token' or 'tokenFile', not both")
     if values.get("token"):
         return values["token"]
     if not values.get("tokenfile"):
@@ -147,8 +156,8 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
-def _truth(values: Mapping[str, str], name: str) -> bool:
-    text = values.get(name.lower(), "false").lower()
+def _truth(values: Mapping[str, str], name: str, *, default: bool) -> bool:
+    text = values.get(name.lower(), str(default)).lower()
     if text not in ("true", "false"):
         raise BadOption(f"option '{name}' is true or false, not '{text}'")
     return text == "true"

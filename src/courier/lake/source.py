@@ -4,7 +4,9 @@ Planned on the driver, read and written on executors by objects that carry nothi
 broker is and which part is theirs.
 """
 
+import warnings
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import (
@@ -39,6 +41,8 @@ VERSION = 1
 # offsets alone: a batch that is run again, on whatever machine, has the same ones.
 PARTITION_ROWS_MIN = 50_000
 PARTITIONS_MAX = 64
+# Reading every column of fewer events is over soon anyway.
+WIDE_ROWS = 100_000
 
 
 class CourierDataSource(DataSource):
@@ -65,7 +69,7 @@ class CourierDataSource(DataSource):
             raise BadOption("mode consume is for streams: use readStream")
         asked = options.parse(self.options, options.BATCH, "a batch read")
         made = FilteringReader if asked.filters else JournalReader
-        return made(asked, journal_columns(schema))
+        return made(asked, Columns.of(schema, EVENTS))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         if self.options.get("mode") == "consume":
@@ -74,7 +78,7 @@ class CourierDataSource(DataSource):
             asked = options.parse(self.options, options.CONSUME, "consuming a queue")
             return QueueStreamReader(asked, schema)
         asked = options.parse(self.options, options.STREAM, "a stream of the journal")
-        return JournalStreamReader(asked, journal_columns(schema))
+        return JournalStreamReader(asked, Columns.of(schema, EVENTS))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         from courier.lake.sink import QueueWriter
@@ -89,23 +93,47 @@ class CourierDataSource(DataSource):
         return QueueStreamWriter(asked, schema, overwrite)
 
 
-def checked(schema: StructType, whole: StructType) -> tuple[str, ...]:
-    """The names of the columns that are asked for, which must be some of those there are."""
-    for asked in schema:
-        if asked.name not in whole.names:
-            raise BadOption(f"there is no column '{asked.name}' among {', '.join(whole.names)}")
-        wanted = whole[asked.name].dataType
-        if asked.dataType != wanted:
-            raise BadOption(
-                f"column '{asked.name}' is {wanted.simpleString()}, "
-                f"not {asked.dataType.simpleString()}"
-            )
-    return tuple(schema.names)
+@dataclass(frozen=True)
+class Columns:
+    """The columns that were asked for, in their order; travels to executors.
 
+    `relaxed` are those that are never null and that the user's schema nevertheless lets be null,
+    as every column of a schema given as text does. Spark compares this, too.
+    """
 
-def journal_columns(schema: StructType) -> tuple[str, ...]:
-    names = checked(schema, EVENTS)
-    return () if names == tuple(EVENTS.names) else names
+    names: tuple[str, ...]
+    relaxed: frozenset[str]
+    all: bool
+
+    @staticmethod
+    def of(schema: StructType, whole: StructType) -> "Columns":
+        """Raises BadOption unless `schema` has some of the columns of `whole`."""
+        for asked in schema:
+            if asked.name not in whole.names:
+                raise BadOption(f"unknown column '{asked.name}'; known: {', '.join(whole.names)}")
+            there = whole[asked.name]
+            if asked.dataType != there.dataType:
+                raise BadOption(
+                    f"column '{asked.name}' is {there.dataType.simpleString()}, "
+                    f"not {asked.dataType.simpleString()}"
+                )
+            if there.nullable and not asked.nullable:
+                raise BadOption(f"column '{asked.name}' can be null; leave out NOT NULL")
+        relaxed = (each.name for each in schema if each.nullable and not whole[each.name].nullable)
+        names = tuple(schema.names)
+        return Columns(names, frozenset(relaxed), all=names == tuple(whole.names))
+
+    def fit(self, batch: "pa.RecordBatch") -> "pa.RecordBatch":
+        """The same columns, declared as the user's schema has them."""
+        if not self.relaxed:
+            return batch
+        import pyarrow as pa
+
+        fields = [
+            field.with_nullable(True) if field.name in self.relaxed else field
+            for field in batch.schema
+        ]
+        return pa.RecordBatch.from_arrays(batch.columns, schema=pa.schema(fields))
 
 
 class Part(InputPartition):
@@ -116,9 +144,9 @@ class Part(InputPartition):
         self.slice = slice
 
 
-def _read(asked: Options, part: InputPartition) -> "Iterator[pa.RecordBatch]":
+def _read(asked: Options, columns: Columns, part: InputPartition) -> "Iterator[pa.RecordBatch]":
     assert isinstance(part, Part)
-    return client.read(asked.place, part.slice, rows=asked.page_rows)
+    return map(columns.fit, client.read(asked.place, part.slice, rows=asked.page_rows))
 
 
 def _parts(asked: Options, whole: Slice) -> list[Part]:
@@ -134,10 +162,31 @@ def _asked_for(asked: Options) -> Wanted:
     )
 
 
+def _check_kinds(broker: Client, asked: Options) -> None:
+    """A misspelled kind would otherwise be a stream that never has a row."""
+    if not asked.kinds:
+        return
+    known = broker.kinds()
+    for kind in asked.kinds:
+        if kind not in known:
+            raise BadOption(f"option 'kinds': unknown kind '{kind}'; known: {', '.join(known)}")
+
+
+def _warn_of_width(columns: Columns, rows: int) -> None:
+    """Spark does not tell a Python source which columns a query uses."""
+    if columns.all and rows >= WIDE_ROWS:
+        warnings.warn(
+            f"format courier reads all {len(columns.names)} columns of {rows:,} events, bodies "
+            "included. If the query needs only some of them, name those with option 'columns': "
+            "without 'body' a read is several times faster",
+            stacklevel=2,
+        )
+
+
 class JournalReader(DataSourceReader):
     """A range of the journal, as it is at the moment of planning."""
 
-    def __init__(self, asked: Options, columns: tuple[str, ...]) -> None:
+    def __init__(self, asked: Options, columns: Columns) -> None:
         self._asked = asked
         self._columns = columns
         self._wanted = _asked_for(asked)
@@ -145,9 +194,11 @@ class JournalReader(DataSourceReader):
             raise BadOption("a batch read goes from startingOffset on, to endingOffset")
 
     def partitions(self) -> Sequence[InputPartition]:
-        asked, wanted = self._asked, self._wanted
+        asked = self._asked
         with Client(asked.place.first_asked()) as broker:
             head = broker.head()
+            _check_kinds(broker, asked)
+            wanted = self._known(broker)
             after = max(_start(broker, asked, head), wanted.after)
             if wanted.since_ms is not None:
                 after = max(after, broker.head(at_ms=wanted.since_ms).last)
@@ -156,18 +207,20 @@ class JournalReader(DataSourceReader):
             upto = min(upto, wanted.upto)
         if wanted.nothing:
             upto = after
-        whole = Slice(
-            head.epoch,
-            after,
-            max(after, upto),
-            self._columns,
-            wanted.queues or (),
-            wanted.kinds or (),
-        )
-        return _parts(asked, whole)
+        upto = max(after, upto)
+        _warn_of_width(self._columns, upto - after)
+        return _parts(asked, _slice(head, after, upto, self._columns, wanted))
+
+    def _known(self, broker: Client) -> Wanted:
+        return self._wanted
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
-        return _read(self._asked, partition)
+        return _read(self._asked, self._columns, partition)
+
+
+def _slice(head: Head, after: int, upto: int, columns: Columns, wanted: Wanted) -> Slice:
+    names = () if columns.all else columns.names
+    return Slice(head.epoch, after, upto, names, wanted.queues or (), wanted.kinds or ())
 
 
 class FilteringReader(JournalReader):
@@ -181,6 +234,13 @@ class FilteringReader(JournalReader):
         self._wanted = narrowed(self._wanted, filters)
         yield from filters  # all are checked again
 
+    def _known(self, broker: Client) -> Wanted:
+        """A filter may name kinds that do not exist; the broker refuses to look for those."""
+        if self._wanted.kinds is None:
+            return self._wanted
+        known = set(broker.kinds())
+        return replace(self._wanted, kinds=tuple(k for k in self._wanted.kinds if k in known))
+
 
 def _start(broker: Client, asked: Options, head: Head) -> int:
     """The offset after which to begin."""
@@ -192,9 +252,11 @@ def _start(broker: Client, asked: Options, head: Head) -> int:
     if offset is None:
         return head.first - 1
     if offset + 1 < head.first:
+        if not asked.fail_on_loss:
+            return _past_gap(offset, head)
         raise Trimmed(
             f"events after startingOffset {offset} are gone: the journal begins at {head.first}; "
-            "begin at earliest"
+            "begin at earliest, or set failOnDataLoss to false"
         )
     if offset > head.last:
         raise CourierError(
@@ -212,19 +274,41 @@ def _end(broker: Client, asked: Options, head: Head) -> int:
     return head.last if offset is None else min(offset, head.last)
 
 
-class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """The journal as a stream: the same offsets always give the same rows."""
+def _past_gap(offset: int, head: Head) -> int:
+    """Where to go on when the events after `offset` have been trimmed."""
+    warnings.warn(
+        f"{head.first - 1 - offset} events after offset {offset} are gone: the journal now begins "
+        f"at {head.first}; going on there, because failOnDataLoss is false",
+        stacklevel=2,
+    )
+    return head.first - 1
 
-    def __init__(self, asked: Options, columns: tuple[str, ...]) -> None:
+
+class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """The journal as a stream: the same offsets always give the same rows.
+
+    With option `pipeline` the broker knows where the query is from its first moment on, and
+    keeps what it has not processed.
+    """
+
+    def __init__(self, asked: Options, columns: Columns) -> None:
         options.offset_or_ms(asked.starting, "startingOffset")
         self._asked = asked
         self._columns = columns
         self._until: int | None = None
+        # The last offset that the broker was told of.
+        self._committed: int | None = None
 
     def initialOffset(self) -> dict[str, Any]:
-        with Client(self._asked.place.first_asked()) as broker:
+        asked = self._asked
+        with Client(asked.place.first_asked()) as broker:
             head = broker.head()
-            return _offset(head.epoch, _start(broker, self._asked, head))
+            _check_kinds(broker, asked)
+            after = _start(broker, asked, head)
+            if asked.pipeline:
+                broker.register(asked.pipeline, after)
+                self._committed = after
+            return _offset(head.epoch, after)
 
     def getDefaultReadLimit(self) -> ReadLimit:
         rows_max = self._asked.rows_max
@@ -239,6 +323,10 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """A limit counts offsets: those of other queues and kinds too."""
         head = self._head()
         begun = self._known(start, head) if start else head.first - 1
+        if start:
+            # Spark asks after it has committed the batch that ended here. It calls `commit` only
+            # when it plans the next one, which may be much later, or never.
+            self._commit(begun)
         upto = head.last if self._until is None else min(head.last, self._until)
         if isinstance(limit, ReadMaxRows):
             upto = min(upto, begun + limit.max_rows)
@@ -251,20 +339,22 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         head = self._head()
         after, upto = self._known(start, head), self._known(end, head)
-        wanted = _asked_for(self._asked)
-        whole = Slice(
-            head.epoch, after, upto, self._columns, wanted.queues or (), wanted.kinds or ()
-        )
+        upto = max(after, upto)
+        whole = _slice(head, after, upto, self._columns, _asked_for(self._asked))
         return _parts(self._asked, whole)
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
-        return _read(self._asked, partition)
+        return _read(self._asked, self._columns, partition)
 
     def commit(self, end: dict[str, Any]) -> None:
         """What is behind a committed offset may be trimmed, as far as this reader goes."""
-        if self._asked.pipeline:
+        self._commit(int(end["offset"]))
+
+    def _commit(self, offset: int) -> None:
+        if self._asked.pipeline and offset != self._committed:
             with Client(self._asked.place) as broker:
-                broker.commit(self._asked.pipeline, end["offset"])
+                broker.commit(self._asked.pipeline, offset)
+            self._committed = offset
 
     def stop(self) -> None:
         """Nothing is held between calls."""
@@ -282,10 +372,13 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise Recreated(recreated(url, given["epoch"], head.epoch))
         offset = int(given["offset"])
         if offset + 1 < head.first:
+            if not self._asked.fail_on_loss:
+                return self._skip(offset, head)
             raise Trimmed(
                 f"this query is at offset {offset}, and the journal now begins at {head.first}: "
-                f"{head.first - 1 - offset} events are gone; start it with a new checkpoint, and "
-                "register it with option 'pipeline' so that the journal waits for it"
+                f"{head.first - 1 - offset} events are gone; go on after them with failOnDataLoss "
+                "set to false, or start with a new checkpoint; option 'pipeline' makes the "
+                "journal wait for this query"
             )
         if offset > head.last:
             raise Recreated(
@@ -294,6 +387,15 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 "with a new checkpoint"
             )
         return offset
+
+    def _skip(self, offset: int, head: Head) -> int:
+        """Go on after a gap; the broker records it once, however often Spark plans the batch."""
+        after = _past_gap(offset, head)
+        if self._asked.pipeline:
+            with Client(self._asked.place) as broker:
+                broker.skip(self._asked.pipeline, after, lost=after - offset)
+            self._committed = after
+        return after
 
 
 def _offset(epoch: str, offset: int) -> dict[str, Any]:

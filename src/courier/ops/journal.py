@@ -29,6 +29,8 @@ _encode = msgspec.json.Encoder().encode
 
 class PipelineBody(Struct):
     offset: Annotated[int, Meta(ge=0, le=1 << 62)]
+    restart: bool = False
+    lost: Annotated[int, Meta(ge=0, le=1 << 62)] = 0
 
 
 class OffsetTrimmed(Rejected):
@@ -49,6 +51,8 @@ class JournalRoutes:
         return [
             Route("GET", "/journal", self.read_journal, "journal", "Events of a range of offsets"),
             Route("GET", "/journal/head", self.journal_head, "journal", "Where the journal is"),
+            Route("GET", "/journal/kinds", self.journal_kinds, "journal",
+                  "The kinds of events that there are"),
             Route("GET", "/journal/backlogs", self.journal_backlogs, "journal",
                   "How many messages every queue held at the journal's end"),
             Route("GET", "/journal/pipelines", self.list_pipelines, "journal",
@@ -72,7 +76,7 @@ class JournalRoutes:
         wanted = _Wanted(
             call.tenant,
             queues=_names(query.get("queues")),
-            kinds=_names(query.get("kinds")),
+            kinds=_kinds(query.get("kinds")),
         )
         columns = _columns(query.get("columns"))
         if columns and not as_arrow:
@@ -103,6 +107,9 @@ class JournalRoutes:
             told["before"] = min(head.last, await self._store.offset_at(at_ms))
         return told
 
+    async def journal_kinds(self, _: Call) -> dict[str, Any]:
+        return {"kinds": sorted(journal.KINDS)}
+
     async def journal_backlogs(self, call: Call) -> dict[str, Any]:
         tenant = None if call.tenant == OPERATOR else call.tenant
         offset, held = await self._store.backlogs(tenant=tenant)
@@ -121,7 +128,10 @@ class JournalRoutes:
         last = (await self._store.head()).last
         if offset > last:
             raise InvalidRequest("offset", f"the journal ends at {last}, before {offset}")
-        return _pipeline(await self._admin.commit_pipeline(name, offset, actor=call.actor))
+        moved = await self._admin.commit_pipeline(
+            name, offset, actor=call.actor, restart=call.body.restart, lost=call.body.lost
+        )
+        return _pipeline(moved)
 
     async def delete_pipeline(self, call: Call) -> dict[str, Any]:
         _operator(call)
@@ -155,6 +165,14 @@ class _Wanted:
 def _names(given: Sequence[str] | None) -> list[str]:
     """Names that were given; one may be empty, as is the queue of an event that has none."""
     return [name for text in given or () for name in text.split(",")]
+
+
+def _kinds(given: Sequence[str] | None) -> list[str]:
+    names = _names(given)
+    for name in names:
+        if name not in journal.KINDS:
+            raise InvalidRequest("kinds", f"unknown kind '{name[:80]}'; see /journal/kinds")
+    return names
 
 
 def _columns(given: Sequence[str] | None) -> tuple[str, ...]:
@@ -193,4 +211,9 @@ def _lines(parts: list[tuple[Run, int, int]]) -> bytes:
 
 
 def _pipeline(pipeline: Pipeline) -> dict[str, Any]:
-    return {"name": pipeline.name, "offset": pipeline.offset, "seen_ms": pipeline.seen_ms}
+    return {
+        "name": pipeline.name,
+        "offset": pipeline.offset,
+        "seen_ms": pipeline.seen_ms,
+        "lost": pipeline.lost,
+    }
