@@ -1,5 +1,6 @@
 """Tables: what is written and committed is there once, whoever else is at it."""
 
+import os
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -10,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
 from courier.lake.files import Written
-from courier.lake.tables import LakeError, Moved, Table
+from courier.lake.tables import CHECKPOINT_COMMITS, LAYOUT, LakeError, Moved, Table
 
 APP = "tests"
 COLUMNS = StructType(
@@ -140,5 +141,61 @@ def test_a_table_of_somebody_else_is_left_alone(spark: SparkSession, tmp_path: P
     other = StructType([StructField("a", LongType()), StructField("b", StringType())])
     Table(str(tmp_path), "things", other).create()
     table = _table(tmp_path)
-    with pytest.raises(LakeError, match=r"somebody else's.* a, b;"):
+    with pytest.raises(LakeError, match=r"not one of Courier's tables.* a, b;"):
         table.open()
+
+
+def test_a_table_of_an_earlier_release_gets_the_columns_of_this_one(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    before = StructType([field for field in COLUMNS if field.name != "text"])
+    by = {"day": "date_format(at, 'yyyy-MM-dd')"}
+    old = Table(str(tmp_path), "things", before, partition_by=by, sort_by=("at",))
+    old.commit(old.write(_rows(spark, [1, 2]).drop("text"), batch=1), app=APP, batch=1)
+    table = _table(tmp_path)
+    # It can be read at once, and is written to after an upgrade, which may come twice.
+    assert [row["text"] for row in table.read(spark).collect()] == [None, None]
+    table.upgrade()
+    table.upgrade()
+    table.commit(_write(table, spark, [3]), app=APP, batch=2)
+    files = [file for file in table.files() if file.partition["day"] == "2026-01-31"]
+    table.commit(table.rewrite(files), removes=files, same_rows=True)
+    assert sorted((row["offset"], row["text"]) for row in table.read(spark).collect()) == [
+        (1, None),
+        (2, None),
+        (3, "n=3"),
+    ]
+    found = DeltaTable(table.uri).to_pyarrow_table().to_pylist()
+    assert sorted((row["offset"], row["text"]) for row in found) == [
+        (1, None),
+        (2, None),
+        (3, "n=3"),
+    ]
+    # And the earlier release reads on.
+    assert _offsets(Table(str(tmp_path), "things", before, partition_by=by), spark) == [1, 2, 3]
+
+
+def test_a_table_of_a_newer_layout_is_left_alone(spark: SparkSession, table: Table) -> None:
+    table.create().alter.set_table_properties({LAYOUT: "99"}, raise_if_not_exists=False)
+    with pytest.raises(LakeError, match="was written by a newer Courier"):
+        _table(Path(table.uri).parent).open()
+
+
+def test_the_log_of_a_table_does_not_grow(spark: SparkSession, table: Table) -> None:
+    table.commit(_write(table, spark, [1]), app=APP, batch=1)
+    log = Path(table.uri, "_delta_log")
+    for batch in range(2, 131):
+        table.commit(None, app=APP, batch=batch)
+    table.trim_log()
+    assert len(list(log.glob("*.json"))) == 131  # none is old enough
+    for file in log.iterdir():
+        then_s = file.stat().st_mtime - 2 * 3600
+        os.utime(file, (then_s, then_s))
+    table.commit(None, app=APP, batch=131)
+    table.trim_log()
+    assert len(list(log.glob("*.json"))) <= CHECKPOINT_COMMITS + 1
+    for reader in (table, _table(Path(table.uri).parent)):
+        assert reader.committed(APP) == 131
+        assert _offsets(reader, spark) == [1]
+    with pytest.raises(LakeError, match="has no version of batch 5"):
+        table.files_at(APP, 5)

@@ -48,6 +48,7 @@ def check(lake: Lake, place: Place, *, name: str, checkpoint: str) -> int:
             )
         for table in lake.tables:
             table.create(epoch=head.epoch)
+            table.upgrade()
         _own(checkpoint, {"pipeline": name, "lake": lake.events.id})
         broker.commit(name, at)
     return at + 1 if at else head.first

@@ -274,6 +274,7 @@ class Pipeline:
         self._batches += 1
         if self._batches % UPKEEP_BATCHES == 0:
             upkeep.compact(self._lake)
+            upkeep.trim_logs(self._lake)
         if self._batches % VACUUM_BATCHES == 0:
             upkeep.vacuum(self._lake)
         self._report(Done(batch, span.upto, span.rows, time.monotonic() - began_s))

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
-from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 from pyspark.sql import DataFrame, SparkSession
@@ -28,6 +28,14 @@ EPOCH = "courier.epoch"
 CHECKPOINTS = "delta.checkpointInterval"
 # After so many commits the table's own log is summed up.
 CHECKPOINT_COMMITS = 50
+# Every commit lists the table's log, so the log must not grow: at a batch every 5 s this keeps
+# about 700 commits. Clean-up is upkeep's, because it knows which versions are still needed.
+LOG_RETENTION = "delta.logRetentionDuration"
+LOG_RETENTION_HOURS = 1
+LOG_CLEANUP = "delta.enableExpiredLogCleanup"
+# The layout of a table: raised when a release of before could not write to it any more.
+LAYOUT = "courier.layout"
+LAYOUT_NOW = 1
 # Tells other readers which columns have stats: they take a missing one for a null.
 STATS_COLUMNS = "delta.dataSkippingStatsColumns"
 COMPACTED = "compacted"
@@ -95,13 +103,52 @@ class Table:
         return table
 
     def _check(self, table: DeltaTable) -> None:
-        """What somebody else keeps there must not be written to."""
-        columns = [field.name for field in table.schema().fields]
-        if columns != self.schema.names or table.metadata().partition_columns != self.partition_by:
+        """Raises LakeError unless the table is one of ours, of this release or of one near it.
+
+        Columns that can be null come and go with releases: those of a later one are left alone,
+        and `upgrade` adds what an earlier one did not have.
+        """
+        there = {field.name: field.nullable for field in table.schema().fields}
+        required = [field.name for field in self.schema if not field.nullable]
+        ours = all(name in there for name in required) and all(
+            nullable for name, nullable in there.items() if name not in self.schema.names
+        )
+        if not ours or table.metadata().partition_columns != self.partition_by:
             raise LakeError(
-                f"{self.uri} is a table of somebody else's: it has the columns "
-                f"{', '.join(columns)[:200]}; choose another place with --lake"
+                f"{self.uri} is not one of Courier's tables: it has the columns "
+                f"{', '.join(there)[:200]}; choose another place with --lake"
             )
+        if int(table.metadata().configuration.get(LAYOUT, 0)) > LAYOUT_NOW:
+            raise LakeError(f"{self.uri} was written by a newer Courier: use that one")
+
+    def upgrade(self) -> None:
+        """Give a table of an earlier release the columns and properties of this one."""
+        table = self.open()
+        if table is None:
+            return
+        there = {field.name for field in table.schema().fields}
+        missing = [field for field in self.schema if field.name not in there]
+        if missing:
+            table.alter.add_columns(list(Schema.from_arrow(_arrow(StructType(missing))).fields))
+        known = table.metadata().configuration
+        wanted = self._properties()
+        if any(known.get(name) != value for name, value in wanted.items()):
+            table.alter.set_table_properties(wanted, raise_if_not_exists=False)
+
+    def _properties(self) -> dict[str, str]:
+        return {
+            CHECKPOINTS: str(CHECKPOINT_COMMITS),
+            LOG_RETENTION: f"interval {LOG_RETENTION_HOURS} hours",
+            LOG_CLEANUP: "false",
+            LAYOUT: str(LAYOUT_NOW),
+            STATS_COLUMNS: ",".join(name for name in self.schema.names if name in self._ranged),
+        }
+
+    def trim_log(self) -> None:
+        """Remove commits that are summed up in a checkpoint and older than the log's retention."""
+        table = self.open()
+        if table is not None:
+            table.cleanup_metadata()
 
     @property
     def id(self) -> str:
@@ -139,7 +186,10 @@ class Table:
         """Its files as they were when a batch was the last; they stay until `vacuum`."""
         table = DeltaTable(self.uri, storage_options=self._storage or None)
         for version in range(table.version(), max(-1, table.version() - LOOK_BACK), -1):
-            table.load_as_version(version)
+            try:
+                table.load_as_version(version)
+            except TableNotFoundError:  # its commit has been removed from the log
+                break
             if (table.transaction_version(app) or 0) <= batch:
                 return files_of(table, partition=partition)
         raise LakeError(
@@ -277,11 +327,7 @@ class Table:
             mode="ignore",
             partition_by=self.partition_by,
             storage_options=self._storage or None,
-            configuration={
-                EPOCH: epoch,
-                CHECKPOINTS: str(CHECKPOINT_COMMITS),
-                STATS_COLUMNS: ",".join(name for name in self.schema.names if name in self._ranged),
-            },
+            configuration={EPOCH: epoch, **self._properties()},
             raise_if_key_not_exists=False,
         )
         table = self.open()
@@ -290,9 +336,13 @@ class Table:
 
 
 def _columns_of(system: pafs.FileSystem, path: str, columns: pa.Schema) -> pa.Table:
-    """Of a file; who wrote it decides what it says of nulls."""
+    """Of a file. One of an earlier release has no column that came later: all of it is null."""
     with system.open_input_file(path) as source:
-        return pq.ParquetFile(source).read(columns.names).cast(columns)
+        found = pq.ParquetFile(source).read(columns.names)
+    for field in columns:
+        if field.name not in found.column_names:
+            found = found.append_column(field, pa.nulls(found.num_rows, field.type))
+    return found.select(columns.names).cast(columns)
 
 
 def _arrow(schema: StructType) -> pa.Schema:

@@ -14,7 +14,7 @@ from courier.clock import SystemClock
 from courier.lake import archive, lock
 from courier.lake.catalog import LIVE, Lake
 from courier.lake.files import File
-from courier.lake.tables import FILE_ROWS_MAX, LakeError, Moved, Table
+from courier.lake.tables import FILE_ROWS_MAX, LOG_RETENTION_HOURS, LakeError, Moved, Table
 
 # What a file should have grown to before it is left alone.
 FILE_BYTES = 64 << 20
@@ -91,6 +91,13 @@ def vacuum(lake: Lake, retention_hours: int = RETENTION_HOURS, dry_run: bool = F
         if not dry_run:
             _remove_empty(Path(table.uri) / "data")
     return Vacuumed(found, dry_run)
+
+
+def trim_logs(lake: Lake) -> None:
+    """Keep the tables' logs short, except where a table is still to be made of an old version."""
+    for table in lake.tables:
+        if table is not lake.messages or not _needed(lake, LOG_RETENTION_HOURS):
+            table.trim_log()
 
 
 def _needed(lake: Lake, hours: int) -> bool:
