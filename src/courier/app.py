@@ -6,6 +6,7 @@ import logging
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import uvloop
@@ -13,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from courier import sealing, serving
-from courier.clock import Clock, SystemClock
+from courier.clock import Clock, ClockRecord, SteadyClock, start_ms, wall_ns
 from courier.config import Config
 from courier.core.admin import Admin
 from courier.core.announcer import Announcer
@@ -47,8 +48,10 @@ from courier.dialects.discue.site import Services as DiscueServices
 from courier.ops import Ops
 from courier.store.memory import MemoryStore
 from courier.store.sqlite import SqliteStore
-from courier.telemetry import Telemetry, set_up_logs
+from courier.telemetry import Telemetry, clock_metrics, set_up_logs
 from courier.web import App, Site
+
+RECORD_EVERY_S = 1.0
 
 log = logging.getLogger("courier")
 
@@ -103,12 +106,14 @@ async def open_store(config: Config) -> Store:
 
 
 def serve(
-    config: Config, opened: Callable[[Config], Coroutine[Any, Any, Store]] = open_store
+    config: Config,
+    opened: Callable[[Config], Coroutine[Any, Any, Store]] = open_store,
+    wall_ns: Callable[[], int] = wall_ns,
 ) -> None:
     """Run until told to stop. Leaves with status 1 when the store cannot be opened."""
     set_up_logs(level=config.log_level, format=config.log_format)
     try:
-        uvloop.run(_serve(config, opened))
+        uvloop.run(_serve(config, opened, wall_ns))
     except (
         Unavailable,
         sealing.BadKey,
@@ -120,10 +125,10 @@ def serve(
         sys.exit(f"courier: {error}")
 
 
-def build(store: Store, config: Config, *, port: int) -> Courier:
+def build(store: Store, config: Config, clock: SteadyClock, *, port: int) -> Courier:
     """Wire a server around a store."""
-    clock = SystemClock()
     telemetry = Telemetry(log_requests=config.log_requests)
+    telemetry.collectors.append(partial(clock_metrics, clock))
     limits = Limits(
         queues_max=config.queues_max,
         queue_bytes_max=config.queue_bytes_max,
@@ -271,12 +276,38 @@ def _tune_collector() -> None:
     gc.enable()
 
 
-async def _serve(config: Config, opened: Callable[[Config], Coroutine[Any, Any, Store]]) -> None:
+async def _start_clock(
+    store: Store, record: ClockRecord, config: Config, wall_ns: Callable[[], int]
+) -> SteadyClock:
+    head = await store.head()
+    begin_ms = start_ms(
+        wall_ms=wall_ns() // 1_000_000, journal_ms=head.at_ms, record_ms=record.read()
+    )
+    return SteadyClock(begin_ms, step_wait_ms=config.clock_step_wait_ms, wall_ns=wall_ns)
+
+
+async def _keep_time(clock: Clock, record: ClockRecord) -> None:
+    """Keep the record of the clock up to date, for the next start."""
+    while True:
+        try:
+            await asyncio.to_thread(record.keep, clock.now_ms())
+        except OSError as error:
+            log.warning("clock_not_recorded", extra={"reason": str(error)})
+        await asyncio.sleep(RECORD_EVERY_S)
+
+
+async def _serve(
+    config: Config,
+    opened: Callable[[Config], Coroutine[Any, Any, Store]],
+    wall_ns: Callable[[], int],
+) -> None:
     config.data.mkdir(parents=True, exist_ok=True)
     store = await opened(config)
     try:
+        record = ClockRecord(config.data / "clock.json")
+        clock = await _start_clock(store, record, config, wall_ns)
         with serving.listen(config.host, config.port) as listener:
-            courier = build(store, config, port=listener.getsockname()[1])
+            courier = build(store, config, clock, port=listener.getsockname()[1])
             await _first_start(courier)
             _welcome(config.url(listener.getsockname()[1]), courier)
             _tune_collector()
@@ -288,6 +319,7 @@ async def _serve(config: Config, opened: Callable[[Config], Coroutine[Any, Any, 
                 courier.workers.run(),
                 courier.follower.run(),
                 courier.watch.run(),
+                _keep_time(clock, record),
             ):
                 await serving.run(
                     courier.app,

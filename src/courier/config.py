@@ -126,6 +126,14 @@ class Config:
     sweep_batch_max: Annotated[
         int, Rule("Most due things handled in one step of a sweep.", low=1, high=100_000)
     ] = 1_000
+    clock_step_wait_ms: Annotated[
+        int,
+        Rule(
+            "Time that a step of the wall clock by more than a minute must last to be followed.",
+            low=100,
+            high=_DAY_MS,
+        ),
+    ] = _MINUTE_MS
     journal_retention_ms: Annotated[
         int, Rule("Time that journal events are kept at least.", high=3_650 * _DAY_MS)
     ] = 7 * _DAY_MS

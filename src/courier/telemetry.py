@@ -4,7 +4,7 @@ import logging
 import sys
 import time
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -15,6 +15,8 @@ from prometheus_client.core import (
     HistogramMetricFamily,
     Metric,
 )
+
+from courier.clock import SteadyClock
 
 LATENCY_BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 30.0)
 
@@ -33,6 +35,8 @@ class Telemetry:
         self._batches = dict.fromkeys(("done", "refused", "unanswered"), 0)
         self._batches_in_flight = 0
         self.workers_missing = 0
+        # Others that have something to show.
+        self.collectors: list[Callable[[], Iterable[Metric]]] = []
 
     def started(self) -> float:
         return time.perf_counter()
@@ -81,6 +85,8 @@ class Telemetry:
             latency.add_metric(labels, list(zip(bounds, sums, strict=True)), sum_value=total)
         yield latency
         yield from self._worker_metrics()
+        for collect in self.collectors:
+            yield from collect()
 
     def _worker_metrics(self) -> Iterator[Metric]:
         batches = CounterMetricFamily(
@@ -99,6 +105,21 @@ class Telemetry:
             "Worker consumers with messages waiting and no URL to send them to.",
             value=self.workers_missing,
         )
+
+
+def clock_metrics(clock: SteadyClock) -> list[Metric]:
+    return [
+        GaugeMetricFamily(
+            "courier_clock_offset_seconds",
+            "By how much the wall clock is ahead of Courier's time.",
+            value=(clock.wall_ms() - clock.now_ms()) / 1000,
+        ),
+        CounterMetricFamily(
+            "courier_clock_steps",
+            "Steps of the wall clock of more than a minute.",
+            value=clock.steps,
+        ),
+    ]
 
 
 class _Collector:

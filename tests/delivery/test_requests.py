@@ -80,7 +80,7 @@ def request(
 ) -> Push:
     prepared = requests.prepared(listener, queue, [SECRET], headers or {}, Spelling())
     return requests.request(
-        listener, queue, sent, prepared, Spelling(), now_ms=SystemClock().now_ms()
+        listener, queue, sent, prepared, Spelling(), wall_ms=SystemClock().now_ms()
     )
 
 

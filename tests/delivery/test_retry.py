@@ -79,14 +79,14 @@ def test_a_retry_by_hand_beyond_the_last_attempt_is_not_followed_by_others() -> 
 def test_a_retry_after_asks_for_seconds_or_names_a_date_or_says_nothing(
     header: str, ms: int
 ) -> None:
-    assert retry.asked_ms(header, now_ms=NOW_MS) == ms
+    assert retry.asked_ms(header, wall_ms=NOW_MS) == ms
 
 
 def test_a_date_without_a_zone_is_in_universal_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TZ", "America/New_York")
     time.tzset()
     try:
-        assert retry.asked_ms("Tue Nov 14 22:14:50 2023", now_ms=NOW_MS) == 90 * SECOND_MS
+        assert retry.asked_ms("Tue Nov 14 22:14:50 2023", wall_ms=NOW_MS) == 90 * SECOND_MS
     finally:
         monkeypatch.undo()
         time.tzset()

@@ -23,7 +23,7 @@ ASKED_MS_MAX = HOUR_MS
 JITTER = 0.2
 
 
-def asked_ms(header: str, *, now_ms: int) -> int:
+def asked_ms(header: str, *, wall_ms: int) -> int:
     """What a Retry-After header asks for: seconds from now, or a date; 0 if it says neither."""
     text = header.strip()
     if text.isascii() and text.isdigit():
@@ -34,7 +34,7 @@ def asked_ms(header: str, *, now_ms: int) -> int:
         at_ms = (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * SECOND_MS
     except (ValueError, TypeError, OverflowError):
         return 0
-    return max(0, min(round(at_ms) - now_ms, ASKED_MS_MAX))
+    return max(0, min(round(at_ms) - wall_ms, ASKED_MS_MAX))
 
 
 def delay_ms(

@@ -53,8 +53,8 @@ class Sweeper:
 
     async def turn(self) -> int:
         """One step; returns in how many ms the next is due."""
+        await self._usage.flush(self._store, now_ms=self._clock.now_ms())
         now_ms = self._clock.now_ms()
-        await self._usage.flush(self._store, now_ms=now_ms)
         swept = await self._store.sweep(limit=self._batch_max, now_ms=now_ms)
         if now_ms - self._trimmed_ms >= TRIM_EVERY_MS:
             self._trimmed_ms = now_ms

@@ -573,10 +573,12 @@ class Run(Struct, frozen=True, array_like=True):
 class Head(Struct, frozen=True):
     """The journal holds offsets `first` .. `last` (none when `last` < `first`).
 
-    `epoch` changes when the store is recreated.
+    `epoch` changes when the store is recreated. `at_ms` is when the newest event happened that the
+    store ever held, 0 if there was none.
     """
 
     first: int
     last: int
     epoch: str
     bytes: int
+    at_ms: int

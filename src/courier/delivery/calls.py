@@ -132,7 +132,7 @@ class Calls:
             leased.queue,
             leased.place.secrets,
             id=ids.new_id(),
-            at_ms=self._clock.now_ms(),
+            at_ms=self._clock.wall_ms(),
             body=body,
         )
         push = Push(leased.place.url, body, headers, trusted=True)

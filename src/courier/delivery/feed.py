@@ -228,7 +228,7 @@ class Feed:
             self._reached = False
         # Calls that were on their way together fail together, and that is one failure.
         if call.began_s >= self._failed_s:
-            asked_ms = retry.asked_ms(call.retry_after, now_ms=self._clock.now_ms())
+            asked_ms = retry.asked_ms(call.retry_after, wall_ms=self._clock.wall_ms())
             self._fail(BACKOFF_S_MAX, at_least_s=asked_ms / SECOND_MS)
 
     def _fail(self, most_s: float, *, at_least_s: float = 0.0) -> float:

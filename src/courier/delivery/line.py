@@ -258,7 +258,7 @@ class Line:
         self._give_back()
         asked_ms = 0
         if result.status in _ASKING_TO_WAIT:
-            asked_ms = retry.asked_ms(result.retry_after, now_ms=self._engine.clock.now_ms())
+            asked_ms = retry.asked_ms(result.retry_after, wall_ms=self._engine.clock.wall_ms())
         delay_ms = retry.delay_ms(
             attempt=message.attempts,
             attempts_max=listener.attempts_max,
@@ -279,7 +279,7 @@ class Line:
                 self._engine.broker.opened(message),
                 self._preparation(listener, queue),
                 self._engine.spelling,
-                now_ms=self._engine.clock.now_ms(),
+                wall_ms=self._engine.clock.wall_ms(),
             )
         except (BrokerError, ValueError) as error:
             return PushResult(0, 0, str(error))

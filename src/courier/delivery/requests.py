@@ -67,7 +67,7 @@ def request(
     prepared: Prepared,
     spelling: Spelling,
     *,
-    now_ms: int,
+    wall_ms: int,
 ) -> Push:
     """The message's body must be in clear."""
     core_id = message_id(queue, message)
@@ -82,7 +82,7 @@ def request(
         "x-message-name": _ascii(name),
         "x-delivery-id": spelling.id(delivery_id(listener.id, core_id, message.attempts)),
         "x-attempt": str(message.attempts),
-        **signing.headers(prepared.secrets, id=id, at_ms=now_ms, body=body),
+        **signing.headers(prepared.secrets, id=id, at_ms=wall_ms, body=body),
     }
     trace = (message.headers or {}).get(TRACE_HEADER)
     if isinstance(trace, str) and trace and trace.isascii() and trace.isprintable():

@@ -64,7 +64,7 @@ class HealthRoutes:
             label = (names.get(queue.tenant, queue.tenant), queue.name)
             for name, family in families.items():
                 family.add_metric(label, getattr(stats, name))
-            age_ms = now_ms - stats.oldest_ms if stats.oldest_ms else 0
+            age_ms = max(0, now_ms - stats.oldest_ms) if stats.oldest_ms else 0
             oldest.add_metric(label, age_ms / SECOND_MS)
         return [
             *families.values(),

@@ -26,6 +26,7 @@ class Journal:
     def __init__(self, tallies: Tallies) -> None:
         self.rows: list[tuple[int, bytes]] = []
         self.first = 1
+        self.last_ms = 0
         self._tallies = tallies
 
     @property
@@ -35,11 +36,13 @@ class Journal:
     def append(
         self, kind: str, by: Cause, tenant: str, queue: tuple[str, str], columns: dict[str, Any]
     ) -> None:
+        # Callers may have read the clock before the last event was written.
+        self.last_ms = max(self.last_ms, by.now_ms)
         run = Run(
             offset=self.last + 1,
             count=1,
             kind=kind,
-            at_ms=by.now_ms,
+            at_ms=self.last_ms,
             tenant=tenant,
             queue=queue[0],
             queue_name=queue[1],
@@ -47,7 +50,7 @@ class Journal:
             dialect=by.actor.dialect,
             columns={name: value for name, value in columns.items() if value is not None},
         )
-        self.rows.append((by.now_ms, msgspec.msgpack.encode(run)))
+        self.rows.append((self.last_ms, msgspec.msgpack.encode(run)))
         counted_under = queue[0] or tenant
         if counted_under:
             size = columns.get("size", 0)

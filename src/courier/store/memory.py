@@ -626,6 +626,7 @@ class MemoryStore:
             last=journal.last,
             epoch=self._epoch,
             bytes=sum(len(row) for _, row in journal.rows),
+            at_ms=journal.last_ms,
         )
 
     async def read_journal(

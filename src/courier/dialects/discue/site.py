@@ -236,6 +236,9 @@ class Discue:
         if found is None:
             return ()
         limit, left, reset_ms = found
+        # Callers compare it with a clock of their own.
+        clock = self._services.clock
+        reset_ms += clock.wall_ms() - clock.now_ms()
         minute = -(-limit * MINUTE_MS // API_WINDOW_MS)
         return (
             (b"x-ratelimit-limit", b"%d" % minute),

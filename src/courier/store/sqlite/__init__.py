@@ -462,7 +462,7 @@ class SqliteStore:
     async def head(self) -> Head:
         book = self._book
         size = book.journal_bytes - book.journal_start_bytes
-        return Head(book.journal_first, book.journal_last, self._epoch, size)
+        return Head(book.journal_first, book.journal_last, self._epoch, size, book.journal_ms)
 
     async def read_journal(
         self, *, after: int, limit: int, bytes_max: int | None = None

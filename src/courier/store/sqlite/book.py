@@ -251,6 +251,7 @@ class Book:
             self.tally(kind, tenant, queue_id, count=count, size=size, now_ms=now_ms)
         elif tenant:
             self.tally(kind, tenant, tenant, count=count, size=size, now_ms=now_ms)
+        # Callers may have read the clock before the last event was written.
         if now_ms > self._runs_ms:
             self._runs_ms = now_ms
         self._runs.append(
@@ -258,7 +259,7 @@ class Book:
                 self.offset + 1,
                 count,
                 kind,
-                now_ms,
+                self._runs_ms,
                 tenant,
                 queue_id,
                 queue_name,
@@ -316,7 +317,6 @@ class Book:
             data = self._encode(self._runs)
             self._flushed_bytes = self.journal_bytes + len(data)
             count = self.offset - self.journal_last
-            # Never earlier than of the rows before, whatever the clock did: see `offset_at`.
             execute(_SAVE_JOURNAL, (self.offset, count, self._runs_ms, self._flushed_bytes, data))
         else:
             self._flushed_bytes = self.journal_bytes
