@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import httpx
 
@@ -24,7 +24,7 @@ PORTS = range(20_000, 32_768)
 
 
 class Server:
-    """`python -m courier serve` on a free port, with its data in `directory`.
+    """`python -m MODULE serve` on a free port, with its data in `directory`.
 
     The port and the data stay the same over `restart()`, so clients may keep their addresses and
     their credentials.
@@ -36,16 +36,18 @@ class Server:
         *,
         args: Sequence[str] = (),
         env: Mapping[str, str] | None = None,
+        module: str = "courier",
     ) -> None:
         self.data = directory / "data"
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.args = list(args)
+        self._module = module
         self._env = dict(env or {})
         self._log = directory / "server.log"
         self._process: subprocess.Popen[bytes] | None = None
 
-    def __enter__(self) -> "Server":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -53,7 +55,7 @@ class Server:
         if self.running:
             self.stop()
 
-    def start(self) -> "Server":
+    def start(self) -> Self:
         """Start, and return once `/ready` answers 200."""
         assert self._process is None, "the server runs already"
         address = ["--host", "127.0.0.1", "--port", str(self.port), "--data", str(self.data)]
@@ -61,7 +63,7 @@ class Server:
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("COURIER_")}
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "courier", "serve", *address, *self.args],
+                [sys.executable, "-m", self._module, "serve", *address, *self.args],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

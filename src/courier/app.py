@@ -279,11 +279,16 @@ def _tune_collector() -> None:
 async def _start_clock(
     store: Store, record: ClockRecord, config: Config, wall_ns: Callable[[], int]
 ) -> SteadyClock:
+    def doubted(ahead_ms: int) -> None:
+        store.doubt_ms = ahead_ms
+
     head = await store.head()
     begin_ms = start_ms(
         wall_ms=wall_ns() // 1_000_000, journal_ms=head.at_ms, record_ms=record.read()
     )
-    return SteadyClock(begin_ms, step_wait_ms=config.clock_step_wait_ms, wall_ns=wall_ns)
+    return SteadyClock(
+        begin_ms, step_wait_ms=config.clock_step_wait_ms, doubted=doubted, wall_ns=wall_ns
+    )
 
 
 async def _keep_time(clock: Clock, record: ClockRecord) -> None:

@@ -70,7 +70,8 @@ class SteadyClock:
 
     A small difference is slewed. A step is a warning, and is ignored for `step_wait_ms`; then a
     step ahead is adopted in one jump, and one back is slewed, so that leases and delays go on
-    ending.
+    ending. `doubted` is called with how far ahead a step is that has yet to last, and with 0 when
+    that is decided.
     """
 
     def __init__(
@@ -78,10 +79,12 @@ class SteadyClock:
         start_ms: float,
         *,
         step_wait_ms: int,
+        doubted: Callable[[int], None] = lambda _: None,
         wall_ns: Callable[[], int] = wall_ns,
         elapsed_ns: Callable[[], int] = elapsed_ns,
     ) -> None:
         self._step_wait_ns = step_wait_ms * _MS_NS
+        self._doubted = doubted
         self._wall_ns = wall_ns
         self._elapsed_ns = elapsed_ns
         self._step: _Step | None = None
@@ -113,6 +116,7 @@ class SteadyClock:
             behind_ms = self._stepped(at_ns, wall_ms, behind_ms)
         elif self._step is not None:
             self._step = None
+            self._doubted(0)
             log.info("clock_step_over", extra={"offset_ms": round(behind_ms)})
         self._slew = max(-SLEW_MAX, min(SLEW_MAX, behind_ms / FOLLOW_EVERY_MS))
         self._rate = (1 + self._slew) / _MS_NS
@@ -125,6 +129,7 @@ class SteadyClock:
         if step is None or abs(ahead_ms - step.ahead_ms) > STEP_MS:
             self._step = _Step(at_ns, ahead_ms)
             self.steps += 1
+            self._doubted(max(0, round(behind_ms)))
             wait_ms = self._step_wait_ns // _MS_NS
             log.warning("clock_step", extra={**noted, "followed_after_ms": wait_ms})
             return 0.0
@@ -134,6 +139,7 @@ class SteadyClock:
             return 0.0
         if behind_ms > 0:
             self._base_ms, self._step = wall_ms, None
+            self._doubted(0)
             log.warning("clock_step_adopted", extra=noted)
             return 0.0
         if not step.lasted:

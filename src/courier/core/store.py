@@ -71,6 +71,10 @@ class Store(Protocol):
         """32 random bytes made with the store; what tokens are signed with."""
         ...
 
+    # While it is not 0, the clock may turn out to be behind by as much. Messages that are stored
+    # meanwhile live that much longer, so that they are not old when the time is corrected.
+    doubt_ms: int
+
     # --- settings ---
     async def get(self, kind: type[R], id: str) -> R | None: ...
 

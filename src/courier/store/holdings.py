@@ -36,6 +36,7 @@ class Holdings:
     def __init__(self, journal: Journal, waiters: Waiters) -> None:
         self.backlogs: dict[str, Backlog] = {}
         self.dropped: list[Backlog] = []
+        self.doubt_ms = 0
         self._journal = journal
         self._waiters = waiters
 
@@ -86,6 +87,8 @@ class Holdings:
         seq = backlog.tail
         delay_ms = queue.delay_ms if draft.delay_ms is None else draft.delay_ms
         follows_queue = queue.fifo and draft.delay_ms is None
+        ttl_ms = queue.retention_ms if draft.ttl_ms is None else draft.ttl_ms
+        has_own = draft.ttl_ms is not None or self.doubt_ms > 0
         message = Message(
             seq=seq,
             id=draft.id or ids.message_id(published_ms=now_ms, seq=seq, queue=queue.id),
@@ -94,7 +97,7 @@ class Holdings:
             content_type=draft.content_type,
             headers=deepcopy(draft.headers),
             group=(draft.group or GROUP_DEFAULT) if queue.fifo else draft.group,
-            expires_ms=None if draft.ttl_ms is None else now_ms + draft.ttl_ms,
+            expires_ms=now_ms + ttl_ms + self.doubt_ms if has_own else None,
             origin=origin,
             delay_ms=draft.delay_ms if queue.fifo else (delay_ms or None),
             sealed=draft.sealed,

@@ -76,6 +76,14 @@ class MemoryStore:
     def secret(self) -> bytes:
         return self._secret
 
+    @property
+    def doubt_ms(self) -> int:
+        return self._holdings.doubt_ms
+
+    @doubt_ms.setter
+    def doubt_ms(self, ms: int) -> None:
+        self._holdings.doubt_ms = ms
+
     # --- settings ---
 
     async def get(self, kind: type[R], id: str) -> R | None:

@@ -57,9 +57,37 @@ def test_offsets_are_dense_from_one(driver: Driver, queue: Queue) -> None:
 
 def test_a_new_journal_is_empty(driver: Driver) -> None:
     head = driver.run(driver.store.head())
-    assert (head.first, head.last, head.bytes) == (1, 0, 0)
+    assert (head.first, head.last, head.bytes, head.at_ms) == (1, 0, 0, 0)
     assert head.epoch
     assert driver.events() == []
+
+
+def test_times_of_events_never_step_back(driver: Driver, queue: Queue) -> None:
+    """Callers read the clock before it is their turn."""
+    driver.listener(queue)
+    driver.publish(queue, "a", "b")
+    latest_ms = driver.now_ms
+    driver.advance(-500)
+    driver.publish(queue, "c")
+    for message in driver.lease(queue, count=2):
+        driver.ack(queue, message)
+    driver.advance(100)
+    driver.update(queue, delay_ms=1_000)
+    driver.sweep()
+    times = [event["at_ms"] for event in driver.events()]
+    assert len(times) > 5 and set(times[2:]) == {latest_ms}
+    assert driver.run(driver.store.head()).at_ms == latest_ms
+    driver.advance(1_000)
+    driver.publish(queue, "d")
+    assert driver.events()[-1]["at_ms"] == driver.now_ms == latest_ms + 600
+
+
+def test_the_time_of_the_last_event_outlives_it(driver: Driver, queue: Queue) -> None:
+    driver.publish(queue, "a")
+    latest_ms = driver.now_ms
+    driver.advance(1_000)
+    driver.run(driver.store.trim_journal(upto=driver.run(driver.store.head()).last))
+    assert driver.run(driver.store.head()).at_ms == latest_ms
 
 
 def test_every_event_says_when_where_and_who(driver: Driver, queue: Queue) -> None:

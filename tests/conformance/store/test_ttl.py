@@ -195,3 +195,27 @@ def test_the_oldest_message_may_be_one_that_outlives_retention(driver: Driver) -
     assert driver.stats(queue) == QueueStats(2, 8, first_ms)
     driver.advance(150)
     assert driver.stats(queue) == QueueStats()
+
+
+@pytest.mark.parametrize("fifo", [False, True], ids=["standard", "fifo"])
+def test_what_is_stored_while_the_time_is_in_doubt_lives_longer_by_as_much(
+    driver: Driver, fifo: bool
+) -> None:
+    """Should the clock then jump ahead, it is not too old; dead letters neither."""
+    dead = driver.queue("dead", retention_ms=100, fifo=fifo)
+    work = driver.queue("work", retention_ms=100, attempts_max=1, dead_letter=dead.id, fifo=fifo)
+    driver.publish(work, "before", "buried")
+    buried = driver.lease(work, count=2)[1]
+    driver.store.doubt_ms = DAY_MS
+    driver.publish(work, "during", Draft(b"own", ttl_ms=50))
+    driver.retry(work, buried)
+    driver.store.doubt_ms = 0
+    driver.advance(DAY_MS)
+    driver.publish(work, "after")
+    assert bodies(driver.browse(work)) == ["during", "own", "after"]
+    assert bodies(driver.browse(dead)) == ["buried"]
+    driver.advance(50)
+    assert bodies(driver.browse(work)) == ["during", "after"]
+    driver.advance(50)
+    driver.sweep_all()
+    assert (driver.browse(work), driver.browse(dead)) == ([], [])

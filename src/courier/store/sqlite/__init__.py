@@ -136,6 +136,14 @@ class SqliteStore:
     def secret(self) -> bytes:
         return self._secret
 
+    @property
+    def doubt_ms(self) -> int:
+        return self._book.doubt_ms
+
+    @doubt_ms.setter
+    def doubt_ms(self, ms: int) -> None:
+        self._book.doubt_ms = ms
+
     # --- settings ---
 
     async def get(self, kind: type[R], id: str) -> R | None:

@@ -62,6 +62,7 @@ class Book:
         self.journal_start_bytes = 0
         self.journal_bytes = 0
         self.journal_ms = 0
+        self.doubt_ms = 0
         self.minute = 0
         self.minute_end_ms = 0
         self._reset()

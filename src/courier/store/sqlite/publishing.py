@@ -208,7 +208,7 @@ class Publishing:
     ) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
         """Rows of messages, and of deliveries for those that are delayed."""
         queue, key = line.queue, line.base | line.tail
-        fifo = queue.fifo
+        fifo, doubt_ms = queue.fifo, self._book.doubt_ms
         origin_json = _encode_json(origin) if origin else None
         rows: list[tuple[Any, ...]] = []
         delayed: list[tuple[Any, ...]] = []
@@ -221,8 +221,9 @@ class Publishing:
                 delayed.append((key, DELAYED, 1, 0, due_ms, now_ms, None, None, size, draft.id))
                 self._book.touch(line, due_ms=due_ms)
             expires_ms = None
-            if draft.ttl_ms is not None:
-                expires_ms = now_ms + draft.ttl_ms
+            if draft.ttl_ms is not None or doubt_ms:
+                ttl_ms = queue.retention_ms if draft.ttl_ms is None else draft.ttl_ms
+                expires_ms = now_ms + ttl_ms + doubt_ms
                 self._book.touch(line, due_ms=expires_ms)
             rows.append(
                 (

@@ -1,0 +1,285 @@
+"""The wall clock is set under a running server, and while it is stopped.
+
+Nothing may end because of a step that does not last; what is due must end on time by a clock that
+nobody sets, also after a step and a restart.
+"""
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from courier.clock import SLEW_MAX
+from tests.delivery.receiver import Receiver
+from tests.faults.account import backlog, bodies, create_queue, publish, pull, result
+from tests.faults.connection import Connection
+from tests.faults.push_crew import KeyChannel
+from tests.faults.steered import SteeredServer
+
+pytestmark = pytest.mark.slow
+
+HOUR_MS = 3_600_000
+STEPS = {
+    "an hour back": -HOUR_MS,
+    "an hour ahead": HOUR_MS,
+    "15 days ahead": 15 * 24 * HOUR_MS,
+}
+AHEAD = {name: ms for name, ms in STEPS.items() if ms > 0}
+# What is leased and delayed ends after as long, in real time.
+LEASE_S = DELAY_S = 4
+# Beyond that, for requests, sweeps and a busy machine.
+LATE_S_MAX = 2.0
+# Times are cut to milliseconds.
+EARLY_S_MAX = 0.05
+LONG_MS = 6 * HOUR_MS
+# No test takes as long as the first, and every one longer than the second.
+NEVER_MS = 10 * 60_000
+SOON_MS = 2_000
+EVENTS_MAX = 1_000
+
+Restart = Callable[[SteeredServer], None]
+
+
+def live(server: SteeredServer) -> None:
+    """The server runs on."""
+
+
+def kill(server: SteeredServer) -> None:
+    server.kill()
+    server.start()
+
+
+def reboot(server: SteeredServer) -> None:
+    """All that the next process knows of time is in the journal."""
+    server.kill()
+    server.forget_boot()
+    server.start()
+
+
+@pytest.fixture(params=[live, kill, reboot])
+def again(request: pytest.FixtureRequest) -> Restart:
+    way: Restart = request.param
+    return way
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[SteeredServer]:
+    """One that waits for longer than any test takes before it follows a step."""
+    with SteeredServer(tmp_path, step_wait_ms=NEVER_MS).start() as server:
+        yield server
+
+
+@pytest.fixture
+def hasty(tmp_path: Path) -> Iterator[SteeredServer]:
+    """One that soon follows a step."""
+    with SteeredServer(tmp_path, step_wait_ms=SOON_MS).start() as server:
+        yield server
+
+
+class Queues:
+    """A message that is ready, one that is leased for LEASE_S, and one delayed by DELAY_S."""
+
+    def __init__(self, server: SteeredServer) -> None:
+        self._server = server
+        with server.client() as client:
+            self._ready = create_queue(client, "ready")
+            self._leased = create_queue(client, "leased")
+            self._delayed = create_queue(client, "delayed")
+            publish(client, self._ready, "ready")
+            publish(client, self._leased, "leased")
+            self.begun_s = time.monotonic()
+            assert pull(client, self._leased, lease_ms=LEASE_S * 1_000)
+            publish(client, self._delayed, "delayed", delay_seconds=DELAY_S)
+            self.done_s = time.monotonic()
+
+    def all_is_there(self) -> None:
+        with self._server.client() as client:
+            counts = [backlog(client, path) for path in (self._ready, self._leased, self._delayed)]
+        assert counts == [1, 1, 1]
+
+    def end_on_time(self, *, lost_s: float = 0.0, slower: float = 0.0) -> None:
+        """The lease and the delay end by real time, `lost_s` of which the server cannot know of."""
+        waiting, ended_s = {self._leased, self._delayed}, dict[str, float]()
+        due_s = self.done_s + (LEASE_S + lost_s) / (1 - slower)
+        # They may have ended while the server started.
+        until_s = max(due_s, time.monotonic()) + LATE_S_MAX
+        with self._server.client() as client:
+            while waiting and time.monotonic() < until_s:
+                for path in list(waiting):
+                    if pull(client, path, lease_ms=LONG_MS):
+                        ended_s[path] = time.monotonic()
+                        waiting.remove(path)
+                time.sleep(0.05)
+            assert not waiting, f"late: {waiting}, {ended_s}"
+            early = [s for s in ended_s.values() if s < self.begun_s + LEASE_S - EARLY_S_MAX]
+            assert not early, f"early: {early} after {self.begun_s}"
+            assert bodies(pull(client, self._ready)) == ["ready"]
+
+
+def metrics(server: SteeredServer) -> dict[str, float]:
+    text = httpx.get(f"{server.url}/metrics", trust_env=False, verify=False).text
+    pairs = [line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#")]
+    return {name: float(value) for name, value in pairs}
+
+
+def journal_times(server: SteeredServer) -> list[int]:
+    with closing(Connection(server)) as connection:
+        found = connection.journal(after=0, limit=EVENTS_MAX)
+    return [event["at_ms"] for event in found]
+
+
+def judge_times(server: SteeredServer) -> None:
+    """Times never step back in the journal and in Discue's events, and no age is negative."""
+    times = journal_times(server)
+    assert times and all(earlier <= later for earlier, later in pairwise(times))
+    with closing(KeyChannel(server)) as channel:
+        events = channel.ask("GET", "/events?limit=1000")["events"]
+    told = [event["stored_at"] for event in events]
+    assert told and all(earlier <= later for earlier, later in pairwise(told))
+    ages = {name: value for name, value in metrics(server).items() if "age_seconds" in name}
+    assert ages and min(ages.values()) >= 0, ages
+
+
+def said(server: SteeredServer) -> list[str]:
+    return re.findall(r'"event":"(clock_[a-z_]+)"', server.log())
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_step_for_a_moment_ends_nothing_and_holds_nothing_up(
+    server: SteeredServer, step: str, again: Restart
+) -> None:
+    queues = Queues(server)
+    server.set_wall(STEPS[step])
+    gone_s = time.monotonic()
+    again(server)
+    away_s = time.monotonic() - gone_s
+    queues.all_is_there()
+    time.sleep(1.0)
+    assert metrics(server)["courier_clock_steps_total"] == 1
+    offset_s = metrics(server)["courier_clock_offset_seconds"]
+    assert offset_s == pytest.approx(STEPS[step] / 1000, abs=away_s + 1)
+    server.set_wall(0)
+    queues.end_on_time(lost_s=away_s if again is reboot else 0.0)
+    judge_times(server)
+    assert said(server)[0] == "clock_step"
+    assert "clock_step_adopted" not in said(server)
+
+
+def test_an_hour_ahead_before_a_restart_holds_nothing_up_after_it(
+    server: SteeredServer, again: Restart
+) -> None:
+    """What the next process finds are the times that were written during the step."""
+    server.set_wall(HOUR_MS)
+    time.sleep(0.5)
+    queues = Queues(server)
+    server.set_wall(0)
+    gone_s = time.monotonic()
+    again(server)
+    away_s = time.monotonic() - gone_s
+    queues.all_is_there()
+    queues.end_on_time(lost_s=away_s if again is reboot else 0.0)
+    judge_times(server)
+
+
+@pytest.mark.parametrize("step", AHEAD)
+def test_a_step_ahead_that_lasts_is_followed_and_not_before(
+    hasty: SteeredServer, step: str, again: Restart
+) -> None:
+    with hasty.client() as client:
+        path = create_queue(client)
+        publish(client, path, "leased")
+        assert pull(client, path, lease_ms=HOUR_MS // 2)
+    hasty.set_wall(AHEAD[step])
+    stepped_s = time.monotonic()
+    again(hasty)
+    with hasty.client() as client:
+        # Of an hour the lease ends, of 15 days the message.
+        while backlog(client, path) and not pull(client, path, lease_ms=LONG_MS):
+            assert time.monotonic() < stepped_s + 20, "the step is not followed"
+            time.sleep(0.05)
+        assert time.monotonic() - stepped_s >= SOON_MS / 1000
+        assert backlog(client, path) == (1 if AHEAD[step] == HOUR_MS else 0)
+    assert abs(metrics(hasty)["courier_clock_offset_seconds"]) < 1
+    assert said(hasty)[-2:] == ["clock_step", "clock_step_adopted"]
+    Queues(hasty).end_on_time()
+    judge_times(hasty)
+
+
+@pytest.mark.parametrize("step", AHEAD)
+def test_what_is_published_before_a_step_is_followed_outlives_it(
+    hasty: SteeredServer, step: str, again: Restart
+) -> None:
+    """It is as after a long stop: the first messages must not be old when the time is right."""
+    hasty.set_wall(AHEAD[step])
+    again(hasty)
+    time.sleep(0.3)  # it is seen
+    with hasty.client() as client:
+        queue = {"queue_name": "short", "settings": {"message_retention_period": 60}}
+        path = f"/queues/{result(client.post('/queues', json=queue))['queue_id']}"
+        result(client.post(f"{path}/consumers", json={"type": "http_pull"}))
+        publish(client, path, "new")
+        while "clock_step_adopted" not in said(hasty):
+            time.sleep(0.05)
+        time.sleep(1.0)
+        assert bodies(pull(client, path)) == ["new"]
+
+
+def test_a_step_back_that_lasts_is_approached_slowly(hasty: SteeredServer, again: Restart) -> None:
+    hasty.set_wall(-HOUR_MS)
+    again(hasty)
+    time.sleep(SOON_MS / 1000 + 0.5)
+    assert said(hasty)[-2:] == ["clock_step", "clock_slowed"]
+    queues = Queues(hasty)
+    queues.end_on_time(slower=SLEW_MAX)
+    judge_times(hasty)
+    assert metrics(hasty)["courier_clock_offset_seconds"] < -3_500
+
+
+def test_a_step_back_that_has_lasted_does_not_stall_a_restart(
+    hasty: SteeredServer, again: Restart
+) -> None:
+    hasty.set_wall(-HOUR_MS)
+    time.sleep(SOON_MS / 1000 + 0.5)
+    queues = Queues(hasty)
+    gone_s = time.monotonic()
+    again(hasty)
+    away_s = time.monotonic() - gone_s
+    queues.all_is_there()
+    queues.end_on_time(lost_s=away_s if again is reboot else 0.0, slower=SLEW_MAX)
+    judge_times(hasty)
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_pushes_are_signed_by_the_wall_clock(server: SteeredServer, step: str) -> None:
+    """Receivers compare with a clock of their own, which is as far ahead by then."""
+    with Receiver() as receiver, closing(KeyChannel(server)) as channel:
+        queue = channel.ask("POST", "/queues", {"name": "pushed"})["queue"]["id"]
+        listener: dict[str, Any] = {
+            "name": "mill",
+            "notify_url": receiver.url("/mill"),
+            "liveness_url": receiver.url("/live"),
+        }
+        channel.ask("POST", f"/queues/{queue}/listeners", listener)
+        server.set_wall(STEPS[step])
+        time.sleep(0.3)
+        channel.ask("POST", f"/queues/{queue}/messages", {"name": "grain", "data": "x"})
+        [came] = receiver.wait("/mill", 1)
+    stamp_ms = int(came.headers["webhook-timestamp"]) * 1_000
+    assert abs(stamp_ms - time.time() * 1_000 - STEPS[step]) < 30_000
+
+
+def test_settings_made_during_a_step_keep_their_order(hasty: SteeredServer) -> None:
+    with hasty.client() as client:
+        for number, ahead_ms in enumerate((0, HOUR_MS, -HOUR_MS, 0)):
+            hasty.set_wall(ahead_ms)
+            time.sleep(0.2)
+            result(client.post("/queues", json={"queue_name": f"q{number}"}))
+        names = [queue["queue_name"] for queue in result(client.get("/queues"))]
+    assert names == ["q0", "q1", "q2", "q3"]
+    judge_times(hasty)
