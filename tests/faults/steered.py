@@ -28,6 +28,7 @@ class SteeredServer(Server):
                 *("--clock-step-wait-ms", str(step_wait_ms)),
                 *("--push-networks", "127.0.0.0/8"),
                 *("--journal-retention-ms", "100d"),
+                *("--api-rate-max", "100000"),
             ],
             env={OFFSET_VARIABLE: str(self._offset)},
             module="tests.faults.steered",
