@@ -15,6 +15,8 @@ from typing import Any, Self
 
 import httpx
 
+from tests import certificates
+
 START_SECONDS_MAX = 30.0
 STOP_SECONDS_MAX = 30.0
 POLL_SECONDS = 0.02
@@ -27,7 +29,8 @@ class Server:
     """`python -m MODULE serve` on a free port, with its data in `directory`.
 
     The port and the data stay the same over `restart()`, so clients may keep their addresses and
-    their credentials.
+    their credentials. An `encrypted` one has a certificate that `trusted.pem` in its directory
+    vouches for.
     """
 
     def __init__(
@@ -37,12 +40,17 @@ class Server:
         args: Sequence[str] = (),
         env: Mapping[str, str] | None = None,
         module: str = "courier",
+        encrypted: bool = False,
     ) -> None:
         self.data = directory / "data"
         self.port = free_port()
-        self.url = f"http://127.0.0.1:{self.port}"
+        self.url = f"{'https' if encrypted else 'http'}://127.0.0.1:{self.port}"
         self.args = list(args)
         self._module = module
+        if encrypted:
+            certificates.make(directory)
+            files = (str(directory / name) for name in (certificates.TRUSTED, certificates.SECRET))
+            self.args += ["--tls-certificate", next(files), "--tls-key", next(files)]
         self._env = dict(env or {})
         self._log = directory / "server.log"
         self._process: subprocess.Popen[bytes] | None = None
@@ -125,7 +133,7 @@ class Server:
     def client(self) -> httpx.Client:
         """A client at the root of the Cloudflare account, with its token. The caller closes it.
 
-        Nothing here is encrypted; loading certificates to check would take 20 ms each time.
+        It checks no certificate; loading those to check with would take 20 ms each time.
         """
         account = self.credentials["cloudflare"]
         return httpx.Client(

@@ -13,7 +13,7 @@ import uvloop
 from msgspec import Struct
 from msgspec.structs import replace
 
-from courier import sealing, serving
+from courier import sealing, serving, tls, traffic
 from courier.clock import Clock, ClockRecord, SteadyClock, start_ms, wall_ns
 from courier.config import Config
 from courier.core.admin import Admin
@@ -46,6 +46,8 @@ from courier.dialects.discue.lockout import Lockout
 from courier.dialects.discue.names import Spelling
 from courier.dialects.discue.site import Services as DiscueServices
 from courier.ops import Ops
+from courier.proxies import BadProxies, Proxies
+from courier.proxies import networks as trusted_networks
 from courier.store.memory import MemoryStore
 from courier.store.sqlite import SqliteStore
 from courier.telemetry import Telemetry, clock_metrics, set_up_logs
@@ -119,6 +121,8 @@ def serve(
         sealing.BadKey,
         BadNetwork,
         BadPlaces,
+        BadProxies,
+        tls.BadCertificate,
         serving.CannotListen,
         OSError,
     ) as error:
@@ -245,7 +249,7 @@ def build(store: Store, config: Config, clock: SteadyClock, *, port: int) -> Cou
     app = App(
         sites,
         telemetry=telemetry,
-        body_bytes_max=config.request_bytes_max,
+        body_bytes_max=min(config.request_bytes_max, _limits(config).body_bytes_max),
         on_drain=drain,
     )
     return Courier(
@@ -301,11 +305,24 @@ async def _keep_time(clock: Clock, record: ClockRecord) -> None:
         await asyncio.sleep(RECORD_EVERY_S)
 
 
+def _limits(config: Config) -> traffic.Limits:
+    return traffic.Limits(
+        connections_max=config.connections_max,
+        header_bytes_max=config.header_bytes_max,
+        header_wait_s=config.header_wait_ms_max / 1000,
+        request_wait_s=config.request_wait_ms_max / 1000,
+        idle_wait_s=config.idle_wait_ms_max / 1000,
+        bodies_bytes_max=config.bodies_bytes_max,
+    )
+
+
 async def _serve(
     config: Config,
     opened: Callable[[Config], Coroutine[Any, Any, Store]],
     wall_ns: Callable[[], int],
 ) -> None:
+    certificate = tls.certificate(config.tls_certificate, config.tls_key)
+    proxies = Proxies(trusted_networks(config.trusted_proxies))
     config.data.mkdir(parents=True, exist_ok=True)
     store = await opened(config)
     try:
@@ -316,6 +333,13 @@ async def _serve(
             await _first_start(courier)
             _welcome(config.url(listener.getsockname()[1]), courier)
             _tune_collector()
+            server = serving.Server(
+                courier.app,
+                _limits(config),
+                proxies=proxies,
+                certificate=certificate,
+                drain_wait_ms_max=config.drain_wait_ms_max,
+            )
             async with _running(
                 courier.sweeper.run(),
                 courier.resume_purges(),
@@ -326,18 +350,7 @@ async def _serve(
                 courier.watch.run(),
                 _keep_time(clock, record),
             ):
-                await serving.run(
-                    courier.app,
-                    listener,
-                    connection=serving.protocol(
-                        connections_max=config.connections_max,
-                        header_bytes_max=config.header_bytes_max,
-                        header_wait_s=config.header_wait_ms_max / 1000,
-                        request_wait_s=config.request_wait_ms_max / 1000,
-                        idle_wait_s=config.idle_wait_ms_max / 1000,
-                    ),
-                    drain_wait_ms_max=config.drain_wait_ms_max,
-                )
+                await server.run(listener)
             await courier.note_usage()
             await courier.transport.close()
     finally:

@@ -72,7 +72,22 @@ class Config:
     ] = "sqlite"
     public_url: Annotated[
         str,
-        Rule("Address clients use, when it differs from http://host:port (empty).", url=True),
+        Rule("Address clients use, when it differs from that of host and port (empty).", url=True),
+    ] = ""
+    tls_certificate: Annotated[
+        str,
+        Rule("PEM file with the server's certificate chain. Empty: no TLS.", empty=True),
+    ] = ""
+    tls_key: Annotated[
+        str, Rule("PEM file with the private key of that certificate.", empty=True)
+    ] = ""
+    trusted_proxies: Annotated[
+        str,
+        Rule(
+            "Networks of proxies whose X-Forwarded-For or Forwarded header is believed, with "
+            "commas between, such as 10.0.0.0/8. Empty: none.",
+            empty=True,
+        ),
     ] = ""
     log_level: Annotated[
         str, Rule("Least severe log lines to write.", choices=("debug", "info", "warning", "error"))
@@ -88,6 +103,14 @@ class Config:
     request_bytes_max: Annotated[
         int, Rule("Largest request body accepted.", low=_KIB, high=_GIB)
     ] = 64 * _MIB
+    bodies_bytes_max: Annotated[
+        int,
+        Rule(
+            "Most bytes of request bodies being received and handled at a time.",
+            low=_MIB,
+            high=_TIB,
+        ),
+    ] = 256 * _MIB
     request_wait_ms_max: Annotated[
         int, Rule("Longest wait for the whole of a request body.", low=100, high=_HOUR_MS)
     ] = 30 * _SECOND_MS
@@ -251,7 +274,8 @@ class Config:
             return self.public_url.rstrip("/")
         # Nobody can connect to a wildcard; this machine answers on its loopback address.
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)
-        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        scheme = "https" if self.tls_certificate else "http"
+        return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
 @dataclass(frozen=True)

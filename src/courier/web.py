@@ -2,15 +2,14 @@
 
 A `Site` is one API under one path prefix. Its routes are data, and both the router and the
 OpenAPI document are made from them. Falcon's compiled router finds the route; requests and
-answers are plain ASGI, because building Falcon's own request and response objects costs as much
-as everything else that Courier does for a small message.
+answers are our own. How they cross a socket is the business of `connection.py`.
 """
 
 import asyncio
-import http
 import logging
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import lru_cache
 from typing import Any, Literal, Protocol
 from urllib.parse import parse_qs, unquote
@@ -26,29 +25,27 @@ from courier.core.errors import (
     Rejected,
     ShuttingDown,
     Unauthenticated,
+    Unavailable,
 )
 from courier.core.types import Actor, Key, Scope
 from courier.telemetry import Telemetry
 
-Message = Mapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 
 log = logging.getLogger("courier.web")
 
 JSON = b"application/json"
-# What `serving.py` offers beyond ASGI: a coroutine that sends head and body together.
-WHOLE_ANSWER = "courier.whole_answer"
-# And the connection as a `broker.Caller`: whether it is lost, and what to call when it is.
-CALLER = "courier.caller"
-
-PATHS_REMEMBERED_MAX = 10_000
-_USUAL_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n"
-# Answers that have no body, and do not say how long it is.
-_BODILESS = (http.HTTPStatus.NO_CONTENT, http.HTTPStatus.NOT_MODIFIED)
+# Paths and queries longer than these are not remembered: a stranger may send any.
+PATHS_REMEMBERED_MAX = 4_096
+PATH_REMEMBERED_BYTES_MAX = 512
+QUERIES_REMEMBERED_MAX = 256
+QUERY_REMEMBERED_BYTES_MAX = 128
+# Largest body of a route that needs no key.
+PUBLIC_BODY_BYTES_MAX = 64 << 10
 _BEARER = re.compile(r"bearer +(\S+) *", re.IGNORECASE)
-_STATUS = {status.value: f"{status.value} {status.phrase}".encode() for status in http.HTTPStatus}
+# Their handlers only ever wait for futures, so they need no task; others may use
+# `asyncio.timeout` and the like, which do.
+_MESSAGE_SCOPES = ("messages:publish", "messages:consume")
 
 
 class NoRoute(Rejected):
@@ -73,8 +70,22 @@ class BodyTooLong(OverLimit):
         super().__init__("request body bytes", limit=limit, actual=actual)
 
 
+class BodyLate(Rejected):
+    """The body did not arrive in time."""
+
+    def __init__(self, *, wait_ms: int) -> None:
+        super().__init__(f"the request body did not arrive within {wait_ms} ms")
+
+
+class BodiesFull(Unavailable):
+    """Too many bytes of request bodies are being received and handled already."""
+
+    def __init__(self, *, limit: int) -> None:
+        super().__init__(f"request bodies in flight are at their limit of {limit} bytes")
+
+
 class ClientGone(Exception):
-    """Nobody is there any more to answer."""
+    """The connection ended before the request had arrived."""
 
 
 class Response(Struct):
@@ -83,21 +94,52 @@ class Response(Struct):
     content_type: bytes = JSON
     headers: tuple[tuple[bytes, bytes], ...] = ()
     stream: AsyncIterator[bytes] | None = None
-    close: bool = False
 
 
-class Request:
-    """One request. `params` are the decoded variable parts of its path."""
+class Request(ABC):
+    """One request. `params` are the decoded variable parts of its path.
 
-    __slots__ = ("_query", "_scope", "headers", "method", "params", "path")
+    `caller` is whoever waits for the answer. `admitted`: its credential allows what it asks for.
+    """
 
-    def __init__(self, scope: Message, path: str, params: dict[str, str]) -> None:
-        self._scope = scope
-        self.method: str = scope["method"]
-        self.path = path
-        self.headers: dict[bytes, bytes] = dict(scope["headers"])
-        self.params = params
+    __slots__ = (
+        "_query",
+        "admitted",
+        "caller",
+        "headers",
+        "method",
+        "params",
+        "path",
+        "query_string",
+        "raw_path",
+    )
+
+    def __init__(
+        self,
+        method: str,
+        raw_path: bytes,
+        query_string: bytes,
+        headers: dict[bytes, bytes],
+        caller: Caller,
+    ) -> None:
+        self.method = method
+        self.raw_path = raw_path
+        self.query_string = query_string
+        self.headers = headers
+        self.caller = caller
+        self.path = ""
+        self.params: dict[str, str] = {}
+        self.admitted = False
         self._query: dict[str, list[str]] | None = None
+
+    @property
+    @abstractmethod
+    def remote(self) -> str:
+        """The address that the request came from."""
+
+    @abstractmethod
+    async def read(self, limit: int) -> bytes:
+        """The whole body. Raises BodyTooLong, BodyLate, BodiesFull, ClientGone."""
 
     def header(self, name: bytes) -> str:
         return self.headers.get(name, b"").decode("latin-1")
@@ -113,31 +155,23 @@ class Request:
         return match[1]
 
     @property
-    def remote(self) -> str:
-        """The address that the request came from."""
-        client = self._scope.get("client")
-        return str(client[0]) if client else ""
-
-    @property
-    def caller(self) -> Caller:
-        """Who waits for the answer."""
-        caller: Caller = self._scope["extensions"][CALLER]
-        return caller
-
-    @property
     def query(self) -> dict[str, list[str]]:
         if self._query is None:
-            self._query = _query(self._scope["query_string"])
+            raw = self.query_string
+            short = len(raw) <= QUERY_REMEMBERED_BYTES_MAX
+            self._query = _known_query(raw) if short else _parsed_query(raw)
         return self._query
 
 
-@lru_cache(maxsize=1_000)
-def _query(raw: bytes) -> dict[str, list[str]]:
-    """Remembered, because clients ask with the same few again and again."""
+def _parsed_query(raw: bytes) -> dict[str, list[str]]:
     try:
         return parse_qs(raw.decode("latin-1"), keep_blank_values=True, max_num_fields=1_000)
     except ValueError as error:
         raise InvalidRequest("query", str(error)) from error
+
+
+# Remembered, because clients ask with the same few again and again.
+_known_query = lru_cache(maxsize=QUERIES_REMEMBERED_MAX)(_parsed_query)
 
 
 def _path(raw: bytes) -> str:
@@ -300,7 +334,7 @@ class _Found(Struct, frozen=True):
 
 
 class App:
-    """The ASGI application: picks the site, runs the route, renders whatever happens."""
+    """Picks the site, runs the route, renders whatever happens."""
 
     def __init__(
         self,
@@ -315,139 +349,78 @@ class App:
         self._telemetry = telemetry
         self._body_bytes_max = body_bytes_max
         self._on_drain = on_drain
-        self._draining = asyncio.Event()
+        self._draining = False
 
     def drain(self) -> None:
         """Take no new work, and end what waits or would never end by itself."""
-        self._draining.set()
+        self._draining = True
         self._on_drain()
 
-    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            return
+    async def respond(self, request: Request) -> Response | None:
+        """The answer; None when there is none to give, and the connection is to be closed."""
         started = self._telemetry.started()
-        place = (scope["method"], scope["raw_path"])
-        found = self._found.get(place) or self._find(*place)
-        request = Request(scope, found.path, found.params)
-        response = await self._respond(found, request, receive)
-        if response is None:
-            return
-        operation = found.route.operation if found.route else "none"
-        self._telemetry.answered(found.site.name, operation, response.status, started, request.path)
-        if response.stream is not None:
-            await self._stream(response, response.stream, receive, send)
-        else:
-            body = b"" if request.method == "HEAD" else response.body
-            await scope["extensions"][WHOLE_ANSWER](_head(response), body, response.close)
-
-    async def _stream(
-        self, response: Response, stream: AsyncIterator[bytes], receive: Receive, send: Send
-    ) -> None:
-        """Send parts until the stream ends, the client goes or the server stops."""
-
-        async def parts() -> None:
-            async for part in stream:
-                await send({"type": "http.response.body", "body": part, "more_body": True})
-
-        async def gone() -> None:
-            while (await receive())["type"] != "http.disconnect":
-                pass
-
-        await send(_start(response))
-        ends = (parts(), gone(), self._draining.wait())
-        tasks = [asyncio.create_task(end) for end in ends]
-        try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-        await send({"type": "http.response.body", "body": b""})
-
-    def _find(self, method: str, raw_path: bytes) -> _Found:
-        """Look the route up, and remember it: most requests go where others went before.
-
-        Except where a path ends in a name, such as a message's, which seldom comes again.
-        """
-        path = _path(raw_path)
-        mounted = next((each for each in self._mounted if each.covers(path)), self._mounted[-1])
-        found = mounted.find(method, path)
-        if found.route is None or not found.route.path.endswith("}"):
-            if len(self._found) >= PATHS_REMEMBERED_MAX:
-                self._found.clear()
-            self._found[method, raw_path] = found
-        return found
-
-    async def _respond(self, found: _Found, request: Request, receive: Receive) -> Response | None:
+        known = self._found.get((request.method, request.raw_path))
+        found = known or self._find(request)
         site, route = found.site, found.route
+        request.path = found.path
+        request.params = found.params
         try:
-            if self._draining.is_set():
-                raise ShuttingDown
-            if route is not None and route.scope is None:
-                call = Call(request, Actor("", site.name), None)
-            else:
-                key = await site.authenticate(request)
-                if route is None and found.methods:
-                    raise WrongMethod(request.method, found.methods)
-                if route is None:
-                    raise NoRoute(found.path)
-                if not found.text:
-                    raise InvalidRequest("path", "is not UTF-8")
-                call = Call(request, Actor(key.id, site.name), key, key.tenant)
-                await site.authorize(call, route)
-            if route.body is not None:
-                limit = min(route.body_bytes_max or site.body_bytes_max, self._body_bytes_max)
-                raw = await self._read(request, receive, limit)
-                call.body = site.decode(raw, route, request)
-            return site.answer(await route.handler(call), route, request)
+            response = await self._run(found, request, new=known is None)
         except BrokerError as error:
-            refused = site.refuse(error, route, request)
-            refused.close = isinstance(error, BodyTooLong)
-            return refused
+            response = site.refuse(error, route, request)
         except ClientGone:
             return None
         except Exception:
             log.exception("request_failed", extra={"path": request.path, "site": site.name})
-            return site.broken()
+            response = site.broken()
+        operation = route.operation if route else "none"
+        self._telemetry.answered(site.name, operation, response.status, started, request.path)
+        return response
 
-    async def _read(self, request: Request, receive: Receive, limit: int) -> bytes:
-        """The whole body, refused before it is read when it says that it is too long.
+    def _find(self, request: Request) -> _Found:
+        path = _path(request.raw_path)
+        mounted = next((each for each in self._mounted if each.covers(path)), self._mounted[-1])
+        return mounted.find(request.method, path)
 
-        How long this may take is watched over by `serving.py`.
+    def _remember(self, request: Request, found: _Found) -> None:
+        """Most requests go where others went before.
+
+        Except where a path ends in a name, such as a message's, which seldom comes again. Only
+        paths of admitted requests are remembered, so that strangers cannot fill the memory.
         """
-        declared = request.headers.get(b"content-length", b"")
-        if declared.isdigit() and int(declared) > limit:
-            raise BodyTooLong(limit=limit, actual=int(declared))
-        message = await receive()
-        body: bytes = message.get("body", b"")
-        if message.get("more_body"):
-            parts, size = [body], len(body)
-            while message.get("more_body"):
-                message = await receive()
-                parts.append(message.get("body", b""))
-                size += len(parts[-1])
-                if size > limit:
-                    raise BodyTooLong(limit=limit, actual=size)
-            body = b"".join(parts)
-        if message["type"] == "http.disconnect":
-            raise ClientGone
-        return body
+        raw_path = request.raw_path
+        assert found.route is not None
+        if len(raw_path) > PATH_REMEMBERED_BYTES_MAX or found.route.path.endswith("}"):
+            return
+        if len(self._found) >= PATHS_REMEMBERED_MAX:
+            self._found.clear()
+        self._found[request.method, raw_path] = found
 
-
-def _start(response: Response) -> Message:
-    headers = [(b"content-type", response.content_type), *response.headers]
-    return {"type": "http.response.start", "status": response.status, "headers": headers}
-
-
-def _head(response: Response) -> bytes:
-    if response.status == 200 and response.content_type is JSON and not response.headers:
-        return _USUAL_HEAD % len(response.body)
-    head = b"HTTP/1.1 %s\r\n" % _STATUS[response.status]
-    if response.status not in _BODILESS:
-        head += b"content-type: %s\r\ncontent-length: %d\r\n" % (
-            response.content_type,
-            len(response.body),
-        )
-    for name, value in response.headers:
-        head += b"%s: %s\r\n" % (name, value)
-    return head
+    async def _run(self, found: _Found, request: Request, *, new: bool) -> Response:
+        site, route = found.site, found.route
+        if self._draining:
+            raise ShuttingDown
+        if route is not None and route.scope is None:
+            call = Call(request, Actor("", site.name), None)
+        else:
+            key = await site.authenticate(request)
+            if route is None and found.methods:
+                raise WrongMethod(request.method, found.methods)
+            if route is None:
+                raise NoRoute(found.path)
+            if not found.text:
+                raise InvalidRequest("path", "is not UTF-8")
+            call = Call(request, Actor(key.id, site.name), key, key.tenant)
+            await site.authorize(call, route)
+            request.admitted = True
+            if new:
+                self._remember(request, found)
+        if route.body is not None:
+            limit = min(route.body_bytes_max or site.body_bytes_max, self._body_bytes_max)
+            if route.scope is None:
+                limit = min(limit, PUBLIC_BODY_BYTES_MAX)
+            call.body = site.decode(await request.read(limit), route, request)
+        handled = route.handler(call)
+        if route.scope not in _MESSAGE_SCOPES:
+            handled = asyncio.ensure_future(handled)
+        return site.answer(await handled, route, request)

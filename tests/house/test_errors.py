@@ -36,6 +36,8 @@ EXAMPLES: dict[type[errors.BrokerError], errors.BrokerError] = {
         courier.web.WrongMethod("POST", ["GET"]),
         courier.web.NotJson("reason"),
         courier.web.BodyTooLong(limit=1, actual=2),
+        courier.web.BodyLate(wait_ms=1),
+        courier.web.BodiesFull(limit=1),
         courier.ops.journal.OffsetTrimmed(1, 2),
     )
 }
@@ -61,6 +63,8 @@ ANYPOINT: dict[type[errors.BrokerError], tuple[int, int | None]] = {
     courier.web.WrongMethod: (405, None),
     courier.web.NotJson: (400, None),
     courier.web.BodyTooLong: (413, None),
+    courier.web.BodyLate: (408, None),
+    courier.web.BodiesFull: (503, 1),
 }
 # And what those of Discue are told.
 DISCUE: dict[type[errors.BrokerError], tuple[int, int | None]] = {
@@ -84,6 +88,8 @@ DISCUE: dict[type[errors.BrokerError], tuple[int, int | None]] = {
     courier.web.WrongMethod: (405, None),
     courier.web.NotJson: (400, None),
     courier.web.BodyTooLong: (413, None),
+    courier.web.BodyLate: (408, None),
+    courier.web.BodiesFull: (503, 1),
 }
 ABSTRACT = {errors.BrokerError, errors.Rejected, errors.Unavailable}
 OF_ONE_SITE = {courier.ops.journal.OffsetTrimmed}

@@ -40,7 +40,7 @@ from courier.ops.listeners import ListenerRoutes
 from courier.ops.operator import OperatorRoutes
 from courier.ops.workers import WorkerRoutes
 from courier.telemetry import Telemetry
-from courier.web import Call, NoRoute, NotJson, Request, Response, Route, WrongMethod
+from courier.web import BodyLate, Call, NoRoute, NotJson, Request, Response, Route, WrongMethod
 
 _encode = msgspec.json.Encoder().encode
 
@@ -141,6 +141,8 @@ def refusal(error: BrokerError) -> tuple[int, str]:
             return 404, "not_found"
         case WrongMethod():
             return 405, "method_not_allowed"
+        case BodyLate():
+            return 408, "timeout"
         case RowsChanged():
             return 409, "rows_changed"
         case ClaimLost():

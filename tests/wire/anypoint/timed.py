@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import httpx
 
@@ -24,7 +24,7 @@ from courier.sealing import Sealer
 from courier.store.memory import MemoryStore
 from courier.store.sqlite import SqliteStore
 from courier.telemetry import Telemetry
-from courier.web import CALLER, WHOLE_ANSWER, App
+from courier.web import App, BodyTooLong, Request
 from tests.wire.anypoint.environment import Environment, Tokens
 
 # Sunday, 15 March 2026, 10:00:00 UTC: the beginning of an hour.
@@ -76,7 +76,26 @@ class _Patient:
     """A caller who waits for the answer."""
 
     gone = False
-    on_gone = None
+    on_gone: Callable[[], None] | None = None
+
+
+class _Sent(Request):
+    """A request that has arrived whole."""
+
+    def __init__(self, sent: httpx.Request) -> None:
+        path, _, query = sent.url.raw_path.partition(b"?")
+        headers = {name.lower(): value for name, value in sent.headers.raw}
+        super().__init__(sent.method, path, query, headers, _Patient())
+        self._body = sent.read()
+
+    @property
+    def remote(self) -> str:
+        return "127.0.0.1"
+
+    async def read(self, limit: int) -> bytes:
+        if len(self._body) > limit:
+            raise BodyTooLong(limit=limit, actual=len(self._body))
+        return self._body
 
 
 class _InProcess(httpx.BaseTransport):
@@ -87,34 +106,10 @@ class _InProcess(httpx.BaseTransport):
         self._runner = runner
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        return self._runner.run(self._answer(request))
-
-    async def _answer(self, request: httpx.Request) -> httpx.Response:
-        path, _, query = request.url.raw_path.partition(b"?")
-        answers: list[tuple[bytes, bytes]] = []
-
-        async def whole_answer(head: bytes, body: bytes, close: bool) -> None:
-            answers.append((head, body))
-
-        async def receive() -> dict[str, Any]:
-            return {"type": "http.request", "body": request.read(), "more_body": False}
-
-        async def send(_: Any) -> None:
-            raise AssertionError("these APIs answer at once")
-
-        scope = {
-            "type": "http",
-            "method": request.method,
-            "raw_path": path,
-            "query_string": query,
-            "headers": [(name.lower(), value) for name, value in request.headers.raw],
-            "extensions": {WHOLE_ANSWER: whole_answer, CALLER: _Patient()},
-        }
-        await self._app(scope, receive, send)
-        ((head, body),) = answers
-        first, *lines = head.split(b"\r\n")
-        fields = [cast(tuple[bytes, bytes], tuple(line.split(b": ", 1))) for line in lines if line]
-        return httpx.Response(int(first.split()[1]), headers=fields, content=body)
+        found = self._runner.run(self._app.respond(_Sent(request)))
+        assert found is not None and found.stream is None, "these APIs answer at once"
+        headers = [(b"content-type", found.content_type), *found.headers]
+        return httpx.Response(found.status, headers=headers, content=bytes(found.body))
 
 
 @contextmanager

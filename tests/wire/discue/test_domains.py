@@ -8,10 +8,10 @@ from typing import Any
 import httpx
 import pytest
 
+from tests import certificates
 from tests.clients.discue import ID, DiscueClient, fail, new_name, ok, pointers
 from tests.delivery.receiver import Answer, Receiver, closed_port, hang, redirect, status
 from tests.server import Server
-from tests.wire.discue import certificates
 from tests.wire.discue.conftest import SERVER_ARGS
 from tests.wire.discue.receiving import Host
 

@@ -20,7 +20,7 @@ from courier.core.errors import (
     StoreUnavailable,
     Unauthenticated,
 )
-from courier.web import BodyTooLong, NoRoute, NotJson, WrongMethod
+from courier.web import BodiesFull, BodyLate, BodyTooLong, NoRoute, NotJson, WrongMethod
 
 # Limits on what is sent; the others are on what may be kept.
 TOO_LARGE = ("message bytes", "message headers")
@@ -60,6 +60,8 @@ def refusal(error: BrokerError) -> Refusal:
             return Refusal(405, str(error))
         case Frozen() | Paused() | NotPullable():
             return Refusal(503, str(error), 60)
-        case StoreUnavailable() | ShuttingDown():
+        case BodyLate():
+            return Refusal(408, str(error))
+        case StoreUnavailable() | ShuttingDown() | BodiesFull():
             return Refusal(503, str(error), 1)
     raise TypeError(f"no refusal for {type(error).__name__}")

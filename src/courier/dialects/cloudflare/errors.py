@@ -21,7 +21,7 @@ from courier.core.errors import (
     Unauthenticated,
 )
 from courier.dialects.json import REQUIRED
-from courier.web import NoRoute, NotJson, Route, WrongMethod
+from courier.web import BodiesFull, BodyLate, NoRoute, NotJson, Route, WrongMethod
 
 
 class Refusal(Struct, frozen=True):
@@ -90,7 +90,9 @@ def refusal(error: BrokerError, route: Route | None) -> Refusal:
             return Refusal(404, 7003, str(error))
         case WrongMethod():
             return Refusal(405, 7001, str(error))
-        case StoreUnavailable() | ShuttingDown():
+        case BodyLate():
+            return Refusal(408, 10026, str(error))
+        case StoreUnavailable() | ShuttingDown() | BodiesFull():
             return Refusal(503, 15000, str(error), 1)
     raise TypeError(f"no refusal for {type(error).__name__}")
 

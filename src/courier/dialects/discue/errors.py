@@ -26,7 +26,7 @@ from courier.core.errors import (
     Unauthenticated,
 )
 from courier.dialects.discue.lockout import LockedOut
-from courier.web import BodyTooLong, NoRoute, NotJson, WrongMethod
+from courier.web import BodiesFull, BodyLate, BodyTooLong, NoRoute, NotJson, WrongMethod
 
 
 class BadQuery(Rejected):
@@ -116,6 +116,8 @@ def refusal(error: BrokerError) -> Refusal:
             return Refusal(405, text)
         case NotAcceptable():
             return Refusal(406, text)
+        case BodyLate():
+            return Refusal(408, text)
         case Stale() | KeyReused() | ClaimLost():
             return Refusal(409, text)
         case BodyTooLong():
@@ -139,6 +141,6 @@ def refusal(error: BrokerError) -> Refusal:
             return Refusal(429, text, retry_after_s=-(-error.retry_after_ms // 1000))
         case Unsupported():
             return Refusal(501, text)
-        case StoreUnavailable() | ShuttingDown():
+        case StoreUnavailable() | ShuttingDown() | BodiesFull():
             return Refusal(503, text, retry_after_s=1)
     raise TypeError(f"no refusal for {type(error).__name__}")

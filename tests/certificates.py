@@ -10,6 +10,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+TRUSTED = "trusted.pem"
+SECRET = "secret.pem"
 _NAME = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Courier's tests")])
 
 
@@ -34,7 +36,7 @@ def make(folder: Path) -> tuple[Path, ssl.SSLContext]:
         )
         .sign(key, hashes.SHA256())
     )
-    trusted, secret = folder / "trusted.pem", folder / "secret.pem"
+    trusted, secret = folder / TRUSTED, folder / SECRET
     trusted.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
     secret.write_bytes(
         key.private_bytes(

@@ -1,0 +1,404 @@
+"""HTTP/1.1 on one socket: requests in, answers out, and no longer than clients keep up."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any, cast
+
+from courier.core.errors import InvalidRequest
+from courier.heads import Refused, head, refusal
+from courier.incoming import Incoming
+from courier.reader import Reader
+from courier.traffic import Traffic
+from courier.web import BodiesFull, BodyLate, ClientGone, Response
+
+# A longer body costs more to copy behind its head than to be sent as a second part.
+JOINED_BYTES_MAX = 64 << 10
+# Of a body that nobody has asked for yet, no more than this is read; nor is more thrown away for
+# the sake of the next request on the connection.
+UNASKED_BYTES_MAX = 64 << 10
+# Requests of one connection that are run before others get their turn.
+REQUESTS_AT_ONCE = 4
+# How often a stream looks whether its client reads again.
+STREAM_STALL_S = 0.05
+# What a connection takes up for its encryption.
+TLS_BYTES = 48 << 10
+
+Steps = Coroutine[Any, None, Response | None]
+
+log = logging.getLogger("courier.connection")
+
+
+class _Closed(asyncio.Transport):
+    """Takes the place of the transport of a lost connection."""
+
+    def is_closing(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        pass
+
+    def abort(self) -> None:
+        pass
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+
+_CLOSED = _Closed()
+
+
+class Connection(asyncio.BufferedProtocol):
+    """One client. Its requests are answered one after the other, in the order they came.
+
+    It is a `broker.Caller`: `gone` says whether the client has left, and `on_gone` is called
+    when it does. `deaf`: nothing that comes is looked at any more.
+    """
+
+    def __init__(self, traffic: Traffic) -> None:
+        self.traffic = traffic
+        self.on_gone: Callable[[], None] | None = None
+        self._reader = Reader(self, traffic)
+        self._running: Incoming | None = None
+        self._peer = ""
+        self._idle_s = 0.0
+        self._deaf_s: float | None = None  # since when
+        self._stalled_s: float | None = None  # since when the client has read nothing
+        self._unsent = 0
+        self._paused = False
+        self._left = False
+        self._known = False  # its last request was admitted
+        self._base = 0
+        self._held = 0
+
+    # --- the socket ---
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        traffic = self.traffic
+        self._transport = cast(asyncio.Transport, transport)
+        peer = transport.get_extra_info("peername")
+        self._peer = str(peer[0]) if peer else ""
+        self._idle_s = traffic.loop.time()
+        traffic.connections.add(self)
+        encrypted = transport.get_extra_info("ssl_object") is not None
+        self._base = TLS_BYTES if encrypted else 0
+        many = len(traffic.connections) > traffic.limits.connections_max
+        if many or not self._hold(self._base):
+            if encrypted:  # a farewell would take as long as the client likes
+                self._transport.abort()
+            else:
+                many_open = Refused(503, "busy", "there are too many connections")
+                self._transport.write(refusal(many_open))
+                self._transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.traffic.connections.discard(self)
+        self._leave()
+        for request in (self._running, self._reader.arriving):
+            if request is not None:
+                request.fail(ClientGone())
+        self._stop_listening()
+        self._reader.ready.clear()
+        # An encrypted transport leads back here, and would wait for the collector to come by.
+        self._transport = _CLOSED
+
+    def eof_received(self) -> None:
+        self._leave()
+
+    def _leave(self) -> None:
+        self._left = True
+        if self.on_gone is not None:
+            self.on_gone()
+
+    @property
+    def gone(self) -> bool:
+        return self._left or self._transport.is_closing()
+
+    def source(self, headers: dict[bytes, bytes]) -> str:
+        """The address that a request with these headers came from."""
+        return self.traffic.proxies.source(self._peer, headers)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Small while heads are expected: what is not read yet costs us nothing."""
+        return self.traffic.head_buffer if self._reader.arriving is None else self.traffic.buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self._deaf_s is not None:
+            return
+        reader = self._reader
+        try:
+            reader.feed(self.traffic.buffer[:nbytes])
+        except Refused as why:
+            self._refuse(why)
+        if reader.ready:
+            self._next()
+        elif reader.began_s is None and self._running is None and reader.arriving is None:
+            reader.wait_for_head()
+        if self._held or reader.in_head or reader.ready or reader.arriving is not None:
+            self._account()
+
+    def pause_writing(self) -> None:
+        self._stalled_s = self.traffic.loop.time()
+        self._unsent = self._transport.get_write_buffer_size()
+        self._account()
+
+    def resume_writing(self) -> None:
+        self._stalled_s = None
+        self._account()
+        self._next()
+
+    # --- requests and answers ---
+
+    def _next(self) -> None:
+        """Run the requests that are here, one after the other, and let others have their turn."""
+        ready = self._reader.ready
+        for _ in range(REQUESTS_AT_ONCE):
+            if not ready or self._running is not None or self._stalled_s is not None:
+                break
+            if self._transport.is_closing():
+                ready.clear()
+                break
+            self._running = ready.pop(0)
+            self._step(self.traffic.app.respond(self._running))
+        else:
+            self.traffic.loop.call_soon(self._next)
+        self._flow()
+
+    def _step(self, steps: Steps) -> None:
+        """Go on with an answer up to where it waits for something; most wait once."""
+        try:
+            awaited = steps.send(None)
+        except StopIteration as end:
+            self._answer(end.value)
+        except asyncio.CancelledError:
+            self._answer(None)
+        except Exception:
+            log.exception("request_failed")
+            self._answer(None)
+        else:
+            if awaited is None:  # sleep(0)
+                self.traffic.loop.call_soon(self._resume, steps, None)
+            else:
+                awaited._asyncio_future_blocking = False
+                awaited.add_done_callback(partial(self._resume, steps))
+
+    def _resume(self, steps: Steps, _: object) -> None:
+        self._step(steps)
+        if self._paused or (self._running is None and self._reader.ready):
+            self._next()
+
+    def _answer(self, response: Response | None) -> None:
+        """Send it; None closes the connection without an answer, also to later requests."""
+        request = self._running
+        assert request is not None
+        if response is None or self._transport.is_closing():
+            self._transport.close()
+            self._forget(request)
+            return
+        if request.admitted != self._known:
+            self._known = request.admitted
+            if self._base:
+                self._account()
+        if response.stream is not None:
+            self.traffic.spawn(self._stream(request, response))
+            return
+        keep = request.keep_alive and not self.traffic.draining.is_set()
+        if keep and not request.complete:
+            rest = request.rest
+            keep = rest is not None and rest <= UNASKED_BYTES_MAX and not request.expects
+        end = b"\r\n" if keep else b"connection: close\r\n\r\n"
+        if keep and request.old:
+            end = b"connection: keep-alive\r\n\r\n"
+        body = b"" if request.method == "HEAD" else response.body
+        if len(body) > JOINED_BYTES_MAX:
+            self._transport.writelines((head(response) + end, body))
+        else:
+            self._transport.write(b"".join((head(response), end, body)))
+        self._forget(request)
+        if not keep:
+            self._end()
+
+    def _forget(self, request: Incoming) -> None:
+        request.drop()
+        self._running = None
+        self._idle_s = self.traffic.loop.time()
+
+    async def _stream(self, request: Incoming, response: Response) -> None:
+        """Send parts until the stream ends, the client goes or the server stops."""
+        stream, transport, loop = response.stream, self._transport, self.traffic.loop
+        assert stream is not None
+        chunked = not request.old
+        end = b"transfer-encoding: chunked\r\n\r\n" if chunked else b"connection: close\r\n\r\n"
+        transport.write(head(response) + end)
+
+        async def parts() -> None:
+            async for part in stream:
+                if part:
+                    whole = (b"%x\r\n" % len(part), part, b"\r\n") if chunked else (part,)
+                    transport.writelines(whole)
+                while self._stalled_s is not None:
+                    await asyncio.sleep(STREAM_STALL_S)
+
+        gone = loop.create_future()
+        self.on_gone = partial(_settle, gone)
+        ends = [
+            loop.create_task(parts()),
+            loop.create_task(self.traffic.draining.wait()),
+            gone,
+        ]
+        try:
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self.on_gone = None
+            for each in ends:
+                each.cancel()
+            outcome, *_ = await asyncio.gather(*ends, return_exceptions=True)
+        self._forget(request)
+        if isinstance(outcome, Exception):
+            log.error("stream_failed", exc_info=outcome, extra={"path": request.path})
+            transport.abort()  # or what was sent would look whole
+        elif chunked and not transport.is_closing():
+            transport.write(b"0\r\n\r\n")
+        keep = chunked and request.keep_alive and request.complete
+        if keep and not self.traffic.draining.is_set():
+            self._next()
+        else:
+            self._end()
+
+    # --- holding back ---
+
+    def receive(self, request: Incoming) -> "asyncio.Future[None]":
+        """Have the rest of a body sent; the future is done when it is here."""
+        if self._deaf_s is not None or self.gone:
+            raise ClientGone
+        if request.expects and not request.body and not request.old:
+            self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        request.expects = False
+        request.arrived = self.traffic.loop.create_future()
+        self._reader.began_s = self.traffic.loop.time()
+        self._flow()
+        return request.arrived
+
+    def _flow(self) -> None:
+        """Stop reading while there is enough to do, and go on when there is not."""
+        request = self._reader.arriving
+        full = len(self._reader.ready) >= self.traffic.limits.pipelined_max or (
+            request is not None
+            and request.arrived is None
+            and not request.unwanted
+            and len(request.body) > UNASKED_BYTES_MAX
+        )
+        if full != self._paused and not self._transport.is_closing():
+            self._paused = full
+            if full:
+                self._transport.pause_reading()
+            else:
+                self._transport.resume_reading()
+
+    def _account(self) -> None:
+        """Count what is held for a caller who has shown no credential for it."""
+        held = self._reader.held
+        if not self._known:
+            held += self._base
+            if self._stalled_s is not None:
+                held += self._transport.get_write_buffer_size()
+        if self._hold(held):
+            return
+        self._reader.ready.clear()
+        if self._stalled_s is not None:
+            self._transport.abort()
+        else:
+            self._refuse(Refused(503, "busy", "too many requests are waiting for their end"))
+
+    def _hold(self, count: int) -> bool:
+        """Whether that is not too much, with all that is held for others."""
+        self.traffic.held += count - self._held
+        self._held = count
+        return self.traffic.held <= self.traffic.limits.strangers_bytes_max
+
+    # --- ends ---
+
+    def _refuse(self, why: Refused) -> None:
+        """What came cannot be answered. Good requests before it are, and nothing after them."""
+        ready, arriving = self._reader.ready, self._reader.arriving
+        if arriving in ready:
+            ready.remove(arriving)
+        last = ready[-1] if ready else self._running
+        if last is None:
+            if arriving is None or not arriving.unwanted:
+                self._transport.write(refusal(why))
+            self._end()
+            return
+        last.keep_alive = False
+        self._stop_listening()
+        if last is arriving and why.status == 503:
+            last.fail(BodiesFull(limit=self.traffic.limits.strangers_bytes_max))
+        elif last is arriving:
+            last.fail(InvalidRequest("", str(why)))
+
+    def _stop_listening(self) -> None:
+        """Throw away what comes, and what has come but for requests that are ready."""
+        self._deaf_s = self.traffic.loop.time()
+        self._reader.close()
+        self._hold(0)
+
+    def _end(self) -> None:
+        """Close when the client has, or soon.
+
+        If we closed while it is sending, it could lose an answer that it has not read yet.
+        """
+        reader = self._reader
+        quiet = not (reader.ready or reader.arriving or reader.in_head) and self._deaf_s is None
+        reader.ready.clear()
+        self._stop_listening()
+        if quiet or self._transport.is_closing():
+            self._transport.close()
+        else:
+            if self._transport.can_write_eof():
+                self._transport.write_eof()
+            self._flow()
+
+    def cut_if_slow(self, now_s: float) -> None:
+        """End the connection when the client takes too long for what it has to do next."""
+        limits, began_s = self.traffic.limits, self._reader.began_s
+        busy = self._running is not None or bool(self._reader.ready)
+        if self._stalled_s is not None:
+            unsent = self._transport.get_write_buffer_size()
+            if unsent < self._unsent:
+                self._unsent, self._stalled_s = unsent, now_s
+            elif now_s - self._stalled_s > limits.request_wait_s:
+                self._transport.abort()
+        elif self._deaf_s is not None:
+            if not busy and now_s - self._deaf_s > limits.linger_wait_s:
+                self._transport.abort()
+        elif self._paused:
+            return  # it waits for us
+        elif began_s is not None:
+            allowed_s = limits.header_wait_s if self._reader.in_head else limits.request_wait_s
+            if now_s - began_s > allowed_s:
+                self._cut(round(allowed_s * 1000))
+        elif not busy and now_s - self._idle_s > limits.idle_wait_s:
+            self._transport.close()
+
+    def _cut(self, wait_ms: int) -> None:
+        request = self._reader.arriving
+        if request is not None and request.arrived is not None and not request.arrived.done():
+            request.keep_alive = False
+            self._reader.began_s = None
+            request.fail(BodyLate(wait_ms=wait_ms))
+        else:
+            message = f"the request did not arrive within {wait_ms} ms"
+            self._refuse(Refused(408, "timeout", message))
+
+    def close_if_idle(self) -> None:
+        if self._running is None and not self._reader.ready:
+            self._transport.close()
+
+    def abort(self) -> None:
+        self._transport.abort()
+
+
+def _settle(future: "asyncio.Future[None]") -> None:
+    if not future.done():
+        future.set_result(None)

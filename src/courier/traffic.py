@@ -1,0 +1,88 @@
+"""What all connections share: the limits, and the count of what is held for callers.
+
+A caller who has shown no credential can make the server hold only a little: what all such callers
+have sent and not had answered is counted in `held`, and refused when it is too much. The bodies of
+admitted callers are counted in `bodies`.
+"""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from courier.proxies import Proxies
+from courier.web import App
+
+if TYPE_CHECKING:
+    from courier.connection import Connection
+
+# Reading little at a time leaves the most of a flood in the kernel, and gives others their turn.
+HEAD_READ_BYTES = 4 << 10
+BODY_READ_BYTES = 64 << 10
+# Part of `bodies_bytes_max` that large bodies leave to small ones.
+SMALL_BODY_BYTES = 64 << 10
+SMALL_BODIES_SHARE = 4
+
+
+class Limits(Struct, frozen=True, kw_only=True):
+    """What connections may ask of the server; waits are in seconds.
+
+    `framing_bytes_max` is for what a chunked body has beside its content: trailers, which are
+    thrown away, and chunk extensions. `strangers_bytes_max` is for all that is held for callers
+    who have shown no credential, `bodies_bytes_max` for the bodies of those who have.
+    """
+
+    connections_max: int = 10_000
+    handshakes_max: int = 400
+    header_bytes_max: int = 64 << 10
+    headers_max: int = 128
+    header_wait_s: float = 15.0
+    request_wait_s: float = 30.0
+    idle_wait_s: float = 75.0
+    linger_wait_s: float = 2.0
+    pipelined_max: int = 16
+    framing_bytes_max: int = 16 << 10
+    strangers_bytes_max: int = 24 << 20
+    bodies_bytes_max: int = 256 << 20
+
+    @property
+    def body_bytes_max(self) -> int:
+        """The largest single body that can ever be received."""
+        return self.bodies_bytes_max - self.bodies_bytes_max // SMALL_BODIES_SHARE
+
+
+class Traffic:
+    """What all connections share."""
+
+    def __init__(self, app: App, limits: Limits, proxies: Proxies) -> None:
+        self.app = app
+        self.limits = limits
+        self.proxies = proxies
+        # All connections read into one buffer, since what is read is parsed at once.
+        self.buffer = memoryview(bytearray(BODY_READ_BYTES))
+        self.head_buffer = self.buffer[:HEAD_READ_BYTES]
+        self.loop = asyncio.get_running_loop()
+        self.connections: set[Connection] = set()
+        self.draining = asyncio.Event()
+        self.held = 0
+        self.bodies = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def busy(self) -> bool:
+        return bool(self.connections or self._tasks)
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self.loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def take(self, count: int, *, of: int) -> bool:
+        """Make room for bytes of a body of that length. Large ones leave some to small ones."""
+        small = of <= SMALL_BODY_BYTES
+        limit = self.limits.bodies_bytes_max if small else self.limits.body_bytes_max
+        if self.bodies + count > limit:
+            return False
+        self.bodies += count
+        return True
