@@ -13,6 +13,7 @@ PATTERN_CHARACTERS_MAX = 256
 PROGRAM_STEPS_MAX = 1_500
 # For what the engine remembers of the texts that it has seen, each pattern.
 MEMORY_BYTES_MAX = 256 << 10
+PATTERNS_REMEMBERED_MAX = 128
 
 _OPTIONS = re2.Options()
 _OPTIONS.log_errors = False
@@ -20,7 +21,7 @@ _OPTIONS.max_mem = MEMORY_BYTES_MAX
 _OPTIONS.never_capture = True
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=PATTERNS_REMEMBERED_MAX)
 def compiled(pattern: str) -> Any:
     """A pattern as it stands, or between slashes with flags behind them. Raises ValueError."""
     if len(pattern) > PATTERN_CHARACTERS_MAX:

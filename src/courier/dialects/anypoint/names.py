@@ -28,6 +28,7 @@ REGIONS = {
     "us-gov-west-1": None,
 }
 NAME_CHARACTERS_MAX = 127
+UUID_CHARACTERS = 36
 _NAME = re.compile(r"[A-Za-z0-9.-]{1,127}", re.ASCII)
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.ASCII)
 _HOST = re.compile(r"mq-([a-z0-9-]+)\.", re.IGNORECASE)
@@ -37,13 +38,16 @@ def uuid_text(id: str) -> str:
     return f"{id[:8]}-{id[8:12]}-{id[12:16]}-{id[16:20]}-{id[20:]}"
 
 
-@lru_cache(maxsize=10_000)
 def id_of(text: str) -> str:
     """The id that a UUID in a path stands for; "" for what is none of ours."""
+    return _id_of(text) if len(text) == UUID_CHARACTERS else ""
+
+
+@lru_cache(maxsize=4_096)
+def _id_of(text: str) -> str:
     return text.lower().replace("-", "") if _UUID.fullmatch(text.lower()) else ""
 
 
-@lru_cache(maxsize=1_000)
 def _host_region(host: str) -> str:
     match = _HOST.match(host)
     region = match[1].lower() if match else ""
