@@ -7,6 +7,7 @@ import struct
 import time
 import uuid
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -16,6 +17,7 @@ import httpx
 from tests.server import Server
 
 ANSWER_SECONDS_MAX = 10.0
+SEND_SECONDS_MAX = 0.05
 
 
 class Answer(NamedTuple):
@@ -64,6 +66,13 @@ class Peer:
         except (BrokenPipeError, ConnectionResetError):
             return False
         return True
+
+    def send_what_is_taken(self, data: bytes) -> None:
+        """Send until all of it is sent, or the server reads no more, or hangs up."""
+        self._socket.settimeout(SEND_SECONDS_MAX)
+        with suppress(OSError):
+            self._socket.sendall(data)
+        self._socket.settimeout(ANSWER_SECONDS_MAX)
 
     def answered(self, *, within_s: float) -> bool:
         """Whether the server has said something, or hung up, by then."""

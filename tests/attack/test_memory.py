@@ -1,0 +1,208 @@
+"""What a stranger sends, and never finishes or never reads, does not fill the server's memory."""
+
+import socket
+import ssl
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+
+import httpx
+import pytest
+
+from tests.attack.peer import Account, Peer
+from tests.attack.target import aim, no_traceback
+from tests.server import Server
+
+pytestmark = pytest.mark.slow
+
+MIB = 1 << 20
+SENT_BYTES = 200_000_000
+GROWTH_BYTES_MAX = 64_000_000
+HOST = b"Host: 127.0.0.1\r\n"
+GET = b"GET / HTTP/1.1\r\n" + HOST
+POST = b"POST /client/v4/accounts/x/queues HTTP/1.1\r\n" + HOST
+LOGIN = b"POST /accounts/login HTTP/1.1\r\n" + HOST + b"Content-Type: application/json\r\n"
+
+# Each yields what one connection after the other sends.
+Shape = Callable[[], Iterator[bytes]]
+
+
+def repeated(piece: Callable[[int], bytes], bytes_max: int = SENT_BYTES) -> Shape:
+    def shape() -> Iterator[bytes]:
+        sent = number = 0
+        while sent < bytes_max:
+            yield (data := piece(number))
+            sent += len(data)
+            number += 1
+
+    return shape
+
+
+def chunked(rest: bytes) -> bytes:
+    return POST + b"Transfer-Encoding: chunked\r\n\r\n" + rest
+
+
+def path(number: int) -> bytes:
+    return b"GET /%d%s HTTP/1.1\r\n%s\r\n" % (number, b"p" * 60_000, HOST)
+
+
+def query(number: int) -> bytes:
+    return b"GET /v1/queues?%d=%s HTTP/1.1\r\n%s\r\n" % (number, b"q" * 60_000, HOST)
+
+
+SHAPES: dict[str, Shape] = {
+    "heads that do not end": repeated(lambda _: GET + b"X: " + b"h" * 60_000),
+    "heads of many lines": repeated(
+        lambda _: GET + b"".join(b"a%d:b\r\n" % n for n in range(125)) + b"X: " + b"h" * 20_000
+    ),
+    "targets that do not end": repeated(lambda _: b"GET /" + b"u" * 60_000),
+    "paths": repeated(path),
+    "queries": repeated(query),
+    "hosts": repeated(
+        lambda n: b"GET /api/v1/x HTTP/1.1\r\nHost: %d%s\r\n\r\n" % (n, b"h" * 60_000)
+    ),
+    "credentials": repeated(
+        lambda n: GET + b"Authorization: Bearer %d%s\r\n\r\n" % (n, b"c" * 60_000)
+    ),
+    "addresses": repeated(
+        lambda n: GET + b"X-API-KEY: %d\r\nX-Forwarded-For: %s\r\n\r\n" % (n, b"1.1.1.1, " * 6_000)
+    ),
+    "one long trailer": repeated(lambda _: chunked(b"0\r\nX: " + b"t" * 200_000)),
+    "many trailers": repeated(lambda _: chunked(b"0\r\n" + b"X: t\r\n" * 40_000)),
+    "chunk extensions": repeated(lambda _: chunked(b"1;x=" + b"e" * 200_000)),
+    "bodies without a key": repeated(
+        lambda _: POST + b"Content-Length: 4000000\r\n\r\n" + b"b" * 1_000_000
+    ),
+    "short bodies without a key": repeated(
+        lambda _: POST + b"Content-Length: 60000\r\n\r\n" + b"b" * 59_000
+    ),
+    "chunks without a key": repeated(lambda _: chunked(b"2\r\nxx\r\n" * 30_000)),
+    "bodies of a sign-in": repeated(
+        lambda _: LOGIN + b"Content-Length: 60000\r\n\r\n" + b"b" * 59_000
+    ),
+    "chunks of a sign-in": repeated(
+        lambda _: LOGIN + b"Transfer-Encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * 10_000
+    ),
+    "pipelined, answers not read": repeated(lambda _: (GET + b"\r\n") * 5_000),
+    "pipelined documents, not read": repeated(
+        # Each is answered with a thousand times as much.
+        lambda _: b"GET /client/v4/openapi.json HTTP/1.1\r\n%s\r\n" % HOST * 1_000,
+        bytes_max=SENT_BYTES // 10,
+    ),
+    "pipelined behind a sign-in": repeated(
+        lambda _: LOGIN + b"Content-Length: 10\r\n\r\n" + (GET + b"a:b\r\n" * 100 + b"\r\n") * 300
+    ),
+    "empty lines": repeated(lambda _: b"\r\n" * 100_000),
+}
+
+
+def resident_bytes(server: Server) -> int:
+    with open(f"/proc/{server.pid}/statm") as file:
+        return int(file.read().split()[1]) * 4_096
+
+
+@pytest.fixture(scope="module")
+def besieged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with Server(tmp_path_factory.mktemp("besieged")).start() as server:
+        # What it loads for its first requests is not what is measured.
+        with server.client() as client:
+            assert client.get("/queues").status_code == 200
+        for path in ("/client/v4/openapi.json", "/health", "/nowhere"):
+            httpx.get(server.url + path, trust_env=False, verify=False)
+        yield server
+        no_traceback(server)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_stranger_cannot_fill_the_memory_with(besieged: Server, name: str) -> None:
+    """Every connection stays open as long as the server lets it, and reads nothing."""
+    before = peak = resident_bytes(besieged)
+    with ExitStack() as stack:
+        for number, data in enumerate(SHAPES[name]()):
+            peer = stack.enter_context(Peer(besieged))
+            peer.send_what_is_taken(data)
+            if number % 20 == 0:
+                peak = max(peak, resident_bytes(besieged))
+        peak = max(peak, resident_bytes(besieged))
+    health = httpx.get(f"{besieged.url}/health", trust_env=False, verify=False, timeout=180)
+    assert health.status_code == 200
+    assert peak - before < GROWTH_BYTES_MAX, f"{(peak - before) // 1_000_000} MB more"
+
+
+@pytest.mark.parametrize("kind", ["plain", "half a handshake", "encrypted"])
+def test_stranger_cannot_fill_the_memory_with_connections(
+    tmp_path_factory: pytest.TempPathFactory, kind: str
+) -> None:
+    directory = tmp_path_factory.mktemp("crowded")
+    trusting = ssl._create_unverified_context()
+    with Server(directory, encrypted=kind != "plain").start() as server, ExitStack() as stack:
+        before = peak = resident_bytes(server)
+        for number in range(1_500 if kind == "encrypted" else 4_000):
+            with suppress(OSError):
+                peer = socket.create_connection(("127.0.0.1", server.port), timeout=5)
+                stack.callback(peer.close)
+                if kind == "encrypted":
+                    peer = trusting.wrap_socket(peer)
+                    stack.callback(peer.close)
+                peer.sendall(GET[: -len(HOST)] if kind != "half a handshake" else b"\x16\x03\x01")
+            if number % 20 == 0:
+                peak = max(peak, resident_bytes(server))
+        peak = max(peak, resident_bytes(server))
+        assert peak - before < GROWTH_BYTES_MAX, f"{(peak - before) // 1_000_000} MB more"
+
+
+def test_bodies_in_flight_are_bounded_and_small_ones_still_served(
+    tmp_path_factory: pytest.TempPathFactory, queue_name: str
+) -> None:
+    """Beyond the bound, 503 with Retry-After, before the body is read."""
+    directory = tmp_path_factory.mktemp("bounded")
+    with Server(directory, env={"COURIER_BODIES_BYTES_MAX": "16MiB"}).start() as server:
+        target = aim(Account(server), queue_name)
+        head = target.account.head(
+            "POST", f"{target.path}/messages/batch", f"Content-Length: {4 * MIB}"
+        )
+        with ExitStack() as stack:
+            peers = [stack.enter_context(Peer(server)) for _ in range(6)]
+            for peer in peers:
+                peer.send(head + b"\r\n" + b" " * 100_000)
+            time.sleep(0.3)
+            turned = [peer for peer in peers if peer.answered(within_s=0)]
+            assert len(turned) == 3, "three quarters of 16 MiB are three bodies of 4 MiB"
+            for peer in turned:
+                answer = peer.answer()
+                assert answer is not None and answer.status == 503
+                assert answer.headers["retry-after"] == "1"
+                assert answer.json()["errors"][0]["code"] == 15000
+            assert target.post("/messages", b'{"body":1}').status == 200
+            for peer in peers:
+                if peer not in turned:
+                    peer.send(b" " * (4 * MIB - 100_000))
+                    answer = peer.answer()
+                    assert answer is not None and answer.status == 400
+        # What was held has been given back.
+        with Peer(server) as peer:
+            peer.send(head + b"\r\n" + b" " * (4 * MIB))
+            answer = peer.answer()
+            assert answer is not None and answer.status == 400
+
+
+def test_chunked_bodies_in_flight_are_bounded_as_they_grow(
+    tmp_path_factory: pytest.TempPathFactory, queue_name: str
+) -> None:
+    directory = tmp_path_factory.mktemp("growing")
+    with Server(directory, env={"COURIER_BODIES_BYTES_MAX": "4MiB"}).start() as server:
+        target = aim(Account(server), queue_name)
+        head = target.account.head(
+            "POST", f"{target.path}/messages/batch", "Transfer-Encoding: chunked"
+        )
+        chunk = b"%x\r\n%s\r\n" % (50_000, b" " * 50_000)
+        with ExitStack() as stack:
+            peers = [stack.enter_context(Peer(server)) for _ in range(4)]
+            for peer in peers:
+                peer.send(head + b"\r\n" + chunk * 19)
+            time.sleep(0.5)
+            turned = [peer for peer in peers if peer.answered(within_s=0)]
+            assert len(turned) == 1, "three bodies of 950 kB are less than three quarters of 4 MiB"
+            answer = turned[0].answer()
+            assert answer is not None and answer.status == 503
+            assert target.post("/messages", b'{"body":1}').status == 200
