@@ -17,6 +17,7 @@ from urllib.parse import parse_qs, unquote
 from falcon.routing import CompiledRouter
 from msgspec import Struct
 
+from courier.core import keys
 from courier.core.broker import Caller
 from courier.core.errors import (
     BrokerError,
@@ -182,30 +183,85 @@ def _path(raw: bytes) -> str:
     return path[:-1] if path.endswith("/") and len(path) > 1 else path
 
 
+class Undecided(Exception):
+    """A bug of ours: nobody asked whether the key reaches what the request is about."""
+
+
 class Call(Struct):
     """What a handler gets: who asks (`key` is None on public routes), where, and the body.
 
     `tenant` is the one whose things are meant: the key's own, unless the site says otherwise.
-    `queue` is the Queue that the path names, once the site has looked it up.
+    `queue` is the Queue that the path names, once the site has looked it up. `decided`: what
+    the key reaches was asked for; until then nothing can be stored, and nothing is answered.
     """
 
     request: Request
-    actor: Actor
+    who: Actor
     key: Key | None
     tenant: str = ""
     body: Any = None
     queue: Any = None
+    decided: bool = False
+    held: keys.Reach | None = None
 
     @property
     def params(self) -> dict[str, str]:
         return self.request.params
 
+    @property
+    def actor(self) -> Actor:
+        """Who acts. Every change asks for it, and so comes after the decision."""
+        if not self.decided:
+            raise Undecided(self.request.path)
+        return self.who
+
+    @property
+    def reach(self) -> keys.Reach:
+        """What of the tenant's things the key reaches. To ask is to decide."""
+        if self.held is None:
+            raise Undecided(self.request.path)
+        self.decided = True
+        return self.held
+
+    def require(self, *targets: str) -> None:
+        """Raises Forbidden unless one of these is within reach; none: unless everything is."""
+        self.reach.require(*targets)
+
+    def hold(self, route: "Route", *others: Scope) -> None:
+        """Check the scope: the route's, or one of the others. Raises Forbidden.
+
+        This decides for routes about the key itself or the whole tenant. For the others the
+        site or the handler names the target.
+        """
+        if route.reach == "own":
+            self.decided = True
+            return
+        assert self.key is not None and route.scope is not None and route.scope != "any"
+        self.held = keys.reach(self.key, route.scope, *others)
+        if route.reach == "whole":
+            self.require()
+
+    def hold_everything(self, route: "Route") -> None:
+        """For the operator, who may do everything."""
+        self.held = keys.Reach(str(route.scope))
+        self.decided = True
+
 
 Handler = Callable[[Call], Awaitable[Any]]
 
 
+# Who decides whether a key that is limited to some targets may make a request:
+#   public    nobody: no key is needed
+#   own       nobody: it is about the key itself
+#   whole     only a key without limits may
+#   target    the site, which finds out what the path names
+#   listed    the handler, which leaves out what is beyond reach
+#   named     the handler, because the body names the target
+Decision = Literal["public", "own", "whole", "target", "listed", "named"]
+
+
 class Route(Struct, frozen=True):
-    """One operation.
+    """One operation. `reach` has no default: every new route needs a decision.
 
     `body` None: a request body is not read. `scope` None: no key needed; `any`: any key will
     do. `settings`: not about messages, and so under the rate limit for such calls. `status` is
@@ -218,6 +274,7 @@ class Route(Struct, frozen=True):
     path: str
     handler: Handler
     scope: Scope | Literal["any"] | None
+    reach: Decision
     summary: str
     body: Any = None
     body_optional: bool = False
@@ -230,6 +287,15 @@ class Route(Struct, frozen=True):
     contract: str = ""
     body_bytes_max: int = 0
     described: bool = True
+
+    def __post_init__(self) -> None:
+        fits = {None: ("public",), "any": ("own",)}.get(
+            self.scope, ("whole", "target", "listed", "named")
+        )
+        if self.reach not in fits:
+            raise ValueError(f"{self.path}: reach {self.reach} does not go with {self.scope}")
+        if self.reach == "target" and "{" not in self.path:
+            raise ValueError(f"{self.path} names no target")
 
     @property
     def operation(self) -> str:
@@ -401,7 +467,7 @@ class App:
         if self._draining:
             raise ShuttingDown
         if route is not None and route.scope is None:
-            call = Call(request, Actor("", site.name), None)
+            call = Call(request, Actor("", site.name, request.remote), None, decided=True)
         else:
             key = await site.authenticate(request)
             if route is None and found.methods:
@@ -410,7 +476,8 @@ class App:
                 raise NoRoute(found.path)
             if not found.text:
                 raise InvalidRequest("path", "is not UTF-8")
-            call = Call(request, Actor(key.id, site.name), key, key.tenant)
+            actor = Actor(key.id, site.name, request.remote)
+            call = Call(request, actor, key, key.tenant)
             await site.authorize(call, route)
             request.admitted = True
             if new:
@@ -423,4 +490,7 @@ class App:
         handled = route.handler(call)
         if route.scope not in _MESSAGE_SCOPES:
             handled = asyncio.ensure_future(handled)
-        return site.answer(await handled, route, request)
+        result = await handled
+        if not call.decided:
+            raise Undecided(request.path)
+        return site.answer(result, route, request)

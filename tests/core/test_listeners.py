@@ -12,6 +12,7 @@ from courier.clock import ManualClock
 from courier.core import listeners as module
 from courier.core.admin import Admin
 from courier.core.errors import Conflict, NotFound, OverLimit
+from courier.core.keys import Reach
 from courier.core.limits import Limits
 from courier.core.listeners import LISTENERS_MAX, SECRETS_MAX, Backfilled, record_name
 from courier.core.types import (
@@ -30,6 +31,7 @@ T = TypeVar("T")
 
 TENANT = "c0" + "7" * 30
 CALLER = Actor("caller", "test")
+EVERYTHING = Reach("queues:write")
 
 
 class Desk:
@@ -142,7 +144,7 @@ def test_a_listener_is_looked_for_on_its_own_queue(desk: Desk) -> None:
 
 
 def test_a_queue_that_is_gone_gets_no_listener(desk: Desk) -> None:
-    desk.run(desk.admin.delete_queue(TENANT, desk.queue.id, actor=CALLER))
+    desk.run(desk.admin.delete_queue(TENANT, desk.queue.id, reach=EVERYTHING, actor=CALLER))
     with pytest.raises(NotFound):
         desk.create()
     assert desk.all() == []
@@ -247,7 +249,7 @@ def test_listeners_go_with_their_queue(desk: Desk) -> None:
     desk.note(desk.create())
     kept = desk.create(queue=desk.new_queue())
     desk.note(kept)
-    desk.run(desk.admin.delete_queue(TENANT, desk.queue.id, actor=CALLER))
+    desk.run(desk.admin.delete_queue(TENANT, desk.queue.id, reach=EVERYTHING, actor=CALLER))
     assert [each.id for each in desk.all()] == [each.id for each in desk.liveness()] == [kept.id]
 
 

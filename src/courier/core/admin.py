@@ -17,6 +17,7 @@ from courier.clock import Clock
 from courier.core import keys, schemas
 from courier.core.domains import Domains
 from courier.core.errors import Conflict, InUse, InvalidRequest, NotFound, OverLimit, Unavailable
+from courier.core.keys import Reach
 from courier.core.limits import BINDINGS_MAX, RULED_BINDINGS_MAX, Limits
 from courier.core.listeners import Listeners
 from courier.core.sessions import Sessions
@@ -275,17 +276,22 @@ class Admin:
         edit: Callable[[Queue | None, Queue | None], Queue],
         *,
         dead_letter: str = "",
+        reach: Reach,
         actor: Actor,
     ) -> Queue:
         """Create or change the queue of that name.
 
-        `edit` gets the queue, if it exists, and the one named by `dead_letter`.
+        `edit` gets the queue, if it exists, and the one named by `dead_letter`; one beyond reach
+        does not exist for it.
         """
         async with self._turn:
             current = await self._store.named(Queue, tenant=tenant, name=name)
             target = None
             if dead_letter:
                 target = await self._store.named(Queue, tenant=tenant, name=dead_letter)
+            if target is not None and target.id not in reach:
+                target = None
+            reach.require(current.id if current else "")
             queue = edit(current, target)
             if current is None:
                 await self._check_new(queue)
@@ -310,16 +316,20 @@ class Admin:
         edit: Callable[[Queue], Queue],
         *,
         schema: dict[str, Any] | UnsetType | None = UNSET,
+        reach: Reach,
         actor: Actor,
     ) -> Queue:
-        """A `schema` of None ends the one that the queue has; unset, it stays."""
+        """A `schema` of None ends the one that the queue has; unset, it stays.
+
+        Publishers find queues by name, so to rename one takes a reach over all of them.
+        """
         async with self._turn:
             known = await self.queue(tenant, id)
             queue = replace(edit(known), modified_ms=self._clock.now_ms())
-            if queue.name != known.name and await self._store.named(
-                Exchange, tenant=tenant, name=queue.name
-            ):
-                raise Conflict("exchange", queue.name)
+            if queue.name != known.name:
+                reach.require()
+                if await self._store.named(Exchange, tenant=tenant, name=queue.name):
+                    raise Conflict("exchange", queue.name)
             puts: list[AnyRecord] = [queue]
             drops: list[AnyRecord] = []
             if schema is not UNSET:
@@ -355,15 +365,18 @@ class Admin:
         return queue, [queue, schema], [*known[: max(0, len(known) + 1 - SCHEMAS_MAX)]]
 
     async def delete_queue(
-        self, tenant: str, id: str, *, actor: Actor, though_used: bool = False
+        self, tenant: str, id: str, *, reach: Reach, actor: Actor, though_used: bool = False
     ) -> None:
         """Delete the queue, its messages, schemas, consumer and listeners, and what feeds it.
 
-        A queue that others bury in is InUse; `though_used` frees those from it.
+        A queue that others bury in is InUse; `though_used` frees those from it, if they are all
+        within reach.
         """
         async with self._turn:
             queue = await self.queue(tenant, id)
             users = await self.buriers(queue)
+            for user in users:
+                reach.require(user.id)
             if users and not though_used:
                 names = ", ".join(user.name for user in users[:10])
                 raise InUse("queue", queue.name, f"the consumers of {names}")
@@ -424,6 +437,13 @@ class Admin:
             exchange = await self.exchange_named(tenant, name)
             bindings = await self._store.scan(Binding, parent=exchange.id)
             await self._change(drops=[*bindings, exchange], actor=actor)
+
+    async def reaches(self, reach: Reach, exchange: Exchange) -> bool:
+        """An exchange is within reach if it is itself, or if all queues bound to it are."""
+        if exchange.id in reach:
+            return True
+        bindings = await self._store.scan(Binding, parent=exchange.id)
+        return bool(bindings) and all(binding.queue in reach for binding in bindings)
 
     async def bindings_of(self, queue: Queue) -> list[Binding]:
         bindings = await self._store.scan(Binding, tenant=queue.tenant)
@@ -502,12 +522,13 @@ class Admin:
         make: Callable[[Queue, Consumer | None], Consumer],
         policy: Policy,
         *,
+        reach: Reach,
         actor: Actor,
     ) -> tuple[Queue, Consumer]:
         """Create or replace a queue's consumer, and with it the policy of the queue.
 
-        `make` gets the queue and its present consumer. A dead-letter queue that does not exist
-        yet is created.
+        `make` gets the queue and its present consumer. A dead-letter queue must be within reach;
+        one that does not exist yet is created, which takes a reach over everything.
         """
         async with self._turn:
             queue = await self.queue(tenant, queue_id)
@@ -515,7 +536,7 @@ class Admin:
             holder = await self._store.get(Consumer, consumer.id)
             if holder is not None and holder.parent != queue.id:
                 raise NotFound("consumer", consumer.id)
-            dead_letter, puts = await self._dead_letter(queue, policy.dead_letter)
+            dead_letter, puts = await self._dead_letter(queue, policy.dead_letter, reach)
             queue = replace(
                 queue,
                 attempts_max=policy.attempts_max,
@@ -526,13 +547,16 @@ class Admin:
             await self._change(puts=[*puts, queue, consumer], actor=actor)
             return queue, consumer
 
-    async def _dead_letter(self, queue: Queue, name: str) -> tuple[str | None, list[AnyRecord]]:
+    async def _dead_letter(
+        self, queue: Queue, name: str, reach: Reach
+    ) -> tuple[str | None, list[AnyRecord]]:
         """The id of the dead-letter queue, and the queue itself if it must be created."""
         if not name:
             return None, []
         if name == queue.name:
             raise InvalidRequest("dead_letter", f"queue '{name}' cannot be its own dead letter")
         target = await self._store.named(Queue, tenant=queue.tenant, name=name)
+        reach.require(target.id if target else "")
         if target is None:
             now_ms = self._clock.now_ms()
             target = Queue(
@@ -582,11 +606,19 @@ class Admin:
         id: str | None,
         edit: Callable[[EventSubscription | None], EventSubscription],
         *,
+        reach: Reach,
         actor: Actor,
     ) -> EventSubscription:
-        """Create (no id) or change one; another on the same source and queue is a Conflict."""
+        """Create (no id) or change one; another on the same source and queue is a Conflict.
+
+        The queue must be within reach, and so must the one it fed before.
+        """
         async with self._turn:
-            subscription = edit(None if id is None else await self.subscription(tenant, id))
+            known = None if id is None else await self.subscription(tenant, id)
+            if known is not None:
+                reach.require(known.parent)
+            subscription = edit(known)
+            reach.require(subscription.parent)
             await self.queue(tenant, subscription.parent)
             for other in await self._store.scan(EventSubscription, parent=subscription.parent):
                 if other.source == subscription.source and other.id != subscription.id:

@@ -18,6 +18,7 @@ from courier.core.errors import (
     Paused,
     SchemaBroken,
 )
+from courier.core.keys import Reach
 from courier.core.limits import Limits, Rate
 from courier.core.routing import passes
 from courier.core.store import Store
@@ -462,13 +463,27 @@ class Broker:
             pass
 
     async def redrive(
-        self, queue: Queue, messages: Sequence[str] | None, *, actor: Actor, dry_run: bool = False
+        self,
+        queue: Queue,
+        messages: Sequence[str] | None,
+        *,
+        reach: Reach,
+        actor: Actor,
+        dry_run: bool = False,
     ) -> Redriven:
-        """Send dead letters back to the queue they were buried from; all, or those named."""
+        """Send dead letters back to the queue they were buried from; all, or those named.
+
+        Those from a queue beyond reach are skipped.
+        """
+
+        def seq(message: Message | None) -> int:
+            origin = message.origin if message else None
+            return message.seq if message and (not origin or origin.queue in reach) else 0
+
         now_ms = self._clock.now_ms()
         if messages is not None:
             found = [await self._store.find(queue.id, id, now_ms=now_ms) for id in messages]
-            seqs = [message.seq if message else 0 for message in found]
+            seqs = [seq(message) for message in found]
             return await self._redrive(queue, seqs, actor, dry_run)
         redriven = skipped = 0
         upto_seq, after_seq = await self._store.tail(queue.id), 0
@@ -478,7 +493,7 @@ class Broker:
             )
             if not page:
                 break
-            seqs = [message.seq for message in page]
+            seqs = [seq(message) for message in page]
             part = await self._redrive(queue, seqs, actor, dry_run)
             redriven += part.redriven
             skipped += part.skipped

@@ -37,12 +37,16 @@ class Unauthenticated(Rejected):
 
 
 class Forbidden(Rejected):
-    """The key lacks `scope`; `target` is set when it has the scope but not for this queue."""
+    """The key lacks `scope`, or has it `limited` to other targets.
 
-    def __init__(self, scope: str, target: str = "") -> None:
-        super().__init__(f"key lacks scope {scope}" + (f" for {target}" if target else ""))
+    It does not say which target, so that nobody learns from it what exists.
+    """
+
+    def __init__(self, scope: str, *, limited: bool = False) -> None:
+        why = f"key's scope {scope} does not reach this" if limited else f"key lacks scope {scope}"
+        super().__init__(why)
         self.scope = scope
-        self.target = target
+        self.limited = limited
 
 
 class NotFound(Rejected):

@@ -3,8 +3,10 @@
 A secret begins with the id of its key, so finding the key needs no index of secrets.
 """
 
+from collections.abc import Sequence
 from typing import Literal
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from courier import ids
@@ -31,15 +33,7 @@ WRITE: tuple[Scope, ...] = (
 KEYS: tuple[Scope, ...] = ("keys:read", "keys:write")
 SCOPES: tuple[Scope, ...] = (*WRITE, *KEYS, "usage:read", "journal", "admin")
 # Scopes that hold for the whole tenant, and so cannot be limited to some queues.
-_WHOLE: tuple[Scope, ...] = (
-    *KEYS,
-    "domains:read",
-    "domains:write",
-    "events:read",
-    "usage:read",
-    "journal",
-    "admin",
-)
+WHOLE: tuple[Scope, ...] = (*KEYS, "domains:read", "domains:write", "journal", "admin")
 _WORDS: dict[str, tuple[Scope, ...]] = {
     "read": READ,
     "write": WRITE,
@@ -116,31 +110,75 @@ class Keyring:
         return key
 
 
-def require(key: Key, scope: Scope, target: str | None = None, *others: str) -> None:
-    """The one place where scopes are checked.
+class Reach(Struct, frozen=True):
+    """What a key may do by one scope: to everything of its tenant, or only to some targets."""
 
-    `target` is the id of the queue in question; a grant may also name one of `others`, such as
-    a listener of that queue.
-    """
-    held = False
+    scope: str
+    targets: frozenset[str] | None = None
+
+    def __contains__(self, target: str) -> bool:
+        return self.targets is None or target in self.targets
+
+    def require(self, *targets: str) -> None:
+        """Raises Forbidden unless one of the targets is within reach.
+
+        Without any target, only a reach over everything will do: a site that cannot name what
+        a request is about must not let a limited key pass.
+        """
+        if self.targets is not None and self.targets.isdisjoint(targets):
+            raise Forbidden(self.scope, limited=True)
+
+
+def reach(key: Key, scope: Scope, *others: Scope) -> Reach:
+    """What the key may do by this scope, or by one of the others. Raises Forbidden: nothing."""
+    targets: set[str] = set()
     for grant in key.grants:
-        if grant.scope == scope:
-            held = True
-            if not grant.targets or target is None or target in grant.targets:
-                return
-            if others and not set(others).isdisjoint(grant.targets):
-                return
-    raise Forbidden(scope, target or "" if held else "")
+        if grant.scope == scope or grant.scope in others:
+            if not grant.targets:
+                return Reach(scope)
+            targets.update(grant.targets)
+    if not targets:
+        raise Forbidden(scope)
+    return Reach(scope, frozenset(targets))
+
+
+def require(key: Key, scope: Scope, *targets: str) -> None:
+    """Raises Forbidden unless the key holds the scope for one of the targets, or for everything."""
+    reach(key, scope).require(*targets)
+
+
+def check_held(key: Key, wanted: Sequence[Grant]) -> None:
+    """Raises Forbidden unless the key itself may do all of it: no key gives more than it has."""
+    for grant in wanted:
+        own = reach(key, grant.scope).targets
+        if own is not None and not (grant.targets and own.issuperset(grant.targets)):
+            raise Forbidden(grant.scope, limited=True)
+
+
+def holds(key: Key, wanted: Sequence[Grant]) -> bool:
+    """The key itself may do all of it."""
+    try:
+        check_held(key, wanted)
+    except Forbidden:
+        return False
+    return True
 
 
 def grants(words: list[str], targets: tuple[str, ...] = ()) -> tuple[Grant, ...]:
-    """Scopes by name; `read` and `write` stand for several. Targets limit those on queues."""
+    """Scopes by name, limited to the targets if there are any; `read` and `write` are several.
+
+    Raises InvalidRequest for a scope that holds for the whole tenant and is to be limited.
+    """
     found: dict[Scope, Grant] = {}
     for word in words:
         if word not in _WORDS:
             known = ", ".join(_WORDS)
             raise InvalidRequest("scopes", f"'{word}' is not a scope; known are {known}")
+        if targets and word in WHOLE:
+            raise InvalidRequest(
+                "targets",
+                f"scope {word} holds for the whole tenant and cannot be limited to queues",
+            )
         for scope in _WORDS[word]:
-            limited = () if scope in _WHOLE else targets
-            found[scope] = Grant(scope, limited)
+            found[scope] = Grant(scope, targets)
     return tuple(found.values())

@@ -44,10 +44,14 @@ Scope = Literal[
 
 
 class Actor(Struct, frozen=True):
-    """Who asked for a change, and through which dialect; both go into the journal."""
+    """Who asked for a change, through which dialect, and from which address.
+
+    All go into the journal, the address with changes of settings only.
+    """
 
     id: str = ""
     dialect: str = ""
+    address: str = ""
 
 
 BROKER = Actor(dialect="broker")

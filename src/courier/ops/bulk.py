@@ -31,14 +31,14 @@ class BulkRoutes:
     def routes(self) -> list[Route]:
         key = Parameter("once", str, "The key that the rows are numbered under")
         return [
-            Route("POST", _PUBLISH, self.publish_rows, "messages:publish",
+            Route("POST", _PUBLISH, self.publish_rows, "messages:publish", "target",
                   "Publish the rows of an Arrow stream, each once under its key and number",
                   body=bytes, body_bytes_max=REQUEST_BYTES_MAX,
                   query=(key, Parameter("first", int, "The number of the first row"),
                          Parameter("digest", str, "That of the rows before the first, as told"),
                          Parameter("last", bool, "No row of the key follows these"),
                          Parameter("listener", str, "The only listener that is to get them"))),
-            Route("GET", _PUBLISH, self.count_rows, "messages:publish",
+            Route("GET", _PUBLISH, self.count_rows, "messages:publish", "target",
                   "How many rows have been published under a key, or under many",
                   query=(key, Parameter("below", str, "Of all keys that begin so, and a slash"))),
         ]  # fmt: skip

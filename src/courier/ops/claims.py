@@ -45,14 +45,15 @@ class ClaimRoutes:
 
     def routes(self) -> list[Route]:
         return [
-            Route("PUT", _CLAIM, self.claim_messages, "messages:consume",
+            Route("PUT", _CLAIM, self.claim_messages, "messages:consume", "target",
                   "Lease messages under a name, or find them leased", body=ClaimBody),
-            Route("GET", _CLAIM, self.read_claim, "messages:consume", "Messages of a claim",
+            Route("GET", _CLAIM, self.read_claim, "messages:consume", "target",
+                  "Messages of a claim",
                   query=(Parameter("first", int, "The number of the first one, from 0 on"),
                          Parameter("count", int, "How many at most"))),
-            Route("PATCH", _CLAIM, self.extend_claim, "messages:consume",
+            Route("PATCH", _CLAIM, self.extend_claim, "messages:consume", "target",
                   "Let a claim's leases end later or sooner", body=ExtendBody),
-            Route("DELETE", _CLAIM, self.ack_claim, "messages:consume",
+            Route("DELETE", _CLAIM, self.ack_claim, "messages:consume", "target",
                   "Acknowledge all messages of a claim",
                   query=(Parameter("after", str, "The claim that was acknowledged before"),)),
         ]  # fmt: skip

@@ -28,9 +28,9 @@ class HealthRoutes:
 
     def routes(self) -> list[Route]:
         return [
-            Route("GET", "/health", self.health, None, "Is the process up"),
-            Route("GET", "/ready", self.ready, None, "Can the store be written"),
-            Route("GET", "/metrics", self.metrics, None, "Figures for Prometheus"),
+            Route("GET", "/health", self.health, None, "public", "Is the process up"),
+            Route("GET", "/ready", self.ready, None, "public", "Can the store be written"),
+            Route("GET", "/metrics", self.metrics, None, "public", "Figures for Prometheus"),
         ]
 
     async def health(self, _: Call) -> dict[str, str]:

@@ -49,17 +49,19 @@ class JournalRoutes:
 
     def routes(self) -> list[Route]:
         return [
-            Route("GET", "/journal", self.read_journal, "journal", "Events of a range of offsets"),
-            Route("GET", "/journal/head", self.journal_head, "journal", "Where the journal is"),
-            Route("GET", "/journal/kinds", self.journal_kinds, "journal",
+            Route("GET", "/journal", self.read_journal, "journal", "whole",
+                  "Events of a range of offsets"),
+            Route("GET", "/journal/head", self.journal_head, "journal", "whole",
+                  "Where the journal is"),
+            Route("GET", "/journal/kinds", self.journal_kinds, "journal", "whole",
                   "The kinds of events that there are"),
-            Route("GET", "/journal/backlogs", self.journal_backlogs, "journal",
+            Route("GET", "/journal/backlogs", self.journal_backlogs, "journal", "whole",
                   "How many messages every queue held at the journal's end"),
-            Route("GET", "/journal/pipelines", self.list_pipelines, "journal",
+            Route("GET", "/journal/pipelines", self.list_pipelines, "journal", "whole",
                   "Registered readers of the journal"),
-            Route("PUT", "/journal/pipelines/{name}", self.commit_pipeline, "journal",
+            Route("PUT", "/journal/pipelines/{name}", self.commit_pipeline, "journal", "whole",
                   "Register a reader, or say how far it has come", body=PipelineBody),
-            Route("DELETE", "/journal/pipelines/{name}", self.delete_pipeline, "journal",
+            Route("DELETE", "/journal/pipelines/{name}", self.delete_pipeline, "journal", "whole",
                   "Forget a reader"),
         ]  # fmt: skip
 

@@ -38,10 +38,12 @@ class ListenerRoutes:
 
     def routes(self) -> list[Route]:
         return [
-            Route("GET", _LISTENERS, self.list_listeners, "listeners:read", "List listeners"),
-            Route("PUT", _LISTENER + "/enabled", self.enable_listener, "listeners:write",
+            Route("GET", _LISTENERS, self.list_listeners, "listeners:read", "target",
+                  "List listeners"),
+            Route("PUT", _LISTENER + "/enabled", self.enable_listener, "listeners:write", "target",
                   "Let a listener's pushes go on, or wait", body=EnabledBody),
             Route("POST", _LISTENER + "/backfill", self.backfill_listener, "listeners:write",
+                  "target",
                   "Also push what the queue still holds", body=BackfillBody, body_optional=True),
         ]  # fmt: skip
 

@@ -10,7 +10,7 @@ from courier.core.admin import OPERATOR, Admin
 from courier.core.broker import Broker, Redriven
 from courier.core.errors import Conflict, InvalidRequest
 from courier.core.store import Store
-from courier.core.types import SECOND_MS, Key, Queue, Tenant
+from courier.core.types import SECOND_MS, Exchange, Key, Queue, Tenant
 from courier.credentials import FIRST_TENANT, Credentials
 from courier.web import Call, Route
 
@@ -56,17 +56,20 @@ class OperatorRoutes:
 
     def routes(self) -> list[Route]:
         return [
-            Route("GET", "/courier/v1/tenants", self.list_tenants, "admin", "List tenants"),
-            Route("POST", "/courier/v1/tenants", self.create_tenant, "admin", "Create a tenant",
+            Route("GET", "/courier/v1/tenants", self.list_tenants, "admin", "whole",
+                  "List tenants"),
+            Route("POST", "/courier/v1/tenants", self.create_tenant, "admin", "whole",
+                  "Create a tenant",
                   body=TenantBody),
-            Route("DELETE", _TENANT, self.delete_tenant, "admin", "Delete a tenant"),
-            Route("GET", _TENANT + "/keys", self.list_keys, "admin", "List keys"),
-            Route("POST", _TENANT + "/keys", self.create_key, "admin", "Create a key",
+            Route("DELETE", _TENANT, self.delete_tenant, "admin", "whole", "Delete a tenant"),
+            Route("GET", _TENANT + "/keys", self.list_keys, "admin", "whole", "List keys"),
+            Route("POST", _TENANT + "/keys", self.create_key, "admin", "whole", "Create a key",
                   body=KeyBody),
-            Route("DELETE", _TENANT + "/keys/{key}", self.delete_key, "admin", "Delete a key"),
-            Route("POST", _QUEUE + "/redrive", self.redrive, "queues:write",
+            Route("DELETE", _TENANT + "/keys/{key}", self.delete_key, "admin", "whole",
+                  "Delete a key"),
+            Route("POST", _QUEUE + "/redrive", self.redrive, "queues:write", "target",
                   "Send dead letters back", body=RedriveBody, body_optional=True),
-            Route("PUT", _QUEUE + "/frozen", self.freeze, "queues:write",
+            Route("PUT", _QUEUE + "/frozen", self.freeze, "queues:write", "target",
                   "Refuse or accept new messages", body=FrozenBody),
         ]  # fmt: skip
 
@@ -106,17 +109,22 @@ class OperatorRoutes:
         if tenant == OPERATOR and kind != "token":
             raise InvalidRequest("kind", "the operator has tokens only")
         targets = [] if body.targets is UNSET else body.targets
-        queues = [(await self._admin.queue_named(tenant, name)).id for name in targets]
+        reached = [await self._target(tenant, name) for name in targets]
         expires_s = None if body.expires_in_seconds is UNSET else body.expires_in_seconds
         key, secret = await self._admin.create_key(
             tenant=tenant,
             name=body.name,
-            grants=keys.grants(body.scopes, tuple(queues)),
+            grants=keys.grants(body.scopes, tuple(reached)),
             expires_in_ms=None if expires_s is None else expires_s * SECOND_MS,
             kind=kind,
             actor=call.actor,
         )
         return {"key": await self._key(key), "token": secret}
+
+    async def _target(self, tenant: str, name: str) -> str:
+        """The id of the queue or exchange of that name."""
+        exchange = await self._store.named(Exchange, tenant=tenant, name=name)
+        return exchange.id if exchange else (await self._admin.queue_named(tenant, name)).id
 
     async def delete_key(self, call: Call) -> dict[str, Any]:
         tenant = await self._tenant_id(call)
@@ -125,14 +133,17 @@ class OperatorRoutes:
 
     async def _key(self, key: Key) -> dict[str, Any]:
         targets = [target for grant in key.grants for target in grant.targets]
-        queues = [await self._store.get(Queue, id) for id in dict.fromkeys(targets)]
+        named = [
+            await self._store.get(Queue, id) or await self._store.get(Exchange, id)
+            for id in dict.fromkeys(targets)
+        ]
         return {
             "id": key.id,
             "name": key.name,
             "kind": key.kind,
             "hint": key.hint,
             "scopes": [grant.scope for grant in key.grants],
-            "targets": [queue.name for queue in queues if queue],
+            "targets": [each.name for each in named if each],
             "enabled": key.enabled,
             "created_ms": key.created_ms,
             "expires_ms": key.expires_ms,
@@ -147,6 +158,7 @@ class OperatorRoutes:
         return await self._broker.redrive(
             await self._queue(call),
             None if body.messages is UNSET else body.messages,
+            reach=call.reach,
             actor=call.actor,
             dry_run=body.dry_run is True,
         )
@@ -158,6 +170,7 @@ class OperatorRoutes:
             queue.tenant,
             queue.id,
             lambda current: replace(current, frozen=frozen),
+            reach=call.reach,
             actor=call.actor,
         )
         return {"frozen": frozen}

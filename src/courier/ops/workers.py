@@ -40,11 +40,12 @@ class WorkerRoutes:
 
     def routes(self) -> list[Route]:
         return [
-            Route("GET", _WORKERS, self.list_workers, "admin", "List workers"),
-            Route("PUT", _WORKER, self.put_worker, "admin", "Say where a script runs",
+            Route("GET", _WORKERS, self.list_workers, "admin", "whole", "List workers"),
+            Route("PUT", _WORKER, self.put_worker, "admin", "whole", "Say where a script runs",
                   body=WorkerBody),
-            Route("DELETE", _WORKER, self.remove_worker, "admin", "Forget where a script runs"),
-            Route("GET", _WORKER + "/secret", self.worker_secret, "admin",
+            Route("DELETE", _WORKER, self.remove_worker, "admin", "whole",
+                  "Forget where a script runs"),
+            Route("GET", _WORKER + "/secret", self.worker_secret, "admin", "whole",
                   "What calls to a worker are signed with"),
         ]  # fmt: skip
 

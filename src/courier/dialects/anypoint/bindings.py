@@ -112,19 +112,21 @@ class BindingRoutes:
         many: dict[str, Any] = {"result": list[BindingResult], "query": PARAMETERS}
         family: dict[str, Any] = {"family": "bindings"}
         return [
-            Route("GET", _EXCHANGE, self.bindings_of_exchange, "queues:read",
+            Route("GET", _EXCHANGE, self.bindings_of_exchange, "queues:read", "target",
                   "List the bindings of an exchange", **many, **family),
             Route("GET", "/v1" + REGION + "/bindings/queues/{queueId}", self.bindings_of_queue,
-                  "queues:read", "List the bindings of a queue", **many, **family),
-            Route("GET", _BINDING, self.get_binding, "queues:read", "Get a binding",
+                  "queues:read", "target", "List the bindings of a queue", **many, **family),
+            Route("GET", _BINDING, self.get_binding, "queues:read", "target", "Get a binding",
                   result=BindingResult, query=PARAMETERS[-1:], **family),
-            Route("PUT", _BINDING, self.put_binding, "queues:write",
+            Route("PUT", _BINDING, self.put_binding, "queues:write", "target",
                   "Bind a queue to an exchange", result=BindingResult, **family),
-            Route("DELETE", _BINDING, self.delete_binding, "queues:write", "Unbind a queue",
+            Route("DELETE", _BINDING, self.delete_binding, "queues:write", "target",
+                  "Unbind a queue",
                   status=204, **family),
-            Route("PUT", _RULES, self.put_rules, "queues:write", "Set the rule of a binding",
+            Route("PUT", _RULES, self.put_rules, "queues:write", "target",
+                  "Set the rule of a binding",
                   body=RulesBody, result=BindingResult, status=201, **family),
-            Route("DELETE", _RULES, self.delete_rules, "queues:write",
+            Route("DELETE", _RULES, self.delete_rules, "queues:write", "target",
                   "Let a binding take everything", status=204, **family),
         ]  # fmt: skip
 
@@ -154,11 +156,17 @@ class BindingRoutes:
     async def bindings_of_exchange(self, call: Call) -> list[BindingResult]:
         exchange = await self._admin.exchange_named(call.tenant, self._name(call, "exchangeId"))
         bindings = await self._store.scan(Binding, parent=exchange.id)
-        return await self._list(call, bindings, by="queueId")
+        shown = [binding for binding in bindings if binding.queue in call.reach]
+        return await self._list(call, shown, by="queueId")
 
     async def bindings_of_queue(self, call: Call) -> list[BindingResult]:
         queue = await self._admin.queue_named(call.tenant, self._name(call, "queueId"))
-        return await self._list(call, await self._admin.bindings_of(queue), by="exchangeId")
+        shown = []
+        for binding in await self._admin.bindings_of(queue):
+            exchange = await self._store.get(Exchange, binding.parent)
+            if exchange is not None and await self._admin.reaches(call.reach, exchange):
+                shown.append(binding)
+        return await self._list(call, shown, by="exchangeId")
 
     async def get_binding(self, call: Call) -> BindingResult:
         whole = choice(call.request.query, "inclusion", ("minimal", "all")) == "all"

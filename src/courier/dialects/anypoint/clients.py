@@ -63,26 +63,29 @@ class ClientRoutes:
         clients = "/v1" + ENVIRONMENT + "/clients"
         regions = "/v1" + ENVIRONMENT + "/regions"
         return [
-            Route("GET", clients, self.list_clients, "keys:read", "List client apps",
+            Route("GET", clients, self.list_clients, "keys:read", "whole", "List client apps",
                   result=list[ClientResult], family="clients"),
-            Route("PUT", clients, self.create_client, "keys:write", "Create a client app",
+            Route("PUT", clients, self.create_client, "keys:write", "whole", "Create a client app",
                   body=ClientBody, result=ClientResult, family="clients"),
-            Route("POST", _CLIENT, self.renew_client, "keys:write",
+            Route("POST", _CLIENT, self.renew_client, "keys:write", "whole",
                   "Give a client app another secret", result=ClientResult, family="clients"),
-            Route("DELETE", _CLIENT, self.delete_client, "keys:write", "Delete a client app",
+            Route("DELETE", _CLIENT, self.delete_client, "keys:write", "whole",
+                  "Delete a client app",
                   result=dict[str, str], family="clients"),
-            Route("GET", regions, self.list_regions, "any", "List regions",
+            Route("GET", regions, self.list_regions, "any", "own", "List regions",
                   result=list[RegionResult], family="regions"),
-            Route("GET", regions + "/{regionId}", self.get_region, "any", "Get a region",
+            Route("GET", regions + "/{regionId}", self.get_region, "any", "own", "Get a region",
                   result=RegionResult, family="regions"),
         ]  # fmt: skip
 
     async def list_clients(self, call: Call) -> list[ClientResult]:
+        """With their secrets, and so only those that may do no more than the caller."""
+        assert call.key is not None
         found = await self._store.scan(Key, tenant=call.tenant)
         return [
             ClientResult(key.name, key.id, _secret(key, self._sealer))
             for key in found
-            if key.kind == "app"
+            if key.kind == "app" and keys.holds(call.key, key.grants)
         ]
 
     async def create_client(self, call: Call) -> ClientResult:
@@ -100,6 +103,8 @@ class ClientRoutes:
         return await self._put(call, *keys.with_new_secret(app))
 
     async def _put(self, call: Call, key: Key, secret: str) -> ClientResult:
+        assert call.key is not None
+        keys.check_held(call.key, key.grants)
         await self._admin.put_app(sealed(key, secret, self._sealer), actor=call.actor)
         return ClientResult(key.name, key.id, secret)
 

@@ -41,39 +41,42 @@ class DestinationRoutes:
         queue, exchange = settings.QueueResult, settings.ExchangeResult
         return [
             Route("GET", "/v1" + REGION + "/destinations", self.list_destinations, "queues:read",
+                  "listed",
                   "List queues and exchanges", result=list[DestinationResult], query=_LIST,
                   family="destinations"),
-            Route("PUT", "/v1" + _QUEUE, self.put_queue, "queues:write",
+            Route("PUT", "/v1" + _QUEUE, self.put_queue, "queues:write", "target",
                   "Create a queue, or replace its settings", body=settings.QueueBody, result=queue,
                   family="queues"),
-            Route("GET", "/v1" + _QUEUE, self.get_queue, "queues:read", "Get a queue",
+            Route("GET", "/v1" + _QUEUE, self.get_queue, "queues:read", "target", "Get a queue",
                   result=queue, family="queues"),
-            Route("PATCH", "/v1" + _QUEUE, self.patch_queue, "queues:write",
+            Route("PATCH", "/v1" + _QUEUE, self.patch_queue, "queues:write", "target",
                   "Change settings of a queue; unnamed dead letters end", body=settings.QueueBody,
                   result=queue, family="queues"),
-            Route("PATCH", "/v2" + _QUEUE, self.patch_queue_v2, "queues:write",
+            Route("PATCH", "/v2" + _QUEUE, self.patch_queue_v2, "queues:write", "target",
                   "Change only the given settings of a queue", body=settings.QueueBody,
                   result=queue, family="queues"),
-            Route("DELETE", "/v1" + _QUEUE, self.delete_queue, "queues:write",
+            Route("DELETE", "/v1" + _QUEUE, self.delete_queue, "queues:write", "target",
                   "Delete a queue and its messages", status=204, family="queues"),
             Route("DELETE", "/v1" + _QUEUE + "/messages", self.purge_queue, "queues:write",
+                  "target",
                   "Delete all messages of a queue", status=204, family="queues"),
-            Route("PUT", "/v1" + _QUEUE + "/fallback", self.put_fallback, "queues:write",
+            Route("PUT", "/v1" + _QUEUE + "/fallback", self.put_fallback, "queues:write", "target",
                   "Failover to another region; not offered", body=settings.FallbackBody,
                   status=501, family="queues"),
-            Route("PUT", "/v1" + _EXCHANGE, self.put_exchange, "queues:write",
+            Route("PUT", "/v1" + _EXCHANGE, self.put_exchange, "queues:write", "target",
                   "Create an exchange, or replace its settings", body=settings.ExchangeBody,
                   body_optional=True, result=exchange, family="exchanges"),
-            Route("GET", "/v1" + _EXCHANGE, self.get_exchange, "queues:read", "Get an exchange",
+            Route("GET", "/v1" + _EXCHANGE, self.get_exchange, "queues:read", "target",
+                  "Get an exchange",
                   result=exchange, family="exchanges"),
-            Route("PATCH", "/v1" + _EXCHANGE, self.patch_exchange, "queues:write",
+            Route("PATCH", "/v1" + _EXCHANGE, self.patch_exchange, "queues:write", "target",
                   "Change settings of an exchange", body=settings.ExchangeBody,
                   result=exchange, family="exchanges"),
-            Route("DELETE", "/v1" + _EXCHANGE, self.delete_exchange, "queues:write",
+            Route("DELETE", "/v1" + _EXCHANGE, self.delete_exchange, "queues:write", "target",
                   "Delete an exchange and its bindings", status=204, family="exchanges"),
-            Route("DELETE", "/v1" + ENVIRONMENT, self.clear_environment, "queues:write",
+            Route("DELETE", "/v1" + ENVIRONMENT, self.clear_environment, "queues:write", "whole",
                   "Delete everything in an environment", status=204, family="everything"),
-            Route("DELETE", "/v1" + _ORGANIZATION, self.clear_organization, "queues:write",
+            Route("DELETE", "/v1" + _ORGANIZATION, self.clear_organization, "queues:write", "whole",
                   "Delete everything in an organization", status=204, family="everything"),
         ]  # fmt: skip
 
@@ -83,27 +86,34 @@ class DestinationRoutes:
     async def _queue(self, call: Call) -> Queue:
         return await self._admin.queue_named(call.tenant, self._name(call, "queueId"))
 
-    async def _result(self, queue: Queue, *, minimal: bool = False) -> settings.QueueResult:
-        destination = self._regions.destination
-        target = await self._store.get(Queue, queue.dead_letter) if queue.dead_letter else None
+    async def _result(
+        self, call: Call, queue: Queue, *, minimal: bool = False
+    ) -> settings.QueueResult:
+        """Dead letters from and to queues beyond reach are not shown."""
+        destination, reach = self._regions.destination, call.reach
+        target = None
+        if queue.dead_letter and queue.dead_letter in reach:
+            target = await self._store.get(Queue, queue.dead_letter)
         sources = [] if minimal else await self._admin.buriers(queue)
         return settings.queue_result(
             queue,
             destination(queue.name)[0],
             destination(target.name)[0] if target else "",
-            [destination(source.name)[0] for source in sources],
+            [destination(source.name)[0] for source in sources if source.id in reach],
             minimal=minimal,
         )
 
     async def list_destinations(self, call: Call) -> list[DestinationResult]:
-        query = call.request.query
+        reach, query = call.reach, call.request.query
         kind = choice(query, "destinationType", ("all", "queue", "exchange"))
         minimal = choice(query, "inclusion", ("all", "minimal")) == "minimal"
         found: list[Queue | Exchange] = []
         if kind != "exchange":
-            found += await self._store.scan(Queue, tenant=call.tenant)
+            queues = await self._store.scan(Queue, tenant=call.tenant)
+            found += [queue for queue in queues if queue.id in reach]
         if kind != "queue":
-            found += await self._store.scan(Exchange, tenant=call.tenant)
+            exchanges = await self._store.scan(Exchange, tenant=call.tenant)
+            found += [each for each in exchanges if await self._admin.reaches(reach, each)]
         named, start = named_ids(query), starts_with(query)
         rows: list[tuple[str, Queue | Exchange]] = []
         for each in found:
@@ -113,7 +123,7 @@ class DestinationRoutes:
                 rows.append((id, each))
         rows.sort(key=lambda row: row[0])
         return [
-            await self._result(each, minimal=minimal)
+            await self._result(call, each, minimal=minimal)
             if isinstance(each, Queue)
             else settings.exchange_result(each, id, minimal=minimal)
             for id, each in page(rows, query)
@@ -157,16 +167,19 @@ class DestinationRoutes:
             dead_letter=self._regions.name(dead_letter, call.params["regionId"])
             if dead_letter
             else "",
+            reach=call.reach,
             actor=call.actor,
         )
-        return await self._result(queue)
+        return await self._result(call, queue)
 
     async def get_queue(self, call: Call) -> settings.QueueResult:
-        return await self._result(await self._queue(call))
+        return await self._result(call, await self._queue(call))
 
     async def delete_queue(self, call: Call) -> None:
         queue = await self._queue(call)
-        await self._admin.delete_queue(call.tenant, queue.id, actor=call.actor, though_used=True)
+        await self._admin.delete_queue(
+            call.tenant, queue.id, reach=call.reach, actor=call.actor, though_used=True
+        )
 
     async def purge_queue(self, call: Call) -> None:
         queue = await self._queue(call)

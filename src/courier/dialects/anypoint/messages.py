@@ -93,9 +93,10 @@ class MessageRoutes:
         self._broker = broker
 
     def routes(self) -> list[Route]:
-        publish: dict[str, Any] = {"scope": "messages:publish", "family": "messages"}
-        consume: dict[str, Any] = {"scope": "messages:consume", "family": "messages"}
-        locks: dict[str, Any] = {"scope": "messages:consume", "family": "locks"}
+        common: dict[str, Any] = {"reach": "target", "family": "messages"}
+        publish: dict[str, Any] = {"scope": "messages:publish", **common}
+        consume: dict[str, Any] = {"scope": "messages:consume", **common}
+        locks: dict[str, Any] = {**consume, "family": "locks"}
         one = _PLACE + "/{messageId}"
         return [
             Route("GET", _PLACE, self.get, summary="Get messages, and lock them", **consume,

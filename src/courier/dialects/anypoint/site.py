@@ -6,12 +6,11 @@ from typing import Any
 import msgspec
 
 from courier.clock import Clock
-from courier.core import keys
 from courier.core.admin import Admin
 from courier.core.broker import Broker, Sealer
 from courier.core.errors import BrokerError, Forbidden, NotFound, Unauthenticated
 from courier.core.store import Store
-from courier.core.types import Exchange, Key, Queue, Tenant
+from courier.core.types import Exchange, Key, Queue, Scope, Tenant
 from courier.core.usage import Usage
 from courier.dialects import json, openapi
 from courier.dialects.anypoint import credentials, names
@@ -54,6 +53,7 @@ class AnypointSite:
 
     def __init__(self, services: Services, routes: Sequence[Route]) -> None:
         self._store = services.store
+        self._admin = services.admin
         self._sessions = services.admin.sessions
         self._usage = services.usage
         self._regions = services.regions
@@ -64,9 +64,14 @@ class AnypointSite:
         return [
             *self._routes,
             Route(
-                "GET", f"{self.docs_path}/openapi.json", self.openapi, None, "This API as OpenAPI"
+                "GET",
+                f"{self.docs_path}/openapi.json",
+                self.openapi,
+                None,
+                "public",
+                "This API as OpenAPI",
             ),
-            Route("GET", f"{self.docs_path}/docs", self.docs, None, "This API as a page"),
+            Route("GET", f"{self.docs_path}/docs", self.docs, None, "public", "This API as a page"),
         ]
 
     async def openapi(self, _: Call) -> Response:
@@ -97,10 +102,19 @@ class AnypointSite:
             await self._reach(call)
         if self.counted and route.family not in UNCOUNTED:
             self._usage.request(call.tenant)
+        # The vendor lists changing a lease among the rights of publishers, though consumers do it.
+        others: tuple[Scope, ...] = ("messages:publish",) if route.family == "locks" else ()
+        call.hold(route, *others)
         if "destinationId" in params:
-            await self._find(call, route)
-        elif route.scope != "any" and route.scope is not None:
-            require(call.key, route)
+            region = self._regions.of_host(call.request.header(b"host"))
+            name = self._regions.name(params["destinationId"], region)
+            call.queue = await self._named(call, name, Queue, Exchange)
+            if call.queue is None:
+                raise NotFound("destination", name)
+        if "queueId" in params:
+            await self._named(call, self._name(call, "queueId"), Queue)
+        if "exchangeId" in params:
+            await self._named(call, self._name(call, "exchangeId"), Exchange)
         if "regionId" in params:
             self._regions.known(params["regionId"])
 
@@ -119,18 +133,22 @@ class AnypointSite:
                 raise Forbidden("environment")
         call.tenant = id
 
-    async def _find(self, call: Call, route: Route) -> None:
-        region = self._regions.of_host(call.request.header(b"host"))
-        name = self._regions.name(call.params["destinationId"], region)
-        queue = await self._store.named(Queue, tenant=call.tenant, name=name)
-        assert call.key is not None
-        require(call.key, route, queue.id if queue else None)
-        if queue is not None:
-            call.queue = queue
-            return
-        call.queue = await self._store.named(Exchange, tenant=call.tenant, name=name)
-        if call.queue is None:
-            raise NotFound("destination", name)
+    def _name(self, call: Call, param: str) -> str:
+        return self._regions.name(call.params[param], call.params["regionId"])
+
+    async def _named(
+        self, call: Call, name: str, *kinds: type[Queue] | type[Exchange]
+    ) -> Queue | Exchange | None:
+        """What has this name. Raises Forbidden if it is beyond reach.
+
+        To a limited key that is also what does not exist, so that it cannot tell them apart.
+        """
+        found: Queue | Exchange | None = None
+        for kind in kinds:
+            found = found or await self._store.named(kind, tenant=call.tenant, name=name)
+        if not isinstance(found, Exchange) or not await self._admin.reaches(call.reach, found):
+            call.require(found.id if found else "")
+        return found
 
     def decode(self, raw: bytes, route: Route, request: Request) -> Any:
         if route.body is credentials.Credentials:
@@ -168,17 +186,6 @@ class AnypointSite:
 
     def broken(self) -> Response:
         return Response(_encode({"status": 500, "message": "internal error"}), 500, JSON)
-
-
-def require(key: Key, route: Route, target: str | None = None) -> None:
-    assert route.scope is not None and route.scope != "any"
-    try:
-        keys.require(key, route.scope, target)
-    except Forbidden:
-        # The vendor lists changing a lease among the rights of publishers, though consumers do it.
-        if route.family != "locks":
-            raise
-        keys.require(key, "messages:publish", target)
 
 
 def _token(request: Request) -> str:

@@ -108,17 +108,18 @@ class StatsRoutes:
     def routes(self) -> list[Route]:
         family: dict[str, Any] = {"family": "stats"}
         return [
-            Route("GET", _REGION + "/queues", self.current, "queues:read",
+            Route("GET", _REGION + "/queues", self.current, "queues:read", "listed",
                   "What queues hold now", result=list[Current],
                   query=(Parameter("destinationIds", str, "Queues, separated by commas."),),
                   **family),
-            Route("GET", _REGION + "/queues/{queueId}", self.queue_series, "queues:read",
+            Route("GET", _REGION + "/queues/{queueId}", self.queue_series, "queues:read", "target",
                   "What happened on a queue", result=QueueSeries, query=_SERIES, **family),
             Route("GET", _REGION + "/exchanges/{exchangeId}", self.exchange_series, "queues:read",
+                  "target",
                   "What happened on an exchange", result=ExchangeSeries, query=_SERIES, **family),
-            Route("GET", _ORGANIZATION, self.organization_use, "usage:read",
+            Route("GET", _ORGANIZATION, self.organization_use, "usage:read", "whole",
                   "What an organization used", result=list[Use], query=_USAGE, **family),
-            Route("GET", _ENVIRONMENT, self.environment_use, "usage:read",
+            Route("GET", _ENVIRONMENT, self.environment_use, "usage:read", "whole",
                   "What an environment used", result=list[Use], query=_USAGE, **family),
         ]  # fmt: skip
 
@@ -129,11 +130,12 @@ class StatsRoutes:
         ids = named_ids(call.request.query)
         if ids is None:
             raise InvalidRequest("destinationIds", "required")
+        reach = call.reach
         rows = []
         for id in ids:
             name = self._regions.name(id, call.params["regionId"])
             queue = await self._store.named(Queue, tenant=call.tenant, name=name)
-            if queue is not None:
+            if queue is not None and queue.id in reach:
                 stats = await self._broker.stats(queue)
                 rows.append(Current(id, stats.count - stats.leased, stats.leased))
         return rows

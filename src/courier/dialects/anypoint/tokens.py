@@ -103,6 +103,7 @@ def _route(path: str, handler: Any, summary: str, contract: str = "") -> Route:
         path,
         handler,
         None,
+        "public",
         summary,
         body=Credentials,
         result=Token,

@@ -10,7 +10,13 @@ from courier.clock import Clock
 from courier.core import keys
 from courier.core.admin import Admin
 from courier.core.broker import Broker
-from courier.core.errors import BrokerError, Forbidden, InvalidRequest, Unauthenticated
+from courier.core.errors import (
+    BrokerError,
+    Forbidden,
+    InvalidRequest,
+    NotFound,
+    Unauthenticated,
+)
 from courier.core.follower import Follower
 from courier.core.limits import API_WINDOW_MS, Rate
 from courier.core.store import Store
@@ -72,8 +78,8 @@ class Cloudflare:
     def routes(self) -> Sequence[Route]:
         return [
             *self._routes,
-            Route("GET", "/openapi.json", self.openapi, None, "This API as OpenAPI"),
-            Route("GET", "/docs", self.docs, None, "This API as a page"),
+            Route("GET", "/openapi.json", self.openapi, None, "public", "This API as OpenAPI"),
+            Route("GET", "/docs", self.docs, None, "public", "This API as a page"),
         ]
 
     async def openapi(self, _: Call) -> Response:
@@ -110,15 +116,24 @@ class Cloudflare:
             raise Forbidden("account")
         if route.settings:
             self._api_rate.take(call.key.id, 1, now_ms=self._clock.now_ms())
+        call.hold(route)
         id = call.params.get("queue_id")
-        if route.scope != "any" and route.scope is not None:
-            keys.require(call.key, route.scope, id)
         if id is not None:
+            call.require(id)
             if route.family == "messages" and not id.isalnum():
                 raise InvalidRequest("queue_id", f"malformed queue id '{id[:64]}'")
             call.queue = await self._admin.queue(account, id)
         if "subscription_id" in call.params:
-            await self._admin.subscription(account, call.params["subscription_id"])
+            await self._subscription(call, account, call.params["subscription_id"])
+
+    async def _subscription(self, call: Call, account: str, id: str) -> None:
+        """That it exists and feeds a queue within reach; for a limited key those are one."""
+        try:
+            found = await self._admin.subscription(account, id)
+        except NotFound:
+            call.require()
+            raise
+        call.require(found.parent)
 
     def decode(self, raw: bytes, route: Route, request: Request) -> Any:
         if route.body_optional and not raw.strip():

@@ -28,21 +28,25 @@ class ConsumerRoutes:
     def routes(self) -> list[Route]:
         common: dict[str, Any] = {"family": "consumers", "settings": True}
         return [
-            Route("POST", _CONSUMERS, self.create_consumer, "queues:write", "Create a consumer",
+            Route("POST", _CONSUMERS, self.create_consumer, "queues:write", "target",
+                  "Create a consumer",
                   body=wire.ConsumerBody, result=wire.ConsumerResult, **common),
-            Route("GET", _CONSUMERS, self.list_consumers, "queues:read", "List consumers",
+            Route("GET", _CONSUMERS, self.list_consumers, "queues:read", "target", "List consumers",
                   result=list[wire.ConsumerResult], **common),
-            Route("GET", _CONSUMER, self.get_consumer, "queues:read", "Get a consumer",
+            Route("GET", _CONSUMER, self.get_consumer, "queues:read", "target", "Get a consumer",
                   result=wire.ConsumerResult, **common),
-            Route("PUT", _CONSUMER, self.put_consumer, "queues:write",
+            Route("PUT", _CONSUMER, self.put_consumer, "queues:write", "target",
                   "Replace a consumer, or create it", body=wire.ConsumerBody,
                   result=wire.ConsumerResult, **common),
-            Route("DELETE", _CONSUMER, self.delete_consumer, "queues:write", "Delete a consumer",
+            Route("DELETE", _CONSUMER, self.delete_consumer, "queues:write", "target",
+                  "Delete a consumer",
                   **common),
         ]  # fmt: skip
 
-    async def _result(self, queue: Queue, consumer: Consumer) -> wire.ConsumerResult:
-        target = await self._store.get(Queue, queue.dead_letter) if queue.dead_letter else None
+    async def _result(self, call: Call, queue: Queue, consumer: Consumer) -> wire.ConsumerResult:
+        target = None
+        if queue.dead_letter and queue.dead_letter in call.reach:
+            target = await self._store.get(Queue, queue.dead_letter)
         return wire.consumer_result(queue, consumer, target.name if target else "")
 
     async def create_consumer(self, call: Call) -> wire.ConsumerResult:
@@ -87,6 +91,7 @@ class ConsumerRoutes:
         if dead_letter and not re.search(wire.NAME, dead_letter):
             # Another dialect may allow more; only what would be created must fit here.
             known = await self._store.named(Queue, tenant=call.tenant, name=dead_letter)
+            call.require(known.id if known else "")
             if known is None:
                 raise InvalidRequest("dead_letter_queue", "this is not a queue's name")
         policy = Policy(
@@ -96,17 +101,17 @@ class ConsumerRoutes:
             dead_letter=dead_letter,
         )
         queue, consumer = await self._admin.put_consumer(
-            call.tenant, call.queue.id, make, policy, actor=call.actor
+            call.tenant, call.queue.id, make, policy, reach=call.reach, actor=call.actor
         )
-        return await self._result(queue, consumer)
+        return await self._result(call, queue, consumer)
 
     async def list_consumers(self, call: Call) -> list[wire.ConsumerResult]:
         consumer = await self._admin.consumer_of(call.queue)
-        return [] if consumer is None else [await self._result(call.queue, consumer)]
+        return [] if consumer is None else [await self._result(call, call.queue, consumer)]
 
     async def get_consumer(self, call: Call) -> wire.ConsumerResult:
         consumer = await self._admin.consumer(call.queue, call.params["consumer_id"])
-        return await self._result(call.queue, consumer)
+        return await self._result(call, call.queue, consumer)
 
     async def delete_consumer(self, call: Call) -> None:
         await self._admin.delete_consumer(

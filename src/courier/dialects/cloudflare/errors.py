@@ -53,8 +53,8 @@ def refusal(error: BrokerError, route: Route | None) -> Refusal:
             return Refusal(401, 1000, "Invalid API Token")
         case Unauthenticated():
             return Refusal(403, 9109, "Invalid access token")
-        case Forbidden() if error.target and family == "messages":
-            return Refusal(403, 10106, f"this token may not use queue '{error.target}'")
+        case Forbidden(limited=True) if family == "messages":
+            return Refusal(403, 10106, "this token may not use that queue")
         case Forbidden():
             return Refusal(403, 10000, "Authentication error")
         case NotFound():

@@ -13,15 +13,16 @@ class IdentityRoutes:
 
     def routes(self) -> list[Route]:
         return [
-            Route("GET", "/user/tokens/verify", self.verify_token, "any", "Check this token",
+            Route("GET", "/user/tokens/verify", self.verify_token, "any", "own", "Check this token",
                   result=wire.TokenResult, family="identity"),
-            Route("GET", "/user", self.user, "any", "Who this token belongs to",
+            Route("GET", "/user", self.user, "any", "own", "Who this token belongs to",
                   result=wire.UserResult, family="identity"),
-            Route("GET", "/accounts", self.accounts, "any", "Accounts this token can use",
+            Route("GET", "/accounts", self.accounts, "any", "own", "Accounts this token can use",
                   result=list[wire.AccountResult], family="identity"),
-            Route("GET", "/memberships", self.memberships, "any", "The same, as memberships",
+            Route("GET", "/memberships", self.memberships, "any", "own", "The same, as memberships",
                   result=list[wire.MembershipResult], family="identity"),
             Route("GET", "/accounts/{account_id}/workers/services/{service}", self.service, "any",
+                  "own",
                   "A worker's environment", result=wire.ServiceResult, family="identity"),
         ]  # fmt: skip
 

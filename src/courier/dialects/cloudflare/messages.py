@@ -25,21 +25,21 @@ class MessageRoutes:
     def routes(self) -> list[Route]:
         family: dict[str, Any] = {"family": "messages"}
         return [
-            Route("POST", _MESSAGES, self.push, "messages:publish", "Push one message",
+            Route("POST", _MESSAGES, self.push, "messages:publish", "target", "Push one message",
                   body=wire.PushBody, result=wire.PushResult, **family),
-            Route("POST", _MESSAGES + "/batch", self.push_batch, "messages:publish",
+            Route("POST", _MESSAGES + "/batch", self.push_batch, "messages:publish", "target",
                   "Push up to 100 messages, all or none", body=wire.BatchBody,
                   result=wire.PushResult, **family),
-            Route("POST", _MESSAGES + "/pull", self.pull, "messages:consume",
+            Route("POST", _MESSAGES + "/pull", self.pull, "messages:consume", "target",
                   "Lease messages", body=wire.PullBody, body_optional=True,
                   result=wire.PullResult, **family),
-            Route("POST", _MESSAGES + "/ack", self.ack, "messages:consume",
+            Route("POST", _MESSAGES + "/ack", self.ack, "messages:consume", "target",
                   "Acknowledge leased messages, or have them retried", body=wire.AckBody,
                   body_optional=True, result=wire.AckResult, **family),
-            Route("POST", _MESSAGES + "/peek", self.peek, "messages:consume",
+            Route("POST", _MESSAGES + "/peek", self.peek, "messages:consume", "target",
                   "Look at messages without leasing them", body=wire.PeekBody,
                   body_optional=True, result=wire.PeekResult, **family),
-            Route("POST", _MESSAGES + "/purge", self.purge_refs, "messages:consume",
+            Route("POST", _MESSAGES + "/purge", self.purge_refs, "messages:consume", "target",
                   "Delete peeked messages", body=wire.PurgeRefsBody, body_optional=True,
                   result=wire.PurgeRefsResult, **family),
         ]  # fmt: skip

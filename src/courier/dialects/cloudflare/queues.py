@@ -41,36 +41,39 @@ class QueueRoutes:
         )
         return [
             Route("POST", "/accounts/{account_id}/queues", self.create_queue, "queues:write",
+                  "whole",
                   "Create a queue", body=wire.NewQueueBody, result=wire.QueueResult,
                   family="queues", settings=True),
-            Route("GET", "/accounts/{account_id}/queues", self.list_queues, "queues:read",
+            Route("GET", "/accounts/{account_id}/queues", self.list_queues, "queues:read", "listed",
                   "List queues", result=list[wire.QueueResult], query=paging,
                   family="queues", settings=True),
-            Route("GET", _QUEUE, self.get_queue, "queues:read", "Get a queue",
+            Route("GET", _QUEUE, self.get_queue, "queues:read", "target", "Get a queue",
                   result=wire.QueueResult, family="queues", settings=True),
-            Route("PUT", _QUEUE, self.replace_queue, "queues:write",
+            Route("PUT", _QUEUE, self.replace_queue, "queues:write", "target",
                   "Replace a queue's settings; those left out go back to their defaults",
                   body=wire.QueueBody, result=wire.QueueResult, family="queues", settings=True),
-            Route("PATCH", _QUEUE, self.edit_queue, "queues:write",
+            Route("PATCH", _QUEUE, self.edit_queue, "queues:write", "target",
                   "Change some of a queue's settings", body=wire.QueueBody,
                   result=wire.QueueResult, family="queues", settings=True),
-            Route("DELETE", _QUEUE, self.delete_queue, "queues:write",
+            Route("DELETE", _QUEUE, self.delete_queue, "queues:write", "target",
                   "Delete a queue with its messages, consumer and subscriptions",
                   family="queues", settings=True),
-            Route("GET", _QUEUE + "/metrics", self.get_metrics, "queues:read",
+            Route("GET", _QUEUE + "/metrics", self.get_metrics, "queues:read", "target",
                   "Backlog of a queue; as a stream of events when asked for text/event-stream",
                   result=wire.Metrics, family="queues", settings=True),
-            Route("POST", _QUEUE + "/purge", self.start_purge, "queues:write",
+            Route("POST", _QUEUE + "/purge", self.start_purge, "queues:write", "target",
                   "Delete all messages of a queue", body=wire.PurgeBody, body_optional=True,
                   result=wire.QueueResult, family="queues", settings=True),
-            Route("GET", _QUEUE + "/purge", self.purge_status, "queues:read",
+            Route("GET", _QUEUE + "/purge", self.purge_status, "queues:read", "target",
                   "State of the last purge", result=wire.PurgeStatusResult,
                   family="queues", settings=True),
         ]  # fmt: skip
 
-    async def _result(self, queue: Queue) -> wire.QueueResult:
+    async def _result(self, call: Call, queue: Queue) -> wire.QueueResult:
         consumer = await self._admin.consumer_of(queue)
-        target = await self._store.get(Queue, queue.dead_letter) if queue.dead_letter else None
+        target = None
+        if queue.dead_letter and queue.dead_letter in call.reach:
+            target = await self._store.get(Queue, queue.dead_letter)
         return wire.queue_result(queue, consumer, target.name if target else "")
 
     async def create_queue(self, call: Call) -> wire.QueueResult:
@@ -85,10 +88,12 @@ class QueueRoutes:
             labels={} if body.jurisdiction is UNSET else {"jurisdiction": body.jurisdiction},
             **wire.queue_settings(body.settings),
         )
-        return await self._result(await self._admin.create_queue(queue, actor=call.actor))
+        return await self._result(call, await self._admin.create_queue(queue, actor=call.actor))
 
     async def list_queues(self, call: Call) -> Paged:
+        reach = call.reach
         queues = await self._store.scan(Queue, tenant=call.tenant)
+        queues = [queue for queue in queues if queue.id in reach]
         query = call.request.query
         if "name" in query:
             names = set(query["name"])
@@ -98,11 +103,11 @@ class QueueRoutes:
         else:
             count = len(queues)
             paged = Paged(queues, info(1, max(count, 1), count, count))
-        rows = [await self._result(queue) for queue in paged.rows]
+        rows = [await self._result(call, queue) for queue in paged.rows]
         return Paged(rows, paged.info)
 
     async def get_queue(self, call: Call) -> wire.QueueResult:
-        return await self._result(call.queue)
+        return await self._result(call, call.queue)
 
     async def replace_queue(self, call: Call) -> wire.QueueResult:
         default = Queue(id="", tenant="", created_ms=0, modified_ms=0)
@@ -124,11 +129,15 @@ class QueueRoutes:
             name = queue.name if body.queue_name is UNSET else body.queue_name
             return replace(queue, name=name, **changes)
 
-        queue = await self._admin.update_queue(call.tenant, call.queue.id, edit, actor=call.actor)
-        return await self._result(queue)
+        queue = await self._admin.update_queue(
+            call.tenant, call.queue.id, edit, reach=call.reach, actor=call.actor
+        )
+        return await self._result(call, queue)
 
     async def delete_queue(self, call: Call) -> None:
-        await self._admin.delete_queue(call.tenant, call.queue.id, actor=call.actor)
+        await self._admin.delete_queue(
+            call.tenant, call.queue.id, reach=call.reach, actor=call.actor
+        )
 
     async def get_metrics(self, call: Call) -> wire.Metrics | Response:
         if "text/event-stream" in call.request.header(b"accept"):
@@ -154,7 +163,8 @@ class QueueRoutes:
         queue = await self._admin.note_purge(call.queue, purge, actor=call.actor)
         await self._broker.purge(queue, purge, actor=call.actor)
         done = replace(purge, completed=True)
-        return await self._result(await self._admin.note_purge(queue, done, actor=call.actor))
+        queue = await self._admin.note_purge(queue, done, actor=call.actor)
+        return await self._result(call, queue)
 
     async def purge_status(self, call: Call) -> wire.PurgeStatusResult:
         purge = call.queue.purge

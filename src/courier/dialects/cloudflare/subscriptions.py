@@ -50,24 +50,26 @@ class SubscriptionRoutes:
         )
         result = wire.SubscriptionResult
         return [
-            Route("POST", _SUBSCRIPTIONS, self.create_subscription, "queues:write",
+            Route("POST", _SUBSCRIPTIONS, self.create_subscription, "queues:write", "named",
                   "Create an event subscription", body=wire.SubscriptionBody, result=result,
                   **common),
-            Route("GET", _SUBSCRIPTIONS, self.list_subscriptions, "queues:read",
+            Route("GET", _SUBSCRIPTIONS, self.list_subscriptions, "queues:read", "listed",
                   "List event subscriptions", result=list[wire.SubscriptionResult], query=query,
                   **common),
-            Route("GET", _SUBSCRIPTION, self.get_subscription, "queues:write",
+            Route("GET", _SUBSCRIPTION, self.get_subscription, "queues:write", "target",
                   "Get an event subscription", result=result, **common),
-            Route("PATCH", _SUBSCRIPTION, self.edit_subscription, "queues:write",
+            Route("PATCH", _SUBSCRIPTION, self.edit_subscription, "queues:write", "target",
                   "Change an event subscription", body=wire.SubscriptionEdit, result=result,
                   **common),
-            Route("DELETE", _SUBSCRIPTION, self.delete_subscription, "queues:write",
+            Route("DELETE", _SUBSCRIPTION, self.delete_subscription, "queues:write", "target",
                   "Delete an event subscription", result=result, **common),
         ]  # fmt: skip
 
     async def create_subscription(self, call: Call) -> wire.SubscriptionResult:
         body: wire.SubscriptionBody = call.body
+        call.require(body.destination.queue_id)
         source = sources.source(body.source)
+        _check_source(call, source)
         events = sources.events(source["type"], body.events)
         queue = await self._admin.queue(call.tenant, body.destination.queue_id)
         async with self._settled(source) as since:
@@ -85,7 +87,7 @@ class SubscriptionRoutes:
                 since=since,
             )
             created = await self._admin.put_subscription(
-                call.tenant, None, lambda _: subscription, actor=call.actor
+                call.tenant, None, lambda _: subscription, reach=call.reach, actor=call.actor
             )
         return wire.subscription_result(created)
 
@@ -94,7 +96,7 @@ class SubscriptionRoutes:
         return self._follower.settled() if source["type"] in news.OURS else nullcontext(0)
 
     async def list_subscriptions(self, call: Call) -> Paged:
-        query = call.request.query
+        reach, query = call.reach, call.request.query
         order = query.get("order", ["name"])[-1]
         direction = query.get("direction", ["asc"])[-1]
         if order not in _ORDERS:
@@ -104,6 +106,7 @@ class SubscriptionRoutes:
         found = await self._store.scan(
             EventSubscription, tenant=call.tenant, parent=query.get("queue_id", [None])[-1]
         )
+        found = [each for each in found if each.parent in reach]
         found.sort(key=lambda each: each.id)
         found.sort(key=_ORDERS[order], reverse=direction == "desc")
         paged = page(call.request, found, per_page=PER_PAGE, per_page_max=PER_PAGE_MAX)
@@ -118,8 +121,10 @@ class SubscriptionRoutes:
         id = call.params["subscription_id"]
         destination = None if body.destination is UNSET else body.destination.queue_id
         if destination is not None:
+            call.require(destination)
             await self._admin.queue(call.tenant, destination)
         source = (await self._admin.subscription(call.tenant, id)).source
+        _check_source(call, source)
         async with self._settled(source) as since:
 
             def edit(known: EventSubscription | None) -> EventSubscription:
@@ -136,7 +141,9 @@ class SubscriptionRoutes:
                     since=since,
                 )
 
-            changed = await self._admin.put_subscription(call.tenant, id, edit, actor=call.actor)
+            changed = await self._admin.put_subscription(
+                call.tenant, id, edit, reach=call.reach, actor=call.actor
+            )
         return wire.subscription_result(changed)
 
     async def delete_subscription(self, call: Call) -> wire.SubscriptionResult:
@@ -145,3 +152,9 @@ class SubscriptionRoutes:
         async with self._settled(source):
             deleted = await self._admin.delete_subscription(call.tenant, id, actor=call.actor)
         return wire.subscription_result(deleted)
+
+
+def _check_source(call: Call, source: dict[str, str]) -> None:
+    """What Courier tells of itself is about all queues of the tenant. Raises Forbidden."""
+    if source["type"] in news.OURS:
+        call.require()

@@ -41,11 +41,11 @@ class ClientRoutes:
 
     def routes(self) -> list[Route]:
         return [
-            Route("POST", _CLIENTS, self.create_client, "admin", "Create an API client",
+            Route("POST", _CLIENTS, self.create_client, "admin", "whole", "Create an API client",
                   body=ClientBody, body_optional=True, result=ClientAnswer, family="api_clients"),
-            Route("PUT", _CLIENTS, self.create_client, "admin", "Create an API client",
+            Route("PUT", _CLIENTS, self.create_client, "admin", "whole", "Create an API client",
                   body=ClientBody, body_optional=True, described=False),
-            Route("PUT", _CLIENT, self.rename_client, "admin", "Rename an API client",
+            Route("PUT", _CLIENT, self.rename_client, "admin", "whole", "Rename an API client",
                   body=ClientBody, body_optional=True, result=ClientAnswer, family="api_clients"),
         ]  # fmt: skip
 

@@ -58,17 +58,21 @@ class KeyRoutes:
 
     def routes(self) -> list[Route]:
         return [
-            Route("GET", _KEYS, self.list_keys, "keys:read", "List API keys", result=KeysAnswer,
+            Route("GET", _KEYS, self.list_keys, "keys:read", "whole", "List API keys",
+                  result=KeysAnswer,
                   query=PAGING, family="api_keys"),
-            Route("POST", _KEYS, self.create_key, "keys:write", "Create an API key",
+            Route("POST", _KEYS, self.create_key, "keys:write", "whole", "Create an API key",
                   body=KeyBody, body_optional=True, result=KeyAnswer, family="api_keys"),
-            Route("PUT", _KEYS, self.create_key, "keys:write", "Create an API key", body=KeyBody,
+            Route("PUT", _KEYS, self.create_key, "keys:write", "whole", "Create an API key",
+                  body=KeyBody,
                   body_optional=True, described=False),
-            Route("GET", _KEY, self.get_key, "keys:read", "Get an API key", result=KeyAnswer,
+            Route("GET", _KEY, self.get_key, "keys:read", "whole", "Get an API key",
+                  result=KeyAnswer,
                   family="api_keys"),
-            Route("PUT", _KEY, self.update_key, "keys:write", "Change an API key", body=KeyBody,
+            Route("PUT", _KEY, self.update_key, "keys:write", "whole", "Change an API key",
+                  body=KeyBody,
                   body_optional=True, result=KeyAnswer, family="api_keys"),
-            Route("DELETE", _KEY, self.delete_key, "keys:write", "Delete an API key",
+            Route("DELETE", _KEY, self.delete_key, "keys:write", "whole", "Delete an API key",
                   family="api_keys"),
         ]  # fmt: skip
 
@@ -104,7 +108,7 @@ class KeyRoutes:
         """Raises Forbidden for more than the caller's own key may do."""
         assert call.key is not None
         grants = scopes.grants(wanted)
-        scopes.check_held(call.key, grants)
+        keys.check_held(call.key, grants)
         return grants
 
     async def get_key(self, call: Call) -> Answer:

@@ -7,7 +7,7 @@ from msgspec import UNSET, Struct, UnsetType
 from courier.core.domains import CONTEXT_PATH, new_domain
 from courier.core.errors import InvalidRequest
 from courier.core.types import Domain
-from courier.dialects.discue import names, scopes
+from courier.dialects.discue import names
 from courier.dialects.discue.site import Answer, Services
 from courier.dialects.discue.wire import PAGING, Named, page
 from courier.web import Call, Route
@@ -68,29 +68,28 @@ class DomainRoutes:
 
     def routes(self) -> list[Route]:
         return [
-            Route("GET", _DOMAINS, self.list_domains, "domains:read", "List domains",
+            Route("GET", _DOMAINS, self.list_domains, "domains:read", "listed", "List domains",
                   result=DomainsAnswer, query=PAGING, family="domains"),
-            Route("POST", _DOMAINS, self.create_domain, "domains:write", "Create a domain",
+            Route("POST", _DOMAINS, self.create_domain, "domains:write", "whole", "Create a domain",
                   body=DomainBody, result=DomainAnswer, family="domains"),
-            Route("PUT", _DOMAINS, self.create_domain, "domains:write", "Create a domain",
+            Route("PUT", _DOMAINS, self.create_domain, "domains:write", "whole", "Create a domain",
                   body=DomainBody, described=False),
-            Route("GET", _DOMAIN, self.get_domain, "domains:read", "Get a domain",
+            Route("GET", _DOMAIN, self.get_domain, "domains:read", "target", "Get a domain",
                   result=DomainAnswer, family="domains"),
-            Route("PUT", _DOMAIN, self.update_domain, "domains:write", "Rename a domain",
+            Route("PUT", _DOMAIN, self.update_domain, "domains:write", "target", "Rename a domain",
                   body=DomainBody, body_optional=True, result=DomainAnswer, family="domains"),
-            Route("DELETE", _DOMAIN, self.delete_domain, "domains:write", "Delete a domain",
+            Route("DELETE", _DOMAIN, self.delete_domain, "domains:write", "target",
+                  "Delete a domain",
                   family="domains"),
-            Route("POST", _DOMAIN + "/verify", self.verify_domain, "domains:write",
+            Route("POST", _DOMAIN + "/verify", self.verify_domain, "domains:write", "target",
                   "Look at once whether the host serves the file", result=DomainAnswer,
                   family="domains"),
         ]  # fmt: skip
 
     async def list_domains(self, call: Call) -> Answer:
-        within = scopes.reach(call.key, "domains:read")
+        within = call.reach
         found = [
-            each
-            for each in await self._store.scan(Domain, tenant=call.tenant)
-            if within is None or each.id in within
+            each for each in await self._store.scan(Domain, tenant=call.tenant) if each.id in within
         ]
         shown, links = page(found, call.request, _DOMAINS)
         links += [(each.name, names.shown(each.id), _path(each)) for each in shown]

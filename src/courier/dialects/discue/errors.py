@@ -104,7 +104,7 @@ def refusal(error: BrokerError) -> Refusal:
         case OverLimit(what="queues" | "queue bytes" | "keys"):
             return Refusal(402, text)
         case Forbidden():
-            where = " for what the path names" if error.target else ""
+            where = " for this" if error.limited else ""
             return Refusal(403, f"the key lacks scope {error.scope}{where}")
         case LockedOut():
             return Refusal(403, text)

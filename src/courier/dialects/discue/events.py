@@ -11,7 +11,7 @@ from courier.core import journal
 from courier.core.lifecycle import NAME_HEADER
 from courier.core.types import DAY_MS, HOUR_MS, MINUTE_MS, Listener, Run, Tally
 from courier.delivery.requests import delivery_id
-from courier.dialects.discue import names, scopes
+from courier.dialects.discue import names
 from courier.dialects.discue.errors import BadQuery
 from courier.dialects.discue.site import Answer, Services
 from courier.web import Call, Parameter, Request, Route
@@ -105,7 +105,7 @@ class EventRoutes:
 
     def routes(self) -> list[Route]:
         return [
-            Route("GET", "/events", self.list_events, "events:read",
+            Route("GET", "/events", self.list_events, "events:read", "listed",
                   "List what happened in the last 24 hours", result=EventsAnswer, query=(
                       Parameter("events", Literal["all", "api_keys", "listeners", "messages",
                                                   "queues"], "Only those about these."),
@@ -113,14 +113,14 @@ class EventRoutes:
                       Parameter("startAfter", int, "`stored_at` of the last event seen."),
                       Parameter("startAfterId", str, "`id` of the last event seen."),
                   ), family="events"),
-            Route("GET", "/stats/messages", self.message_stats, "usage:read",
+            Route("GET", "/stats/messages", self.message_stats, "usage:read", "listed",
                   "Count what happened", result=StatsAnswer, family="stats"),
         ]  # fmt: skip
 
     async def list_events(self, call: Call) -> Answer:
         """Oldest first. A link leads on when there is more, or more to look through."""
         asked = _asked(call.request)
-        within = scopes.reach(call.key, "events:read")
+        within = call.reach
         day_ago_ms = self._clock.now_ms() - DAY_MS
         after = max(asked.after, await self._store.offset_at(day_ago_ms))
         end = after + LOOKED_MAX
@@ -133,7 +133,7 @@ class EventRoutes:
                 break
             for run, start, stop in journal.cut(runs, after=after, limit=STEP):
                 mine = run.tenant == call.tenant and run.kind in asked.kinds
-                if mine and (within is None or run.queue in within):
+                if mine and run.queue in within:
                     stop = min(stop, start + asked.limit - len(found))
                     found += await self._events(run, start, stop)
                 after = run.offset + stop - 1
@@ -183,13 +183,13 @@ class EventRoutes:
 
     async def message_stats(self, call: Call) -> Answer:
         now_ms = self._clock.now_ms()
-        within = scopes.reach(call.key, "usage:read")
+        within = call.reach
         tallies = [
             tally
             for tally in await self._store.tallies(
                 tenant=call.tenant, since_ms=now_ms - DAY_MS, until_ms=now_ms + 1
             )
-            if within is None or tally.id in within
+            if tally.id in within
         ]
         blocks = {
             "last_24_hours": _counts(tallies, now_ms - DAY_MS),

@@ -10,7 +10,7 @@ from courier.core.types import Listener, Liveness
 from courier.delivery import secrets, signing, urls
 from courier.delivery.secrets import Private
 from courier.dialects.discue import listener_wire as wire
-from courier.dialects.discue import names, scopes
+from courier.dialects.discue import names
 from courier.dialects.discue.site import Answer, Services
 from courier.dialects.discue.wire import PAGING, Link, page
 from courier.web import Call, Route
@@ -30,38 +30,40 @@ class ListenerRoutes:
 
     def routes(self) -> list[Route]:
         return [
-            Route("GET", "/listeners", self.list_all_listeners, "listeners:read",
+            Route("GET", "/listeners", self.list_all_listeners, "listeners:read", "listed",
                   "List listeners of all queues", result=wire.ListenersAnswer, query=PAGING,
                   family="listeners"),
-            Route("GET", _LISTENERS, self.list_listeners, "listeners:read", "List listeners",
+            Route("GET", _LISTENERS, self.list_listeners, "listeners:read", "target",
+                  "List listeners",
                   result=wire.ListenersAnswer, query=PAGING, family="listeners"),
-            Route("POST", _LISTENERS, self.create_listener, "listeners:write",
+            Route("POST", _LISTENERS, self.create_listener, "listeners:write", "target",
                   "Create a listener", body=wire.ListenerBody, result=wire.ListenerAnswer,
                   family="listeners"),
-            Route("PUT", _LISTENERS, self.create_listener, "listeners:write",
+            Route("PUT", _LISTENERS, self.create_listener, "listeners:write", "target",
                   "Create a listener", body=wire.ListenerBody, described=False),
-            Route("GET", _LISTENER, self.get_listener, "listeners:read", "Get a listener",
+            Route("GET", _LISTENER, self.get_listener, "listeners:read", "target", "Get a listener",
                   result=wire.ListenerAnswer, family="listeners"),
-            Route("PUT", _LISTENER, self.update_listener, "listeners:write",
+            Route("PUT", _LISTENER, self.update_listener, "listeners:write", "target",
                   "Change a listener", body=wire.ListenerBody, body_optional=True,
                   result=wire.ListenerAnswer, family="listeners"),
-            Route("DELETE", _LISTENER, self.delete_listener, "listeners:write",
+            Route("DELETE", _LISTENER, self.delete_listener, "listeners:write", "target",
                   "Delete a listener", family="listeners"),
             Route("POST", _LISTENER + "/rotate_secret", self.rotate_secret, "listeners:write",
+                  "target",
                   "Sign with another secret, and for a day with the old one too",
                   result=wire.ListenerAnswer, family="listeners"),
-            Route("POST", _LISTENER + "/backfill", self.backfill, "listeners:write",
+            Route("POST", _LISTENER + "/backfill", self.backfill, "listeners:write", "target",
                   "Also push messages from before the listener was created",
                   body=wire.BackfillBody, body_optional=True, result=wire.BackfillAnswer,
                   family="listeners"),
         ]  # fmt: skip
 
     async def list_all_listeners(self, call: Call) -> Answer:
-        within = scopes.reach(call.key, "listeners:read")
+        within = call.reach
         found = [
             each
             for each in await self._store.scan(Listener, tenant=call.tenant)
-            if within is None or not within.isdisjoint((each.id, each.parent))
+            if each.id in within or each.parent in within
         ]
         return self._list(call, found, "/listeners")
 

@@ -14,7 +14,7 @@ from courier.core.errors import NotFound
 from courier.core.types import Listener, Message, Push, Queue
 from courier.delivery.requests import message_id
 from courier.dialects.discue import message_wire as wire
-from courier.dialects.discue import names, scopes
+from courier.dialects.discue import names
 from courier.dialects.discue.errors import BadQuery, KeyReused, NotRetryable
 from courier.dialects.discue.queues import QUEUE, Item
 from courier.dialects.discue.site import Answer, Services
@@ -44,24 +44,25 @@ class MessageRoutes:
 
     def routes(self) -> list[Route]:
         return [
-            Route("GET", EVERYWHERE, self.list_all_messages, "messages:read",
+            Route("GET", EVERYWHERE, self.list_all_messages, "messages:read", "listed",
                   "List messages of all queues", result=wire.MessagesAnswer, query=_LIST,
                   family="messages"),
-            Route("GET", MESSAGES, self.list_messages, "messages:read", "List messages",
+            Route("GET", MESSAGES, self.list_messages, "messages:read", "target", "List messages",
                   result=wire.MessagesAnswer, query=_LIST, family="messages"),
-            Route("POST", MESSAGES, self.add_message, "messages:publish", "Add a message",
+            Route("POST", MESSAGES, self.add_message, "messages:publish", "target", "Add a message",
                   body=wire.MessageBody, result=wire.AddedAnswer, family="messages"),
-            Route("PUT", MESSAGES, self.add_message, "messages:publish", "Add a message",
+            Route("PUT", MESSAGES, self.add_message, "messages:publish", "target", "Add a message",
                   body=wire.MessageBody, described=False),
-            Route("GET", MESSAGE, self.get_message, "messages:read",
+            Route("GET", MESSAGE, self.get_message, "messages:read", "target",
                   "Get a message, and how far it has come", result=wire.MessageAnswer,
                   family="messages"),
-            Route("PUT", MESSAGE, self.rename_message, "messages:consume", "Rename a message",
+            Route("PUT", MESSAGE, self.rename_message, "messages:consume", "target",
+                  "Rename a message",
                   body=Named, result=wire.AddedAnswer, family="messages"),
-            Route("DELETE", MESSAGE, self.delete_message, "messages:consume",
+            Route("DELETE", MESSAGE, self.delete_message, "messages:consume", "target",
                   "Delete a message", family="messages"),
             Route("POST", MESSAGE + "/deliveries/{listener_id}/retry", self.retry_delivery,
-                  "messages:consume", "Push a message to a listener again, now",
+                  "messages:consume", "target", "Push a message to a listener again, now",
                   result=wire.DeliveryAnswer, family="messages"),
         ]  # fmt: skip
 
@@ -73,11 +74,11 @@ class MessageRoutes:
         return await self._list(call, [call.queue], seq, _collection(call.queue))
 
     async def list_all_messages(self, call: Call) -> Answer:
-        within = scopes.reach(call.key, "messages:read")
+        within = call.reach
         queues = [
             queue
             for queue in await self._store.scan(Queue, tenant=call.tenant)
-            if within is None or queue.id in within
+            if queue.id in within
         ]
         after, seq = _after(call), 0
         if after:

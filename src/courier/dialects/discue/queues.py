@@ -9,7 +9,7 @@ from courier import ids
 from courier.core import schemas
 from courier.core.errors import NotFound
 from courier.core.types import DAY_MS, Listener, Queue, Schema
-from courier.dialects.discue import names, scopes
+from courier.dialects.discue import names
 from courier.dialects.discue.errors import Malformed
 from courier.dialects.discue.site import Answer, Services
 from courier.dialects.discue.wire import PAGING, Named, page
@@ -69,30 +69,31 @@ class QueueRoutes:
 
     def routes(self) -> list[Route]:
         return [
-            Route("GET", QUEUES, self.list_queues, "queues:read", "List queues, oldest first",
+            Route("GET", QUEUES, self.list_queues, "queues:read", "listed",
+                  "List queues, oldest first",
                   result=QueuesAnswer, query=PAGING, family="queues"),
-            Route("POST", QUEUES, self.create_queue, "queues:write", "Create a queue",
+            Route("POST", QUEUES, self.create_queue, "queues:write", "whole", "Create a queue",
                   body=QueueBody, result=QueueAnswer, family="queues"),
-            Route("PUT", QUEUES, self.create_queue, "queues:write", "Create a queue",
+            Route("PUT", QUEUES, self.create_queue, "queues:write", "whole", "Create a queue",
                   body=QueueBody, described=False),
-            Route("GET", QUEUE, self.get_queue, "queues:read", "Get a queue",
+            Route("GET", QUEUE, self.get_queue, "queues:read", "target", "Get a queue",
                   result=QueueAnswer, family="queues"),
-            Route("PUT", QUEUE, self.update_queue, "queues:write",
+            Route("PUT", QUEUE, self.update_queue, "queues:write", "target",
                   "Change the given members of a queue", body=QueueBody, body_optional=True,
                   result=QueueAnswer, family="queues"),
-            Route("DELETE", QUEUE, self.delete_queue, "queues:write",
+            Route("DELETE", QUEUE, self.delete_queue, "queues:write", "target",
                   "Delete a queue with its listeners and messages", family="queues"),
-            Route("GET", QUEUE + "/schemas/{schema_id}", self.get_schema, "schemas:read",
+            Route("GET", QUEUE + "/schemas/{schema_id}", self.get_schema, "schemas:read", "target",
                   "Get a schema that the queue has or had", result=SchemaAnswer,
                   family="schemas"),
         ]  # fmt: skip
 
     async def list_queues(self, call: Call) -> Answer:
-        within = scopes.reach(call.key, "queues:read")
+        within = call.reach
         queues = [
             queue
             for queue in await self._store.scan(Queue, tenant=call.tenant)
-            if within is None or queue.id in within
+            if queue.id in within
         ]
         rows, links = page(queues, call.request, QUEUES)
         items = [Item(names.shown(queue.id), queue.name, queue.name) for queue in rows]
@@ -128,6 +129,7 @@ class QueueRoutes:
             call.queue.id,
             lambda known: replace(known, name=name or known.name),
             schema=schema,
+            reach=call.reach,
             actor=call.actor,
         )
         return await self._answer(queue)
@@ -135,7 +137,7 @@ class QueueRoutes:
     async def delete_queue(self, call: Call) -> Answer:
         """Also one that others bury in: nothing here shows who does, or could end it."""
         await self._admin.delete_queue(
-            call.tenant, call.queue.id, actor=call.actor, though_used=True
+            call.tenant, call.queue.id, reach=call.reach, actor=call.actor, though_used=True
         )
         return Answer({}, QUEUES)
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, get_args
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from courier.core.errors import Forbidden, InvalidRequest
+from courier.core.errors import InvalidRequest
 from courier.core.types import Grant, Key, Scope
 from courier.dialects.discue import names
 
@@ -135,23 +135,6 @@ def grants(scopes: Sequence[KeyScope]) -> tuple[Grant, ...]:
         held = (*reading, *writing) if scope.access == "write" else reading
         found += [Grant(each, targets) for each in held]
     return tuple(found)
-
-
-def check_held(key: Key, wanted: Sequence[Grant]) -> None:
-    """Raises Forbidden unless the key itself may do all of it."""
-    for grant in wanted:
-        held = [own.targets for own in key.grants if own.scope == grant.scope]
-        if not any(not own or (grant.targets and set(grant.targets) <= set(own)) for own in held):
-            raise Forbidden(grant.scope)
-
-
-def reach(key: Key | None, scope: Scope) -> frozenset[str] | None:
-    """The ids that the key is limited to, in what it does by that scope; None: to none."""
-    assert key is not None
-    held = [grant.targets for grant in key.grants if grant.scope == scope]
-    if not all(held):
-        return None
-    return frozenset(target for targets in held for target in targets)
 
 
 def labels(scopes: Sequence[KeyScope], *, as_object: bool) -> dict[str, Any]:

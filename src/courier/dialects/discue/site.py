@@ -44,6 +44,8 @@ SEGMENTS = (
 _LINKS = ("self", "next")
 # The vendor names them, and says nothing else about them.
 UNKNOWN_RESOURCES = ("channels", "topics", "subscriptions")
+# What a path names that a key can be limited to.
+_TARGETS = ("queue_id", "listener_id", "domain_id")
 _BODIES = ("POST", "PUT")
 _KEY = {"token": {"type": "apiKey", "in": "header", "name": "X-API-KEY"}}
 _PRETTY = Parameter("pretty", bool, "Indent the answer.")
@@ -112,8 +114,8 @@ class Discue:
             return self._routes
         return [
             *self._routes,
-            Route("GET", "/openapi.json", self.openapi, None, "This API as OpenAPI"),
-            Route("GET", "/docs", self.docs, None, "This API as a page"),
+            Route("GET", "/openapi.json", self.openapi, None, "public", "This API as OpenAPI"),
+            Route("GET", "/docs", self.docs, None, "public", "This API as a page"),
         ]
 
     async def openapi(self, _: Call) -> Response:
@@ -147,23 +149,24 @@ class Discue:
         return key
 
     async def authorize(self, call: Call, route: Route) -> None:
-        """That what the path names exists, then the scope; leaves the queue on the call."""
+        """The scope, then that what the path names exists; leaves the queue on the call."""
         assert call.key is not None
         services = self._services
         services.api_rate.take(call.key.id, 1, now_ms=services.clock.now_ms())
         check_accept(call.request.header(b"accept"))
         pretty(call.request)
         named = {name: names.read(text) for name, text in call.params.items()}
+        call.hold(route)
+        targets = [named[name] for name in _TARGETS if name in named]
+        if targets:
+            call.require(*targets)
+        # The smaller thing first: who reaches only that must not learn which queues exist.
+        if "listener_id" in named:
+            await services.admin.listeners.of_queue(named.get("queue_id", ""), named["listener_id"])
         if "queue_id" in named:
             call.queue = await services.admin.queue(call.tenant, named["queue_id"])
-        if "listener_id" in named:
-            await services.admin.listeners.of_queue(call.queue.id, named["listener_id"])
         if "domain_id" in named:
             await services.admin.domains.get(call.tenant, named["domain_id"])
-        if route.scope is not None and route.scope != "any":
-            # A key that is limited to some things sees those in lists, and makes no others.
-            nothing = None if route.method == "GET" else ""
-            keys.require(call.key, route.scope, *(named.values() or (nothing,)))
 
     def _conditional(self, route: Route) -> Route:
         """Changes happen one at a time, and only to the version that `If-Match` names."""
