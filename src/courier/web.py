@@ -417,6 +417,10 @@ class App:
         self._on_drain = on_drain
         self._draining = False
 
+    @property
+    def sites(self) -> list[Site]:
+        return [mounted.site for mounted in self._mounted]
+
     def drain(self) -> None:
         """Take no new work, and end what waits or would never end by itself."""
         self._draining = True
