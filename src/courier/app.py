@@ -22,6 +22,7 @@ from courier.core.broker import Broker
 from courier.core.errors import BrokerError, Unavailable
 from courier.core.follower import Follower
 from courier.core.limits import API_WINDOW_MS, Limits, Rate
+from courier.core.signins import SignIns
 from courier.core.store import Store
 from courier.core.sweeper import Sweeper
 from courier.core.types import BROKER, Queue, Tenant
@@ -68,6 +69,7 @@ class Courier(Struct):
     admin: Admin
     sweeper: Sweeper
     usage: Usage
+    signins: SignIns
     clock: Clock
     engine: Engine
     workers: Workers
@@ -79,7 +81,9 @@ class Courier(Struct):
     async def note_usage(self) -> None:
         """Write down what was counted since the last sweep."""
         try:
-            await self.usage.flush(self.store, now_ms=self.clock.now_ms())
+            now_ms = self.clock.now_ms()
+            await self.usage.flush(self.store, now_ms=now_ms)
+            await self.signins.flush(self.store, now_ms=now_ms, early=True)
         except Unavailable as error:  # no reason to stop otherwise than planned
             log.warning("usage_not_noted", extra={"reason": str(error)})
 
@@ -175,6 +179,7 @@ def build(store: Store, config: Config, clock: SteadyClock, *, port: int) -> Cou
         drain_wait_ms_max=config.drain_wait_ms_max,
     )
     usage = Usage()
+    signins = SignIns(clock)
     credentials = Credentials(
         admin, sealer, data=config.data, url=config.url(port), region=config.region
     )
@@ -182,6 +187,7 @@ def build(store: Store, config: Config, clock: SteadyClock, *, port: int) -> Cou
         store,
         clock,
         usage,
+        signins,
         every_ms=config.sweep_every_ms,
         batch_max=config.sweep_batch_max,
         journal_retention_ms=config.journal_retention_ms,
@@ -249,6 +255,7 @@ def build(store: Store, config: Config, clock: SteadyClock, *, port: int) -> Cou
     app = App(
         sites,
         telemetry=telemetry,
+        signins=signins,
         body_bytes_max=min(config.request_bytes_max, _limits(config).body_bytes_max),
         on_drain=drain,
     )
@@ -260,6 +267,7 @@ def build(store: Store, config: Config, clock: SteadyClock, *, port: int) -> Cou
         admin,
         sweeper,
         usage,
+        signins,
         clock,
         engine,
         workers,

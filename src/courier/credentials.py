@@ -19,6 +19,16 @@ from courier.files import write_private
 FIRST_TENANT = "default"
 CLOUDFLARE_PREFIX = "/client/v4"
 DISCUE_PREFIX = "/v1"
+# What the operator's own keys are listed under, as if it were a tenant.
+OPERATOR_NAME = "operator"
+
+
+def _renewed(made: Any, key: str, secret: str) -> Any:
+    """The same with the secret in place of every other one of this key."""
+    if isinstance(made, dict):
+        return {name: _renewed(value, key, secret) for name, value in made.items()}
+    same = isinstance(made, str) and len(made) == len(secret) and keys.id_of(made) == key
+    return secret if same else made
 
 
 class Credentials:
@@ -161,6 +171,20 @@ class Credentials:
             for dialect, url in urls.items():
                 made[dialect]["base_url"] = url
             self._write(made["tenant"], made)
+
+    def finished(self, key: Key, secret: str) -> Key:
+        """The key with its secret sealed, if its owner may look that up again."""
+        return sealed(key, secret, self._sealer) if key.kind == "app" else key
+
+    def renew(self, tenant: str, key: str, secret: str) -> None:
+        """Put another secret of this key in place of the one in the tenant's file, if any."""
+        name = FIRST_TENANT if tenant == OPERATOR_NAME else tenant
+        if not self.path(name).exists():
+            return
+        made = self.load(name)
+        renewed = _renewed(made, key, secret)
+        if renewed != made:
+            self._write(name, renewed)
 
     def _write(self, tenant: str, made: dict[str, Any]) -> None:
         write_private(self.path(tenant), msgspec.json.format(msgspec.json.encode(made)) + b"\n")

@@ -35,6 +35,7 @@ class Telemetry:
         self._batches = dict.fromkeys(("done", "refused", "unanswered"), 0)
         self._batches_in_flight = 0
         self.workers_missing = 0
+        self._signins: dict[str, int] = {}
         # Others that have something to show.
         self.collectors: list[Callable[[], Iterable[Metric]]] = []
 
@@ -62,6 +63,9 @@ class Telemetry:
                 },
             )
 
+    def signin_failed(self, reason: str) -> None:
+        self._signins[reason] = self._signins.get(reason, 0) + 1
+
     def batch_began(self) -> None:
         self._batches_in_flight += 1
 
@@ -84,6 +88,12 @@ class Telemetry:
             sums = [sum(counts[: i + 1]) for i in range(len(counts))]
             latency.add_metric(labels, list(zip(bounds, sums, strict=True)), sum_value=total)
         yield latency
+        failures = CounterMetricFamily(
+            "courier_signin_failures", "Requests that were not let in.", labels=("reason",)
+        )
+        for reason, count in self._signins.items():
+            failures.add_metric((reason,), count)
+        yield failures
         yield from self._worker_metrics()
         for collect in self.collectors:
             yield from collect()

@@ -28,6 +28,7 @@ from courier.core.errors import (
     Unauthenticated,
     Unavailable,
 )
+from courier.core.signins import Failure, SignIns
 from courier.core.types import Actor, Key, Scope
 from courier.telemetry import Telemetry
 
@@ -100,7 +101,8 @@ class Response(Struct):
 class Request(ABC):
     """One request. `params` are the decoded variable parts of its path.
 
-    `caller` is whoever waits for the answer. `admitted`: its credential allows what it asks for.
+    `caller` waits for the answer. `key` is the one that its credential proved to be, and
+    `admitted` says that this key may do what is asked.
     """
 
     __slots__ = (
@@ -108,6 +110,7 @@ class Request(ABC):
         "admitted",
         "caller",
         "headers",
+        "key",
         "method",
         "params",
         "path",
@@ -130,6 +133,7 @@ class Request(ABC):
         self.caller = caller
         self.path = ""
         self.params: dict[str, str] = {}
+        self.key: Key | None = None
         self.admitted = False
         self._query: dict[str, list[str]] | None = None
 
@@ -407,12 +411,14 @@ class App:
         sites: Sequence[Site],
         *,
         telemetry: Telemetry,
+        signins: SignIns,
         body_bytes_max: int,
         on_drain: Callable[[], None],
     ) -> None:
         self._mounted = [_Mounted(site) for site in sites]
         self._found: dict[tuple[str, bytes], _Found] = {}
         self._telemetry = telemetry
+        self._signins = signins
         self._body_bytes_max = body_bytes_max
         self._on_drain = on_drain
         self._draining = False
@@ -437,6 +443,8 @@ class App:
         try:
             response = await self._run(found, request, new=known is None)
         except BrokerError as error:
+            if error.signin:
+                self._not_let_in(error, site, request)
             response = site.refuse(error, route, request)
         except ClientGone:
             return None
@@ -446,6 +454,14 @@ class App:
         operation = route.operation if route else "none"
         self._telemetry.answered(site.name, operation, response.status, started, request.path)
         return response
+
+    def _not_let_in(self, error: BrokerError, site: Site, request: Request) -> None:
+        self._telemetry.signin_failed(error.signin)
+        key = request.key
+        tenant, id = (key.tenant, key.id) if key else ("", "")
+        if isinstance(error, Unauthenticated):
+            tenant, id = error.tenant, error.key
+        self._signins.failed(Failure(error.signin, site.name, request.remote, tenant, id))
 
     def _find(self, request: Request) -> _Found:
         path = _path(request.raw_path)
@@ -473,7 +489,7 @@ class App:
         if route is not None and route.scope is None:
             call = Call(request, Actor("", site.name, request.remote), None, decided=True)
         else:
-            key = await site.authenticate(request)
+            key = request.key = await site.authenticate(request)
             if route is None and found.methods:
                 raise WrongMethod(request.method, found.methods)
             if route is None:

@@ -223,3 +223,26 @@ def test_a_wrong_token_is_refused(server: Server) -> None:
     stranger = Command("--url", server.url, "--token", "nobody")
     assert "[code: 9109]" in stranger.fails(1, "queue", "list", "--account", "0" * 32)
     stranger.fails(1, "tenant", "list")
+
+
+def test_a_rotated_key_has_two_good_secrets_until_the_old_one_is_ended(
+    server: Server, courier: Command, tenant: str
+) -> None:
+    def status(token: str) -> int:
+        headers = {"Authorization": f"Bearer {token}"}
+        url = f"{server.url}/client/v4/user/tokens/verify"
+        return httpx.get(url, headers=headers, trust_env=False, verify=False).status_code
+
+    at = ("--tenant", tenant)
+    old = courier("key", "create", "batch", "--scope", "read", *at).out.strip()
+    new = courier("key", "rotate", "batch", "--overlap", "1h", *at).out.strip()
+    assert old != new and [status(old), status(new)] == [200, 200]
+    made = courier("key", "rotate", "batch", "--overlap", "0", "--json", *at).json
+    assert made["key"]["old_secrets_until_ms"] == []
+    assert [status(old), status(new), status(made["token"])] == [401, 401, 200]
+
+
+def test_an_unknown_key_cannot_be_rotated(courier: Command, tenant: str) -> None:
+    refused = courier.attempt("key", "rotate", "nobody", "--tenant", tenant)
+    assert refused.status == 1
+    assert "there is no key 'nobody'" in refused.err

@@ -56,8 +56,14 @@ def test_grants_of_one_scope_add_up() -> None:
         (Grant("messages:read", (ALPHA,)), False),
     ],
 )
-def test_no_key_hands_out_more_than_it_has(wanted: Grant, held: bool) -> None:
-    assert keys.holds(LIMITED, [wanted]) is held
+def test_a_limited_key_hands_out_no_more_than_it_has(wanted: Grant, held: bool) -> None:
+    # Even if it may make keys: those of the operator's making before they could not be both.
+    maker = replace(LIMITED, grants=(*LIMITED.grants, Grant("keys:write")))
+    assert keys.may_give(maker, [wanted]) is held
+    assert keys.may_give(key(Grant("keys:write")), [wanted])
+    if not held:
+        with pytest.raises(Forbidden):
+            keys.check_held(maker, [wanted])
 
 
 async def handler(_: Call) -> None:

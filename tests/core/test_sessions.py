@@ -55,6 +55,14 @@ class Desk:
     def open(self, key: Key) -> str:
         return self.run(self.admin.sessions.open(key, actor=CALLER))
 
+    def rotate(self, key: Key, *, overlap_ms: int) -> Key:
+        rotated, _ = self.run(
+            self.admin.rotation.rotate(
+                TENANT, key.id, overlap_ms=overlap_ms, finish=lambda key, _: key, actor=CALLER
+            )
+        )
+        return rotated
+
     def holds(self, token: str) -> bool:
         """Whether the token is good now; this uses it."""
         try:
@@ -171,15 +179,35 @@ def test_a_deleted_key_takes_its_tokens_along(desk: Desk, kind: Kind) -> None:
     assert desk.sessions(key) == []
 
 
-def test_another_secret_ends_the_tokens_under_the_old_one(desk: Desk) -> None:
-    app = desk.key()
-    token = desk.open(app)
-    renewed, _ = keys.with_new_secret(app)
-    desk.run(desk.admin.put_app(renewed, actor=CALLER))
+@pytest.mark.parametrize("kind", KINDS)
+def test_another_secret_at_once_ends_the_tokens_under_the_old_one(desk: Desk, kind: Kind) -> None:
+    key = desk.key(kind)
+    token = desk.open(key)
+    renewed = desk.rotate(key, overlap_ms=0)
     assert not desk.holds(token)
     fresh = desk.open(renewed)
     assert fresh != token
     assert desk.holds(fresh)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_tokens_under_an_old_secret_end_with_it_however_often_they_are_used(
+    desk: Desk, kind: Kind
+) -> None:
+    key = desk.key(kind)
+    token = desk.open(key)
+    renewed = desk.rotate(key, overlap_ms=10 * MINUTE_MS)
+    until_ms = desk.clock.now_ms() + 10 * MINUTE_MS
+    late = desk.run(desk.admin.sessions.open(renewed, until_ms=until_ms, actor=CALLER))
+    fresh = desk.open(renewed)
+    assert fresh not in (token, late)
+    for _ in range(9):
+        desk.clock.advance(MINUTE_MS)
+        assert desk.holds(token) and desk.holds(late) and desk.holds(fresh)
+    desk.clock.advance(MINUTE_MS)
+    assert [desk.holds(each) for each in (token, late, fresh)] == [False, False, True]
+    desk.restart()
+    assert [desk.holds(each) for each in (token, late, fresh)] == [False, False, True]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -5,13 +5,14 @@ import argparse
 from courier.cli import output
 from courier.cli.client import Client, segment
 from courier.cli.credentials import access, add_access
-from courier.cli.parser import DURATION, Commands, command, group, seconds
+from courier.cli.errors import Refused
+from courier.cli.parser import DURATION, Commands, command, group, milliseconds, seconds
 
 _COLUMNS = ["id", "name", "hint", "kind", "scopes", "targets", "enabled", "created"]
 
 
 def add(commands: Commands) -> None:
-    keys = group(commands, "key", "list, create and delete the keys of a tenant")
+    keys = group(commands, "key", "list, create, rotate and delete the keys of a tenant")
 
     listing = command(keys, "list", "list the keys of a tenant", _list)
     output.add_json(listing)
@@ -39,6 +40,17 @@ def add(commands: Commands) -> None:
     )
     output.add_json(create)
     add_access(create)
+
+    rotate = command(keys, "rotate", "give a key another secret and print it, this once", _rotate)
+    rotate.add_argument("key", metavar="NAME", help="name or id of the key")
+    rotate.add_argument(
+        "--overlap",
+        type=milliseconds,
+        metavar="TIME",
+        help=f"how long the old secret still works: {DURATION}; default 24h, 0 ends it at once",
+    )
+    output.add_json(rotate)
+    add_access(rotate)
 
     delete = command(keys, "delete", "delete a key; it opens nothing from then on", _delete)
     delete.add_argument("id", metavar="ID")
@@ -80,6 +92,20 @@ def _create(args: argparse.Namespace) -> None:
         output.table(["name", "value"], list(shown.items()))
     else:
         print(secret)
+
+
+def _rotate(args: argparse.Namespace) -> None:
+    client = Client(access(args))
+    found = client.operate("GET", _keys(client))["keys"]
+    ids = [key["id"] for key in found if args.key in (key["id"], key["name"])]
+    if not ids:
+        raise Refused(f"there is no key '{args.key}'")
+    wanted = {} if args.overlap is None else {"overlap_ms": args.overlap}
+    made = client.operate("POST", f"{_keys(client)}/{segment(ids[0])}/rotate", wanted)
+    if args.json:
+        output.print_json(made)
+    else:
+        print(made["token"])
 
 
 def _delete(args: argparse.Namespace) -> None:

@@ -20,6 +20,7 @@ from courier.core.errors import Conflict, InUse, InvalidRequest, NotFound, OverL
 from courier.core.keys import Reach
 from courier.core.limits import BINDINGS_MAX, RULED_BINDINGS_MAX, Limits
 from courier.core.listeners import Listeners
+from courier.core.rotation import Rotation
 from courier.core.sessions import Sessions
 from courier.core.store import Store
 from courier.core.types import (
@@ -74,6 +75,7 @@ class Admin:
         self._limits = limits
         self._turn = asyncio.Lock()
         self.sessions = Sessions(store, clock, self._turn)
+        self.rotation = Rotation(store, clock, self._turn)
         self.listeners = Listeners(store, clock, self._turn)
         self.domains = Domains(store, clock, self._turn)
         self.workers = Workers(store, clock, self._turn)
@@ -216,11 +218,8 @@ class Admin:
             raise NotFound("app", id)
         return key
 
-    async def put_app(self, app: Key, *, actor: Actor) -> None:
-        """Create an app, or give it another secret: sessions under the old one are over."""
-        async with self._turn:
-            sessions = await self._store.scan(Session, parent=app.id)
-            await self._change(puts=[app], drops=list(sessions), actor=actor)
+    async def add_app(self, app: Key, *, actor: Actor) -> None:
+        await self._change(puts=[app], actor=actor)
 
     async def note_key_use(self, key: Key) -> None:
         """Write down that the key was used, not more often than every few minutes."""

@@ -14,7 +14,12 @@ BrokerError                     never raised itself
 
 
 class BrokerError(Exception):
-    """Base of everything the broker raises on purpose."""
+    """Base of everything the broker raises on purpose.
+
+    `signin`: why it counts as a failed sign-in; "" if it does not.
+    """
+
+    signin = ""
 
 
 class Rejected(BrokerError):
@@ -29,11 +34,18 @@ class InvalidRequest(Rejected):
 
 
 class Unauthenticated(Rejected):
-    """`why` is `missing` (no credential), `malformed` (not of the right form) or `unknown`."""
+    """`why` is `missing` (no credential), `malformed` (not of the right form) or `unknown`.
 
-    def __init__(self, why: str) -> None:
+    What is wrong with an unknown one, and with which key, is for the journal and not for the
+    caller.
+    """
+
+    def __init__(self, why: str, *, signin: str = "", tenant: str = "", key: str = "") -> None:
         super().__init__(f"credential is {why}")
         self.why = why
+        self.signin = signin or ("" if why == "missing" else why)
+        self.tenant = tenant
+        self.key = key
 
 
 class Forbidden(Rejected):
@@ -41,6 +53,8 @@ class Forbidden(Rejected):
 
     It does not say which target, so that nobody learns from it what exists.
     """
+
+    signin = "scope"
 
     def __init__(self, scope: str, *, limited: bool = False) -> None:
         why = f"key's scope {scope} does not reach this" if limited else f"key lacks scope {scope}"

@@ -26,8 +26,13 @@ followed by the `published` of the copy on the dead-letter queue; a redrive is a
 the source with its origin, then a `deleted` here.
 
 Settings events (`queue_created`, `consumer_deleted`, ...) carry the record as `detail`, which on
-an update also has the names of the fields that changed, as `changed`. They are tallied under the
-queue that they are about, or else under the tenant.
+an update also has the names of the fields that changed, as `changed`, and the `address` that the
+request for it came from. They are tallied under the queue that they are about, or else under the
+tenant.
+
+    signin_failed   detail = {"reason", "address", "count", "since_ms"}: how many requests failed
+                    like this within a minute. actor is the id of the key, tenant its tenant, both
+                    empty if there is no such key; see `signins.py`
 
 Beside the kinds of events, tallies count (see `core/types.py`)
 
@@ -104,7 +109,7 @@ KINDS = frozenset(MESSAGE_KINDS) | {
     for what in ("created", "updated", "deleted")
 }
 # Fields of records that stay out of the journal.
-SECRET_FIELDS = ("digest", "sealed", "secrets", "private", "file_content")
+SECRET_FIELDS = ("digest", "retired", "sealed", "secrets", "private", "file_content")
 UNIT_BYTES = 100 << 10
 COLUMNS = (
     "message_id",

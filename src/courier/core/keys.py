@@ -4,15 +4,15 @@ A secret begins with the id of its key, so finding the key needs no index of sec
 """
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from courier import ids
-from courier.core.errors import Forbidden, InvalidRequest
+from courier.core.errors import Forbidden, InvalidRequest, Unauthenticated
 from courier.core.store import Store
-from courier.core.types import Grant, Key, Scope
+from courier.core.types import Grant, Key, Retired, Scope
 
 READ: tuple[Scope, ...] = (
     "queues:read",
@@ -41,6 +41,8 @@ _WORDS: dict[str, tuple[Scope, ...]] = {
 }
 _ID_DIGITS = 30
 _HINT_CHARACTERS = 6
+# Secrets of one key that were replaced and still work; the oldest of more end early.
+RETIRED_MAX = 4
 
 
 def new_key(
@@ -69,15 +71,27 @@ def new_key(
     return key, secret
 
 
-def with_new_secret(key: Key) -> tuple[Key, str]:
-    """The same key with another secret; the old one is worth nothing any more."""
+def rotated(key: Key, *, now_ms: int, overlap_ms: int) -> tuple[Key, str]:
+    """The same key with another secret; the old one works for `overlap_ms` more."""
     secret = key.id[-_ID_DIGITS:] + ids.new_secret()[:34]
-    return replace(key, digest=ids.digest(secret), hint=secret[:_HINT_CHARACTERS]), secret
+    retired: tuple[Retired, ...] = ()
+    if overlap_ms:
+        still = [each for each in key.retired if each.until_ms > now_ms]
+        retired = (Retired(key.digest, now_ms + overlap_ms), *still)[:RETIRED_MAX]
+    key = replace(key, digest=ids.digest(secret), hint=secret[:_HINT_CHARACTERS], retired=retired)
+    return key, secret
 
 
 def id_of(secret: str) -> str:
     """The id of the key that this would be the secret of."""
     return "c0" + secret[:_ID_DIGITS]
+
+
+class Proof(NamedTuple):
+    """A key, and until when the secret that was shown works; None: as long as the key does."""
+
+    key: Key
+    until_ms: int | None
 
 
 class Keyring:
@@ -92,22 +106,45 @@ class Keyring:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._verified: dict[str, Key] = {}
+        self._verified: dict[str, Proof] = {}
 
-    async def find(self, secret: str, *, now_ms: int, kind: str = "token") -> Key | None:
-        """The key of that kind, unless it is disabled or has expired."""
+    async def find(self, secret: str, *, now_ms: int) -> Key:
+        """The token. Raises Unauthenticated, also when it is disabled or has expired."""
+        return (await self.prove(secret, now_ms=now_ms, kind="token")).key
+
+    async def prove(self, secret: str, *, now_ms: int, kind: str) -> Proof:
+        """The key of that kind; raises Unauthenticated."""
         key = await self._store.get(Key, id_of(secret))
         if key is None or key.kind != kind:
-            return None
-        if self._verified.get(secret) is not key:
-            if not ids.same(key.digest, ids.digest(secret)):
-                return None
+            raise Unauthenticated("unknown", signin="unknown_key")
+        proof = self._verified.get(secret)
+        if proof is None or proof.key is not key:
+            proof = _proof(key, ids.digest(secret))
             if len(self._verified) >= self.REMEMBERED_MAX:
                 self._verified.clear()
-            self._verified[secret] = key
-        if not key.enabled or (key.expires_ms is not None and key.expires_ms <= now_ms):
-            return None
-        return key
+            self._verified[secret] = proof
+        if proof.until_ms is not None and proof.until_ms <= now_ms:
+            raise refused(key, "expired_secret")
+        if not key.enabled:
+            raise refused(key, "disabled")
+        if key.expires_ms is not None and key.expires_ms <= now_ms:
+            raise refused(key, "expired")
+        return proof
+
+
+def _proof(key: Key, digest: str) -> Proof:
+    """Raises Unauthenticated unless the digest is of one of the key's secrets."""
+    if ids.same(key.digest, digest):
+        return Proof(key, None)
+    for retired in key.retired:
+        if ids.same(retired.digest, digest):
+            return Proof(key, retired.until_ms)
+    raise refused(key, "wrong_secret")
+
+
+def refused(key: Key, reason: str) -> Unauthenticated:
+    """What a caller gets who is not let in with this key: the same for every reason."""
+    return Unauthenticated("unknown", signin=reason, tenant=key.tenant, key=key.id)
 
 
 class Reach(Struct, frozen=True):
@@ -155,8 +192,13 @@ def check_held(key: Key, wanted: Sequence[Grant]) -> None:
             raise Forbidden(grant.scope, limited=True)
 
 
-def holds(key: Key, wanted: Sequence[Grant]) -> bool:
-    """The key itself may do all of it."""
+def may_give(key: Key, wanted: Sequence[Grant]) -> bool:
+    """Whether the key may hand out a key with these grants, by a scope that allows it that.
+
+    One without limits may. One with limits gives no more than it has.
+    """
+    if not any(grant.targets for grant in key.grants):
+        return True
     try:
         check_held(key, wanted)
     except Forbidden:

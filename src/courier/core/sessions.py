@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from courier import ids
 from courier.clock import Clock
+from courier.core import keys
 from courier.core.errors import Unauthenticated
 from courier.core.store import Store
 from courier.core.types import BROKER, HOUR_MS, MINUTE_MS, Actor, Key, Session
@@ -42,19 +43,25 @@ class Sessions:
         return id[-_ID_DIGITS:] + base64.urlsafe_b64encode(mac.digest()).decode()
 
     def _expires_ms(self, session: Session) -> int:
-        used_ms = self._used_ms.get(session.id, 0)
-        return max(session.expires_ms, used_ms + SESSION_MS) if used_ms else session.expires_ms
+        expires_ms, used_ms = session.expires_ms, self._used_ms.get(session.id, 0)
+        if used_ms:
+            expires_ms = max(expires_ms, used_ms + SESSION_MS)
+        return expires_ms if session.ends_ms is None else min(expires_ms, session.ends_ms)
 
-    async def open(self, key: Key, *, actor: Actor) -> str:
-        """A token for this key: of an app the one that is valid already, else a new one."""
+    async def open(self, key: Key, *, until_ms: int | None = None, actor: Actor) -> str:
+        """A token for this key: of an app the one that is valid already, else a new one.
+
+        `until_ms` is when the secret ends that the session is opened with, and it with that.
+        """
         async with self._turn:
             now_ms = self._clock.now_ms()
             known = await self._store.scan(Session, parent=key.id)
             valid = [session for session in known if self._expires_ms(session) > now_ms]
             drops = [session for session in known if session not in valid]
-            if key.kind == "app" and valid:
-                await self._use(valid[-1], now_ms)
-                return self._token(valid[-1].id)
+            shared = [session for session in valid if session.ends_ms == until_ms]
+            if key.kind == "app" and shared:
+                await self._use(shared[-1], now_ms)
+                return self._token(shared[-1].id)
             drops += valid[: max(0, len(valid) + 1 - SESSIONS_MAX)]
             session = Session(
                 id=ids.new_id(),
@@ -62,6 +69,7 @@ class Sessions:
                 parent=key.id,
                 created_ms=now_ms,
                 expires_ms=now_ms + SESSION_MS,
+                ends_ms=until_ms,
             )
             await self._store.change(puts=[session], drops=drops, actor=actor, now_ms=now_ms)
             for old in drops:
@@ -74,18 +82,21 @@ class Sessions:
         session = await self._store.get(Session, id)
         if session is None:
             self._used_ms.pop(id, None)
-            raise Unauthenticated("unknown")
+            raise Unauthenticated("unknown", signin="unknown_session")
         if self._verified.get(token) is not session:
             if not ids.same(token, self._token(session.id)):
-                raise Unauthenticated("unknown")
+                raise Unauthenticated("unknown", signin="unknown_session")
             if len(self._verified) >= REMEMBERED_MAX:
                 self._verified.clear()
             self._verified[token] = session
         now_ms = self._clock.now_ms()
         key = await self._store.get(Key, session.parent)
-        expired = session.expires_ms <= now_ms and self._expires_ms(session) <= now_ms
-        if key is None or not key.enabled or expired or _over(key, now_ms):
-            raise Unauthenticated("unknown")
+        if key is None:
+            raise Unauthenticated("unknown", signin="unknown_session")
+        if not key.enabled:
+            raise keys.refused(key, "disabled")
+        if self._expires_ms(session) <= now_ms or _over(key, now_ms):
+            raise keys.refused(key, "expired")
         if key.kind == "app":
             self._used_ms[session.id] = now_ms
             if _worth_saving(session, now_ms):

@@ -47,6 +47,7 @@ from courier.core.types import (
     Leased,
     Level,
     Message,
+    Note,
     Outcome,
     Push,
     PushSettlement,
@@ -400,6 +401,10 @@ class Store(Protocol):
         ...
 
     # --- journal ---
+    async def note(self, notes: Sequence[Note], *, now_ms: int) -> None:
+        """Write down events that are no change."""
+        ...
+
     async def head(self) -> Head: ...
 
     async def read_journal(

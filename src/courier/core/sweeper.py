@@ -5,6 +5,7 @@ import logging
 
 from courier.clock import Clock
 from courier.core.errors import Unavailable
+from courier.core.signins import SignIns
 from courier.core.store import Store
 from courier.core.types import SECOND_MS, Pipeline
 from courier.core.usage import Usage
@@ -23,6 +24,7 @@ class Sweeper:
         store: Store,
         clock: Clock,
         usage: Usage,
+        signins: SignIns,
         *,
         every_ms: int,
         batch_max: int,
@@ -32,6 +34,7 @@ class Sweeper:
         self._store = store
         self._clock = clock
         self._usage = usage
+        self._signins = signins
         self.forced_trims = 0
         self._every_ms = every_ms
         self._batch_max = batch_max
@@ -54,6 +57,7 @@ class Sweeper:
     async def turn(self) -> int:
         """One step; returns in how many ms the next is due."""
         await self._usage.flush(self._store, now_ms=self._clock.now_ms())
+        await self._signins.flush(self._store, now_ms=self._clock.now_ms())
         now_ms = self._clock.now_ms()
         swept = await self._store.sweep(limit=self._batch_max, now_ms=now_ms)
         if now_ms - self._trimmed_ms >= TRIM_EVERY_MS:

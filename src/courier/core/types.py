@@ -90,6 +90,13 @@ class Grant(Struct, frozen=True):
     targets: tuple[str, ...] = ()
 
 
+class Retired(Struct, frozen=True):
+    """The digest of a secret that was replaced, and works until `until_ms`."""
+
+    digest: str
+    until_ms: int
+
+
 class Key(Record, frozen=True, kw_only=True, tag=True):
     """A credential. Only the digest of its secret is kept; `hint` is its first characters.
 
@@ -101,6 +108,7 @@ class Key(Record, frozen=True, kw_only=True, tag=True):
     digest: str
     hint: str
     grants: tuple[Grant, ...]
+    retired: tuple[Retired, ...] = ()
     kind: Literal["token", "app", "connected_app", "user"] = "token"
     sealed: str = ""
     enabled: bool = True
@@ -116,9 +124,13 @@ class KeyUse(Record, frozen=True, kw_only=True, tag=True):
 
 
 class Session(Record, frozen=True, kw_only=True, tag=True):
-    """A time-limited stand-in for key `parent`. What proves it is made from its id, not kept."""
+    """A time-limited stand-in for key `parent`. What proves it is made from its id, not kept.
+
+    However often it is used, it is over at `ends_ms`, with the secret it was opened with.
+    """
 
     expires_ms: int
+    ends_ms: int | None = None
 
 
 class PurgeStatus(Struct, frozen=True):
@@ -572,6 +584,15 @@ class Run(Struct, frozen=True, array_like=True):
     actor: str
     dialect: str
     columns: dict[str, Any]
+
+
+class Note(Struct, frozen=True):
+    """An event that is no change. It is about `tenant`; "" is the operator."""
+
+    kind: str
+    tenant: str
+    actor: Actor
+    detail: dict[str, Any]
 
 
 class Head(Struct, frozen=True):

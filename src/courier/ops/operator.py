@@ -9,9 +9,10 @@ from courier.core import keys
 from courier.core.admin import OPERATOR, Admin
 from courier.core.broker import Broker, Redriven
 from courier.core.errors import Conflict, InvalidRequest
+from courier.core.rotation import OVERLAP_MS, OVERLAP_MS_MAX
 from courier.core.store import Store
 from courier.core.types import SECOND_MS, Exchange, Key, Queue, Tenant
-from courier.credentials import FIRST_TENANT, Credentials
+from courier.credentials import FIRST_TENANT, OPERATOR_NAME, Credentials
 from courier.web import Call, Route
 
 _NAME = Annotated[str, Meta(pattern="^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
@@ -34,6 +35,12 @@ class KeyBody(Struct):
     targets: Annotated[list[str], Meta(max_length=1_000)] | UnsetType = UNSET
     expires_in_seconds: Annotated[int, Meta(ge=1, le=3_155_760_000)] | UnsetType = UNSET
     kind: Literal["token", "connected_app"] | UnsetType = UNSET
+
+
+class RotateBody(Struct):
+    """The old secret works for `overlap_ms` more, a day unless given; 0 ends it at once."""
+
+    overlap_ms: Annotated[int, Meta(ge=0, le=OVERLAP_MS_MAX)] | UnsetType = UNSET
 
 
 class RedriveBody(Struct):
@@ -67,6 +74,9 @@ class OperatorRoutes:
                   body=KeyBody),
             Route("DELETE", _TENANT + "/keys/{key}", self.delete_key, "admin", "whole",
                   "Delete a key"),
+            Route("POST", _TENANT + "/keys/{key}/rotate", self.rotate_key, "admin", "whole",
+                  "Give a key another secret; the old one works for a while",
+                  body=RotateBody, body_optional=True),
             Route("POST", _QUEUE + "/redrive", self.redrive, "queues:write", "target",
                   "Send dead letters back", body=RedriveBody, body_optional=True),
             Route("PUT", _QUEUE + "/frozen", self.freeze, "queues:write", "target",
@@ -78,7 +88,7 @@ class OperatorRoutes:
 
     async def create_tenant(self, call: Call) -> dict[str, Any]:
         body: TenantBody = call.body
-        if body.name == "operator":
+        if body.name == OPERATOR_NAME:
             raise Conflict("tenant", body.name)
         beside = "" if body.beside is UNSET else body.beside
         tenant, made = await self._credentials.create_tenant(
@@ -96,7 +106,7 @@ class OperatorRoutes:
 
     async def _tenant_id(self, call: Call) -> str:
         name = call.params["tenant"]
-        return OPERATOR if name == "operator" else (await self._admin.tenant(name)).id
+        return OPERATOR if name == OPERATOR_NAME else (await self._admin.tenant(name)).id
 
     async def list_keys(self, call: Call) -> dict[str, Any]:
         found = await self._store.scan(Key, tenant=await self._tenant_id(call))
@@ -131,6 +141,19 @@ class OperatorRoutes:
         await self._admin.delete_key(tenant, call.params["key"], actor=call.actor)
         return {}
 
+    async def rotate_key(self, call: Call) -> dict[str, Any]:
+        """The tenant's file of credentials gets the new secret, if it has the old one."""
+        body: RotateBody = call.body
+        key, secret = await self._admin.rotation.rotate(
+            await self._tenant_id(call),
+            call.params["key"],
+            overlap_ms=OVERLAP_MS if body.overlap_ms is UNSET else body.overlap_ms,
+            finish=self._credentials.finished,
+            actor=call.actor,
+        )
+        self._credentials.renew(call.params["tenant"], key.id, secret)
+        return {"key": await self._key(key), "token": secret}
+
     async def _key(self, key: Key) -> dict[str, Any]:
         targets = [target for grant in key.grants for target in grant.targets]
         named = [
@@ -147,6 +170,7 @@ class OperatorRoutes:
             "enabled": key.enabled,
             "created_ms": key.created_ms,
             "expires_ms": key.expires_ms,
+            "old_secrets_until_ms": [each.until_ms for each in key.retired],
         }
 
     async def _queue(self, call: Call) -> Queue:

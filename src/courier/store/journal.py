@@ -85,6 +85,8 @@ class Journal:
         detail = msgspec.to_builtins(record) | more
         for secret in SECRET_FIELDS:
             detail.pop(secret, None)
+        if by.actor.address:
+            detail["address"] = by.actor.address
         kind = f"{RECORD_KINDS[type(record)]}_{verb}"
         self.append(kind, by, record.tenant, queue, {"detail": detail})
 

@@ -31,6 +31,7 @@ from courier.core.types import (
     Level,
     Listener,
     Message,
+    Note,
     Origin,
     Outcome,
     Push,
@@ -626,6 +627,13 @@ class MemoryStore:
         return self._sweep.sweep(limit, now_ms)
 
     # --- journal ---
+
+    async def note(self, notes: Sequence[Note], *, now_ms: int) -> None:
+        self._sweep.pass_time(now_ms)
+        for each in notes:
+            by = Cause(each.actor, now_ms)
+            self._journal.append(each.kind, by, each.tenant, ("", ""), {"detail": each.detail})
+        self._sweep.look(now_ms)
 
     async def head(self) -> Head:
         journal = self._journal

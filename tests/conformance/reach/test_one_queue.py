@@ -21,6 +21,7 @@ with tempfile.TemporaryDirectory() as directory:
     PLACES = [place for place in places(Path(directory)) if place.route.reach != "public"]
 
 REFUSED = (403, 404)
+SETTINGS = ("_created", "_updated", "_deleted")
 # Answers that hold numbers only; those of one queue differ from those of all.
 NUMBERS = ("message_stats",)
 # These are refused for a reason of their own, whoever asks.
@@ -169,7 +170,10 @@ def test_a_key_for_one_queue_does_there_what_any_key_does(
     wanted = FAILING.get(route.operation, route.status)
     assert expected.status_code == wanted, expected.text
     assert not _shows(answer, bravo), answer.text
-    assert not any(mark in json.dumps(event) for event in watch.events(key) for mark in bravo.marks)
+    for event in watch.events(key):
+        assert not any(mark in json.dumps(event) for mark in bravo.marks)
+        if event["kind"].endswith(SETTINGS):
+            assert event["detail"]["address"] == "127.0.0.1", event
     if route.reach == "listed":
         if route.operation in NUMBERS:
             assert answer.text != expected.text

@@ -13,6 +13,7 @@ from courier.clock import ManualClock
 from courier.core.admin import Admin
 from courier.core.broker import Broker
 from courier.core.limits import Limits
+from courier.core.signins import SignIns
 from courier.core.store import Store
 from courier.core.sweeper import Sweeper
 from courier.core.usage import Usage
@@ -138,6 +139,7 @@ def _client(store: Store, runner: asyncio.Runner, data: Path) -> Iterator[Timed]
         store,
         clock,
         usage,
+        SignIns(clock),
         every_ms=1_000,
         batch_max=1_000,
         journal_retention_ms=FOREVER_MS,
@@ -147,6 +149,7 @@ def _client(store: Store, runner: asyncio.Runner, data: Path) -> Iterator[Timed]
     app = App(
         anypoint.sites(services),
         telemetry=Telemetry(log_requests=False),
+        signins=SignIns(clock),
         body_bytes_max=BODY_BYTES_MAX,
         on_drain=broker.drain,
     )

@@ -13,6 +13,7 @@ from courier.clock import ManualClock
 from courier.core.admin import Admin
 from courier.core.broker import Broker
 from courier.core.limits import Limits, Rate
+from courier.core.signins import SignIns
 from courier.core.store import Store
 from courier.credentials import FIRST_TENANT, Credentials
 from courier.delivery.http import HttpTransport
@@ -110,6 +111,7 @@ def _client(
     app = App(
         discue.sites(services),
         telemetry=Telemetry(log_requests=False),
+        signins=SignIns(clock),
         body_bytes_max=1 << 20,
         on_drain=broker.drain,
     )

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from courier.core import keys
 from courier.core.broker import Sealer
+from courier.core.errors import Forbidden
 from courier.core.types import Key
 from courier.dialects.anypoint.destinations import ENVIRONMENT
 from courier.dialects.anypoint.names import REGIONS
@@ -79,13 +80,13 @@ class ClientRoutes:
         ]  # fmt: skip
 
     async def list_clients(self, call: Call) -> list[ClientResult]:
-        """With their secrets, and so only those that may do no more than the caller."""
+        """With their secrets, and so only those that a limited caller may have."""
         assert call.key is not None
         found = await self._store.scan(Key, tenant=call.tenant)
         return [
             ClientResult(key.name, key.id, _secret(key, self._sealer))
             for key in found
-            if key.kind == "app" and keys.holds(call.key, key.grants)
+            if key.kind == "app" and keys.may_give(call.key, key.grants)
         ]
 
     async def create_client(self, call: Call) -> ClientResult:
@@ -96,17 +97,28 @@ class ClientRoutes:
             now_ms=self._clock.now_ms(),
             kind="app",
         )
-        return await self._put(call, key, secret)
+        self._check(call, key)
+        await self._admin.add_app(sealed(key, secret, self._sealer), actor=call.actor)
+        return ClientResult(key.name, key.id, secret)
 
     async def renew_client(self, call: Call) -> ClientResult:
+        """As the vendor has it, the old secret and all sessions end at once."""
         app = await self._admin.app(call.tenant, call.params["clientId"])
-        return await self._put(call, *keys.with_new_secret(app))
-
-    async def _put(self, call: Call, key: Key, secret: str) -> ClientResult:
-        assert call.key is not None
-        keys.check_held(call.key, key.grants)
-        await self._admin.put_app(sealed(key, secret, self._sealer), actor=call.actor)
+        self._check(call, app)
+        key, secret = await self._admin.rotation.rotate(
+            call.tenant,
+            app.id,
+            overlap_ms=0,
+            finish=lambda key, secret: sealed(key, secret, self._sealer),
+            actor=call.actor,
+        )
         return ClientResult(key.name, key.id, secret)
+
+    def _check(self, call: Call, app: Key) -> None:
+        """Raises Forbidden unless the caller may have the secret of this app."""
+        assert call.key is not None
+        if not keys.may_give(call.key, app.grants):
+            raise Forbidden("keys:write", limited=True)
 
     async def delete_client(self, call: Call) -> dict[str, str]:
         app = await self._admin.app(call.tenant, call.params["clientId"])

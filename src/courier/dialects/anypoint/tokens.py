@@ -3,14 +3,16 @@
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from courier.core import keys
 from courier.core.errors import InvalidRequest, Unauthenticated
+from courier.core.keys import Proof
 from courier.core.sessions import SESSION_MS
-from courier.core.types import SECOND_MS, Actor, Key, Tenant
+from courier.core.types import SECOND_MS, Tenant
 from courier.dialects.anypoint import names
 from courier.dialects.anypoint.credentials import Credentials, basic
-from courier.dialects.anypoint.site import AnypointSite, Services
+from courier.dialects.anypoint.site import Services
 from courier.web import Call, Route
 
 CREDENTIALS_BYTES_MAX = 64 << 10
@@ -29,7 +31,7 @@ class Token(msgspec.Struct, omit_defaults=True):
     redirectUrl: str | msgspec.UnsetType = msgspec.UNSET
 
 
-async def key_of_client(services: Services, call: Call, kind: str) -> Key:
+async def key_of_client(services: Services, call: Call, kind: str) -> Proof:
     """The app that the credentials are of; raises Unauthenticated."""
     asked: Credentials = call.body
     id, secret = asked.client_id, asked.client_secret
@@ -42,33 +44,34 @@ async def key_of_client(services: Services, call: Call, kind: str) -> Key:
     return await _checked(services, secret, kind, id=id)
 
 
-async def key_of_user(services: Services, call: Call) -> Key:
+async def key_of_user(services: Services, call: Call) -> Proof:
     asked: Credentials = call.body
     if not asked.username or not asked.password:
         raise Unauthenticated("missing")
     return await _checked(services, asked.password, "user", name=asked.username)
 
 
-async def _checked(services: Services, secret: str, kind: str, **wanted: str) -> Key:
+async def _checked(services: Services, secret: str, kind: str, **wanted: str) -> Proof:
     ring = keys.Keyring(services.store)
-    key = await ring.find(secret, now_ms=services.clock.now_ms(), kind=kind)
-    if key is None or any(getattr(key, field) != value for field, value in wanted.items()):
-        raise Unauthenticated("unknown")
-    return key
+    proof = await ring.prove(secret, now_ms=services.clock.now_ms(), kind=kind)
+    if any(getattr(proof.key, field) != value for field, value in wanted.items()):
+        raise keys.refused(proof.key, "wrong_name")
+    return proof
 
 
-async def _open(services: Services, key: Key) -> str:
-    return await services.admin.sessions.open(key, actor=Actor(key.id, AnypointSite.name))
+async def _open(services: Services, call: Call, proof: Proof) -> str:
+    actor = replace(call.actor, id=proof.key.id)
+    return await services.admin.sessions.open(proof.key, until_ms=proof.until_ms, actor=actor)
 
 
 def app_token(services: Services, path: str, *, with_client: bool, contract: str = "") -> Route:
     """The route that gives an app its token."""
 
     async def authorize(call: Call) -> Token:
-        key = await key_of_client(services, call, "app")
-        token = Token(await _open(services, key), "bearer")
+        proof = await key_of_client(services, call, "app")
+        token = Token(await _open(services, call, proof), "bearer")
         if with_client:
-            tenant = await services.store.get(Tenant, key.tenant)
+            tenant = await services.store.get(Tenant, proof.key.tenant)
             if tenant is None:
                 raise Unauthenticated("unknown")
             token.simple_client = SimpleClient(
@@ -81,8 +84,8 @@ def app_token(services: Services, path: str, *, with_client: bool, contract: str
 
 def connected_app_token(services: Services, path: str) -> Route:
     async def authorize_connected_app(call: Call) -> Token:
-        key = await key_of_client(services, call, "connected_app")
-        token = await _open(services, key)
+        proof = await key_of_client(services, call, "connected_app")
+        token = await _open(services, call, proof)
         return Token(token, "bearer", expires_in=SESSION_MS // SECOND_MS)
 
     return _route(path, authorize_connected_app, "A token for a connected app")
@@ -90,8 +93,7 @@ def connected_app_token(services: Services, path: str) -> Route:
 
 def user_token(services: Services, path: str, *, contract: str = "") -> Route:
     async def log_in(call: Call) -> Token:
-        key = await key_of_user(services, call)
-        token = await _open(services, key)
+        token = await _open(services, call, await key_of_user(services, call))
         return Token(token, "bearer", redirectUrl="/home/")
 
     return _route(path, log_in, "A token for a user", contract)

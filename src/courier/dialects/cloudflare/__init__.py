@@ -15,7 +15,6 @@ from courier.core.errors import (
     Forbidden,
     InvalidRequest,
     NotFound,
-    Unauthenticated,
 )
 from courier.core.follower import Follower
 from courier.core.limits import API_WINDOW_MS, Rate
@@ -103,10 +102,7 @@ class Cloudflare:
         if b"authorization" not in request.headers:
             secret = request.header(b"x-auth-key")
         secret = secret or request.bearer()
-        key = await self._keyring.find(secret, now_ms=self._clock.now_ms())
-        if key is None:
-            raise Unauthenticated("unknown")
-        return key
+        return await self._keyring.find(secret, now_ms=self._clock.now_ms())
 
     async def authorize(self, call: Call, route: Route) -> None:
         """Account, scope, then that what the path names exists; leaves the queue on the call."""

@@ -11,6 +11,8 @@ ADDRESSES_MAX = 10_000
 
 
 class LockedOut(Rejected):
+    signin = "locked_out"
+
     def __init__(self) -> None:
         super().__init__("too many requests with bad keys came from this address")
 

@@ -141,10 +141,11 @@ class Discue:
         secret = request.header(b"x-api-key")
         if not secret:
             raise Unauthenticated("missing")  # whoever shows nothing guesses nothing
-        key = await self._keyring.find(secret, now_ms=now_ms)
-        if key is None:
+        try:
+            key = await self._keyring.find(secret, now_ms=now_ms)
+        except Unauthenticated:
             self._services.lockout.failed(request.remote, now_ms=now_ms)
-            raise Unauthenticated("unknown")
+            raise
         await self._services.admin.note_key_use(key)
         return key
 

@@ -18,6 +18,7 @@ from courier.core.types import (
     Leased,
     Level,
     Message,
+    Note,
     Outcome,
     Push,
     PushSettlement,
@@ -466,6 +467,21 @@ class SqliteStore:
         return {"commits": self.writer.groups, "committed_calls": self.writer.calls}
 
     # --- journal ---
+
+    async def note(self, notes: Sequence[Note], *, now_ms: int) -> None:
+        def op() -> None:
+            self._sweep.pass_time(now_ms)
+            for each in notes:
+                self._book.note(
+                    each.kind,
+                    None,
+                    tenant=each.tenant,
+                    actor=each.actor,
+                    now_ms=now_ms,
+                    columns={"detail": each.detail},
+                )
+
+        await self.writer.submit(op)
 
     async def head(self) -> Head:
         book = self._book

@@ -173,6 +173,8 @@ class Settings:
             detail["changed"] = _changed(self._by_kind[type(record)][record.id], record)
         for name in SECRET_FIELDS:
             detail.pop(name, None)
+        if actor.address:
+            detail["address"] = actor.address
         self._book.note(
             f"{RECORD_KINDS[type(record)]}_{what}",
             queue,
