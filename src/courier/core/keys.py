@@ -32,8 +32,10 @@ WRITE: tuple[Scope, ...] = (
 )
 KEYS: tuple[Scope, ...] = ("keys:read", "keys:write")
 SCOPES: tuple[Scope, ...] = (*WRITE, *KEYS, "usage:read", "journal", "admin")
-# Scopes that hold for the whole tenant, and so cannot be limited to some queues.
-WHOLE: tuple[Scope, ...] = (*KEYS, "domains:read", "domains:write", "journal", "admin")
+# What these allow is not about queues, so a limit to some queues leaves it alone.
+_APART: tuple[Scope, ...] = (*KEYS, "domains:read", "domains:write")
+# These show or change everything, and so cannot be held by a key that is limited.
+_WHOLE: tuple[Scope, ...] = ("journal", "admin")
 _WORDS: dict[str, tuple[Scope, ...]] = {
     "read": READ,
     "write": WRITE,
@@ -209,18 +211,15 @@ def may_give(key: Key, wanted: Sequence[Grant]) -> bool:
 def grants(words: list[str], targets: tuple[str, ...] = ()) -> tuple[Grant, ...]:
     """Scopes by name, limited to the targets if there are any; `read` and `write` are several.
 
-    Raises InvalidRequest for a scope that holds for the whole tenant and is to be limited.
+    Raises InvalidRequest for a scope that a limited key cannot have.
     """
     found: dict[Scope, Grant] = {}
     for word in words:
         if word not in _WORDS:
             known = ", ".join(_WORDS)
             raise InvalidRequest("scopes", f"'{word}' is not a scope; known are {known}")
-        if targets and word in WHOLE:
-            raise InvalidRequest(
-                "targets",
-                f"scope {word} holds for the whole tenant and cannot be limited to queues",
-            )
+        if targets and word in _WHOLE:
+            raise InvalidRequest("targets", f"scope {word} cannot be limited to some queues")
         for scope in _WORDS[word]:
-            found[scope] = Grant(scope, targets)
+            found[scope] = Grant(scope, () if word in _APART else targets)
     return tuple(found.values())

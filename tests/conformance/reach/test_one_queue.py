@@ -141,9 +141,14 @@ def test_a_key_for_one_queue_does_nothing_to_another(
         assert aimed.status_code == 200, aimed.text
     else:
         assert aimed.status_code == 403, aimed.text
-    # It cannot tell what is beyond its reach from what does not exist.
     nobody = world.nobody(bravo)
-    assert _masked(aimed, bravo) == _masked(send(world.http, place, nobody, key), nobody)
+    unknown = send(world.http, place, nobody, key)
+    if place.site == "discue" and place.route.reach == "target":
+        # The vendor's answer; ids there are random, and nobody comes by one that is not theirs.
+        assert unknown.status_code == 404, unknown.text
+    else:
+        # It cannot tell what is beyond its reach from what does not exist.
+        assert _masked(aimed, bravo) == _masked(unknown, nobody)
     if place.route.method != "GET":
         untouched()
 

@@ -202,10 +202,31 @@ def test_a_key_for_some_queues_is_given_no_scope_of_the_whole_tenant(
 ) -> None:
     keys = f"/courier/v1/tenants/{world.tenant}/keys"
     admin = {"Authorization": f"Bearer {world.server.credentials['admin']['token']}"}
-    for scope in ("keys:read", "keys:write", "journal", "admin", "domains:write"):
+    for scope in ("journal", "admin"):
         body = {"name": f"no-{scope[:4]}", "scopes": ["write", scope], "targets": [alpha.queue]}
         answer = world.http.post(keys, json=body, headers=admin)
         assert answer.status_code == 400 and scope in answer.text, answer.text
+
+
+def test_a_limited_key_that_makes_keys_gives_no_more_than_it_has(
+    world: World, holder: Holder, alpha: Side, bravo: Side
+) -> None:
+    holder.key = world.credential([*WRITE, "keys:read", "keys:write"], alpha.queue)
+    own = bravo.params["anypoint"]
+    clients = (
+        f"/mq/admin/api/v1/organizations/{own['organizationId']}"
+        f"/environments/{own['environmentId']}/clients"
+    )
+    assert world.call("anypoint", "GET", clients) != []
+    assert holder.send("anypoint", "GET", clients).json() == [], "apps reach all queues"
+    assert holder.send("anypoint", "PUT", clients, {"name": "new-app"}).status_code == 403
+    assert holder.send("anypoint", "POST", f"{clients}/{own['clientId']}").status_code == 403
+    assert holder.send("discue", "POST", "/v1/api_keys", {}).status_code == 403
+    for target, status in ((bravo, 403), (alpha, 200)):
+        targets = [target.params["discue"]["queue_id"]]
+        scopes = [{"resource": "queues", "access": "read", "targets": targets}]
+        answer = holder.send("discue", "POST", "/v1/api_keys", {"scopes": scopes})
+        assert answer.status_code == status, answer.text
 
 
 def test_a_key_for_one_queue_sees_no_domain(holder: Holder) -> None:

@@ -499,7 +499,7 @@ def test_the_operators_keys_show_what_they_may_do(
     new_key("messages:publish", "queues:read", "events:read", name=name, targets=[queue_name])
     (shown,) = [each for each in listed(discue).values() if each["name"] == name]
     assert shown["scopes"] == [
-        {"resource": "events", "access": "read", "targets": ["*"]},
+        {"resource": "events", "access": "read", "targets": [queue]},
         {"resource": "messages", "access": "write", "targets": [queue]},
         {"resource": "queues", "access": "read", "targets": [queue]},
     ]

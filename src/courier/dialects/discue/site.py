@@ -150,24 +150,23 @@ class Discue:
         return key
 
     async def authorize(self, call: Call, route: Route) -> None:
-        """The scope, then that what the path names exists; leaves the queue on the call."""
+        """That what the path names exists, then the scope; leaves the queue on the call."""
         assert call.key is not None
         services = self._services
         services.api_rate.take(call.key.id, 1, now_ms=services.clock.now_ms())
         check_accept(call.request.header(b"accept"))
         pretty(call.request)
         named = {name: names.read(text) for name, text in call.params.items()}
+        if "queue_id" in named:
+            call.queue = await services.admin.queue(call.tenant, named["queue_id"])
+        if "listener_id" in named:
+            await services.admin.listeners.of_queue(call.queue.id, named["listener_id"])
+        if "domain_id" in named:
+            await services.admin.domains.get(call.tenant, named["domain_id"])
         call.hold(route)
         targets = [named[name] for name in _TARGETS if name in named]
         if targets:
             call.require(*targets)
-        # The smaller thing first: who reaches only that must not learn which queues exist.
-        if "listener_id" in named:
-            await services.admin.listeners.of_queue(named.get("queue_id", ""), named["listener_id"])
-        if "queue_id" in named:
-            call.queue = await services.admin.queue(call.tenant, named["queue_id"])
-        if "domain_id" in named:
-            await services.admin.domains.get(call.tenant, named["domain_id"])
 
     def _conditional(self, route: Route) -> Route:
         """Changes happen one at a time, and only to the version that `If-Match` names."""
