@@ -91,9 +91,24 @@ def test_a_route_without_a_decision_is_not_made() -> None:
         route("queues:read", "target", "/queues")
 
 
+class NobodyAsks:
+    """The caller of a request that is not sent."""
+
+    gone = False
+    on_gone = None
+
+
+class Unsent(Request):
+    @property
+    def remote(self) -> str:
+        return ""
+
+    async def read(self, limit: int) -> bytes:
+        return b""
+
+
 def call(by: Key) -> Call:
-    scope = {"method": "GET", "headers": [], "query_string": b""}
-    return Call(Request(scope, "/queues", {}), Actor("key"), by, "t")
+    return Call(Unsent("GET", b"/queues", b"", {}, NobodyAsks()), Actor("key"), by, "t")
 
 
 UNDECIDED: list[Callable[[Call], object]] = [lambda call: call.actor, lambda call: call.reach]

@@ -168,15 +168,18 @@ class Reach(Struct, frozen=True):
             raise Forbidden(self.scope, limited=True)
 
 
+_EVERYTHING = {scope: Reach(scope) for scope in SCOPES}
+
+
 def reach(key: Key, scope: Scope, *others: Scope) -> Reach:
     """What the key may do by this scope, or by one of the others. Raises Forbidden: nothing."""
-    targets: set[str] = set()
+    targets: set[str] | None = None
     for grant in key.grants:
-        if grant.scope == scope or grant.scope in others:
+        if grant.scope == scope or (others and grant.scope in others):
             if not grant.targets:
-                return Reach(scope)
-            targets.update(grant.targets)
-    if not targets:
+                return _EVERYTHING[scope]
+            targets = {*grant.targets, *(targets or ())}
+    if targets is None:
         raise Forbidden(scope)
     return Reach(scope, frozenset(targets))
 
