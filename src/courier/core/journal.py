@@ -102,7 +102,9 @@ RECORD_KINDS: dict[type, str] = {
 UNNOTED = (KeyUse, Liveness)
 # Their updates are progress, not news.
 UNNOTED_UPDATES = (Pipeline, Session, *UNNOTED)
-KINDS = frozenset(MESSAGE_KINDS) | {
+# What is no change; see `Note`.
+NOTE_KINDS = ("signin_failed",)
+KINDS = frozenset((*MESSAGE_KINDS, *NOTE_KINDS)) | {
     f"{name}_{what}"
     for kind, name in RECORD_KINDS.items()
     if kind not in UNNOTED
