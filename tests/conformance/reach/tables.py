@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from courier.app import build
+from courier.clock import SteadyClock
 from courier.config import Config
 from courier.store.memory import MemoryStore
 from courier.web import Route
@@ -23,7 +24,9 @@ class Place(NamedTuple):
 
 def places(directory: Path) -> list[Place]:
     async def read() -> list[Place]:
-        courier = build(MemoryStore(), Config(data=directory), port=0)
+        courier = build(
+            MemoryStore(), Config(data=directory), SteadyClock(0, step_wait_ms=0), port=0
+        )
         return [
             Place(site.name, site.prefix, route)
             for site in courier.app.sites
