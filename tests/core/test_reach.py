@@ -95,7 +95,7 @@ class NobodyAsks:
     """The caller of a request that is not sent."""
 
     gone = False
-    on_gone = None
+    on_gone: Callable[[], None] | None = None
 
 
 class Unsent(Request):
