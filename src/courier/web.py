@@ -44,6 +44,8 @@ QUERIES_REMEMBERED_MAX = 256
 QUERY_REMEMBERED_BYTES_MAX = 128
 # Largest body of a route that needs no key.
 PUBLIC_BODY_BYTES_MAX = 64 << 10
+# A longer body is decoded on a thread, so that others are served meanwhile.
+DECODED_INLINE_BYTES_MAX = 64 << 10
 _BEARER = re.compile(r"bearer +(\S+) *", re.IGNORECASE)
 # Their handlers only ever wait for futures, so they need no task; others may use
 # `asyncio.timeout` and the like, which do.
@@ -506,7 +508,11 @@ class App:
             limit = min(route.body_bytes_max or site.body_bytes_max, self._body_bytes_max)
             if route.scope is None:
                 limit = min(limit, PUBLIC_BODY_BYTES_MAX)
-            call.body = site.decode(await request.read(limit), route, request)
+            raw = await request.read(limit)
+            if len(raw) <= DECODED_INLINE_BYTES_MAX:
+                call.body = site.decode(raw, route, request)
+            else:
+                call.body = await asyncio.to_thread(site.decode, raw, route, request)
         handled = route.handler(call)
         if route.scope not in _MESSAGE_SCOPES:
             handled = asyncio.ensure_future(handled)

@@ -9,6 +9,7 @@ from msgspec import UNSET
 from courier import ids
 from courier.core.broker import Broker, Routable
 from courier.core.errors import BrokerError, InvalidRequest, NotFound, OverLimit, Rejected
+from courier.core.slices import Slices
 from courier.core.types import (
     SECOND_MS,
     Ack,
@@ -26,6 +27,10 @@ from courier.dialects.anypoint.site import JSON, AnypointSite, Services
 from courier.web import Call, Parameter, Request, Response, Route
 
 LEASED_MAX = 120_000
+# Nothing about locks needs a long request.
+LOCKS_BYTES_MAX = 1 << 20
+# A body of the largest size, with every byte of it escaped.
+REQUEST_BYTES_MAX = 64 << 20
 _PLACE = (
     "/organizations/{organizationId}/environments/{environmentId}"
     "/destinations/{destinationId}/messages"
@@ -47,6 +52,7 @@ class BrokerSite(AnypointSite):
 
     prefix = "/api/v1"
     title = "Courier: Anypoint MQ, broker"
+    body_bytes_max = REQUEST_BYTES_MAX
     for_apps = True
 
     def __init__(self, services: Services) -> None:
@@ -63,6 +69,8 @@ class BrokerSite(AnypointSite):
     def decode(self, raw: bytes, route: Route, request: Request) -> Any:
         if route.body is wire.MessageBatch:
             return wire.batch(raw)
+        if route.body is wire.MessageBody:
+            return wire.message(raw)
         return super().decode(raw, route, request)
 
     def refused(self, refused: Refusal, request: Request) -> Response:
@@ -97,6 +105,7 @@ class MessageRoutes:
         publish: dict[str, Any] = {"scope": "messages:publish", **common}
         consume: dict[str, Any] = {"scope": "messages:consume", **common}
         locks: dict[str, Any] = {**consume, "family": "locks"}
+        settle: dict[str, Any] = {"result": list[wire.Result], "body_bytes_max": LOCKS_BYTES_MAX}
         one = _PLACE + "/{messageId}"
         return [
             Route("GET", _PLACE, self.get, summary="Get messages, and lock them", **consume,
@@ -105,13 +114,13 @@ class MessageRoutes:
             Route("PUT", _PLACE, self.publish_batch, summary="Publish up to 10 messages", **publish,
                   body=wire.MessageBatch, result=list[wire.Result], contract="update" + _CONTRACT),
             Route("DELETE", _PLACE, self.ack_batch, summary="Acknowledge up to 10 messages",
-                  **consume, body=wire.LockBatch, result=list[wire.Result],
+                  **consume, body=wire.LockBatch, **settle,
                   contract="delete" + _CONTRACT),
             Route("PATCH", _PLACE + "/locks", self.extend_batch,
                   summary="Change how long up to 10 locks last", **locks, body=wire.LockTtlBatch,
-                  result=list[wire.Result], contract=f"patch{_CONTRACT}Locks"),
+                  **settle, contract=f"patch{_CONTRACT}Locks"),
             Route("DELETE", _PLACE + "/locks", self.nack_batch, summary="Give up to 10 locks back",
-                  **consume, body=wire.LockBatch, result=list[wire.Result],
+                  **consume, body=wire.LockBatch, **settle,
                   contract=f"delete{_CONTRACT}Locks"),
             Route("PUT", one, self.publish, summary="Publish a message", **publish,
                   body=wire.MessageBody, result=wire.Result, status=201,
@@ -120,11 +129,12 @@ class MessageRoutes:
                   **publish, body=wire.MessageBody, result=wire.Result, status=201,
                   described=False),
             Route("DELETE", one, self.ack, summary="Acknowledge a message", **consume,
-                  body=wire.LockBody, result=wire.Result,
+                  body=wire.LockBody, body_bytes_max=LOCKS_BYTES_MAX, result=wire.Result,
                   contract=f"delete{_CONTRACT}ByMessageid"),
             Route("PATCH", one + "/locks/{lockId}", self.extend,
                   summary="Change how long a lock lasts", **locks, body=wire.LockTtlBody,
-                  result=wire.Result, contract=f"patch{_CONTRACT}{_ONE}"),
+                  body_bytes_max=LOCKS_BYTES_MAX, result=wire.Result,
+                  contract=f"patch{_CONTRACT}{_ONE}"),
             Route("DELETE", one + "/locks/{lockId}", self.nack, summary="Give a lock back",
                   **consume, result=wire.Result, contract=f"delete{_CONTRACT}{_ONE}"),
         ]  # fmt: skip
@@ -141,17 +151,21 @@ class MessageRoutes:
         results: list[wire.Result] = []
         made: list[Draft | Routable] = []
         too_large = False
-        for number, raw in enumerate(call.body):
+        slices = Slices()
+        for number, body in enumerate(call.body):
             try:
-                body = wire.item(raw)
+                if isinstance(body, wire.BadItem):
+                    raise body.error
                 id = wire.item_id(body) or ids.new_uuid()
                 wire.check_size(body)
                 made.append(_made(id, body, call.queue))
                 results.append(wire.Result(id, "successful", "Message sent"))
             except Rejected as error:
                 too_large = too_large or isinstance(error, OverLimit)
-                id = wire.bad_item_id(raw)
-                results.append(wire.Result(id, "failure", f"[{number}]: {error}"))
+                results.append(
+                    wire.Result(wire.bad_item_id(body), "failure", f"[{number}]: {error}")
+                )
+            await slices.turn()
         if too_large:
             for result in results:
                 if result.status == "successful":

@@ -18,7 +18,8 @@ from courier.dialects.anypoint.errors import Refusal, refusal
 from courier.web import Call, Request, Response, Route, WrongMethod
 
 JSON = b"application/json; charset=UTF-8"
-REQUEST_BYTES_MAX = 64 << 20
+# Settings are short; only messages may be longer.
+REQUEST_BYTES_MAX = 1 << 20
 # Families of routes that are no use of queues or exchanges.
 UNCOUNTED = ("clients", "regions")
 _TOKEN = {"token": {"type": "http", "scheme": "bearer"}}

@@ -5,7 +5,7 @@ own) are among them too, together under the name OWN_HEADERS.
 """
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from email.utils import formatdate
 from functools import lru_cache
 from typing import Annotated, Any, Literal, TypeVar
@@ -22,7 +22,10 @@ from courier.dialects import json
 BATCH_MAX = 10
 BODY_BYTES_MAX = 10_485_760
 HIDDEN_BYTES = 1_048_576
+# Of headers and of properties, as they are sent and as they are kept.
 HEADERS_BYTES_MAX = 1 << 20
+# A longer request is looked through before its values are made, so that those are not too many.
+QUICK_BYTES_MAX = 64 << 10
 MESSAGE_ID_CHARACTERS_MAX = 256
 GROUP_CHARACTERS_MAX = 128
 DELAY_MS_MAX = 15 * MINUTE_MS
@@ -93,6 +96,38 @@ MessageBatch = Annotated[
 ]
 
 _MessageBodies = Annotated[list[MessageBody], _BATCH]
+
+
+class _Outline(Struct):
+    """A message whose parts are still to be read."""
+
+    headers: Raw | UnsetType = UNSET
+    properties: Raw | UnsetType = UNSET
+    body: Raw | UnsetType = UNSET
+
+
+# An array that is read no further than to its first item too many.
+_Outlines = msgspec.defstruct(
+    "_Outlines",
+    [(f"item_{number}", Raw | UnsetType, UNSET) for number in range(BATCH_MAX)],
+    array_like=True,
+    forbid_unknown_fields=True,
+)
+
+
+class _IdHeaders(Struct):
+    messageId: str
+
+
+class _Identified(Struct):
+    headers: _IdHeaders
+
+
+class BadItem(Struct, frozen=True):
+    """An item of a batch that cannot be read, and what it calls itself."""
+
+    error: Rejected
+    id: str
 
 
 class LockBody(Struct):
@@ -234,39 +269,67 @@ def _group(group: Any) -> str:
     return checked
 
 
-def batch(raw: bytes) -> list[MessageBody] | list[bytes]:
-    """The items of a batch; still to be read one by one when there is anything wrong with one."""
-    try:
-        bodies: list[MessageBody] = json.decode(raw, _MessageBodies)
-        return bodies
-    except Rejected:
-        return items(json.decode(raw, MessageBatch))
-
-
-def items(batch: list[Raw]) -> list[bytes]:
-    """The items of a batch, still to be read, but objects all of them."""
-    raws = [bytes(raw).strip() for raw in batch]
-    for number, raw in enumerate(raws):
-        if not raw.startswith(b"{"):
-            raise InvalidRequest(f"[{number}]", "must be an object")
-    return raws
-
-
-def item(raw: bytes | MessageBody) -> MessageBody:
-    if isinstance(raw, MessageBody):
-        return raw
+def message(raw: bytes) -> MessageBody:
+    """Raises NotJson, InvalidRequest, OverLimit; takes time in proportion to the request."""
+    if len(raw) > QUICK_BYTES_MAX:
+        _check_outline(json.decode(raw, _Outline))
     body: MessageBody = json.decode(raw, MessageBody)
     return body
 
 
-def bad_item_id(raw: bytes | MessageBody) -> str:
-    """What an item that cannot be taken calls itself, if it says so."""
-    if isinstance(raw, MessageBody):
-        headers = raw.headers
+def _check_outline(outline: _Outline) -> None:
+    """Raises OverLimit for what is too long whatever it stands for."""
+    for part in (outline.headers, outline.properties):
+        if part is not UNSET and len(part) > HEADERS_BYTES_MAX:
+            raise OverLimit("message headers", limit=HEADERS_BYTES_MAX, actual=len(part))
+    if outline.body is not UNSET and len(outline.body) > BODY_BYTES_MAX:
+        text = bytes(outline.body)
+        # Six bytes of JSON make one at least where they spell it by number, else two do.
+        numbers = text.count(b"\\u")
+        size = numbers + (len(text) - 2 - 6 * numbers) // 2
+        if size > BODY_BYTES_MAX:
+            raise OverLimit("message bytes", limit=BODY_BYTES_MAX, actual=size)
+
+
+def batch(raw: bytes) -> Sequence[MessageBody | BadItem]:
+    """The items of a batch, each read on its own when there is anything wrong with one."""
+    if len(raw) <= QUICK_BYTES_MAX:
+        try:
+            bodies: list[MessageBody] = json.decode(raw, _MessageBodies)
+            return bodies
+        except Rejected:
+            items = json.decode(raw, MessageBatch)
     else:
-        headers = msgspec.json.decode(raw).get("headers")
-    id = headers.get("messageId") if isinstance(headers, dict) else None
+        items = [item for item in msgspec.structs.astuple(json.decode(raw, _Outlines)) if item]
+        if not items:
+            raise InvalidRequest("", f"must have 1 to {BATCH_MAX} items")
+    raws = [bytes(item).strip() for item in items]
+    for number, item in enumerate(raws):
+        if not item.startswith(b"{"):
+            raise InvalidRequest(f"[{number}]", "must be an object")
+    return [_item(item) for item in raws]
+
+
+def _item(raw: bytes) -> MessageBody | BadItem:
+    try:
+        return message(raw)
+    except Rejected as error:
+        return BadItem(error, _item_id(raw))
+
+
+def bad_item_id(item: MessageBody | BadItem) -> str:
+    """What an item that cannot be taken calls itself, if it says so."""
+    if isinstance(item, BadItem):
+        return item.id
+    id = item.headers.get("messageId") if item.headers else None
     return id if isinstance(id, str) else ""
+
+
+def _item_id(raw: bytes) -> str:
+    try:
+        return msgspec.json.decode(raw, type=_Identified).headers.messageId
+    except (msgspec.DecodeError, RecursionError):
+        return ""
 
 
 def check_size(body: MessageBody) -> None:
