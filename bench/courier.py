@@ -146,7 +146,9 @@ class CourierServer:
 
     def calls_per_commit(self) -> float:
         """How many store calls shared a transaction, on average since the start."""
-        text = http.fetch(self._port, "GET", "/metrics").decode()
+        text = http.fetch(
+            self._port, "GET", "/metrics", token=self.credentials["admin"]["token"]
+        ).decode()
         calls, commits = (_CALLS.search(text), _COMMITS.search(text))
         if calls is None or commits is None:
             raise Refused("no commit counters in /metrics")

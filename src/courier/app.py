@@ -245,6 +245,7 @@ def build(store: Store, config: Config, clock: SteadyClock, *, port: int) -> Cou
             announcer,
             engine,
             journal_page_max=config.journal_page_max,
+            metrics_public=config.metrics_public,
         ),
     ]
 

@@ -99,6 +99,10 @@ class Config:
             choices=("auto", "json", "text"),
         ),
     ] = "auto"
+    metrics_public: Annotated[
+        bool,
+        Rule("Serve /metrics without a key; it names every tenant, queue and listener."),
+    ] = False
     log_requests: Annotated[bool, Rule("Write one log line for every request.")] = False
     request_bytes_max: Annotated[
         int, Rule("Largest request body accepted.", low=_KIB, high=_GIB)

@@ -132,6 +132,29 @@ def clock_metrics(clock: SteadyClock) -> list[Metric]:
     ]
 
 
+class GaugeLines:
+    """A gauge with so many samples that they are rendered one by one, as they are found."""
+
+    def __init__(self, name: str, help: str) -> None:
+        self._name = name
+        self._lines = [f"# HELP {name} {help}\n# TYPE {name} gauge\n"]
+
+    def add(self, labels: str, value: float) -> None:
+        """`labels` as `label_text` writes them."""
+        self._lines.append(f"{self._name}{{{labels}}} {float(value)}\n")
+
+    def text(self) -> bytes:
+        return "".join(self._lines).encode()
+
+
+def label_text(**labels: str) -> str:
+    escaped = (
+        (name, value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\""))
+        for name, value in sorted(labels.items())
+    )
+    return ",".join(f'{name}="{value}"' for name, value in escaped)
+
+
 class _Collector:
     def __init__(self, metrics: list[Metric]) -> None:
         self._metrics = metrics

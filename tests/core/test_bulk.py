@@ -95,7 +95,7 @@ def test_others_have_their_turn_between_the_parts(bulk: Bulk, queue: Queue) -> N
         many = asyncio.create_task(
             broker.publish_rows(queue, numbered(MANY), key="k", first=0, actor=CALLER)
         )
-        while not (await bulk.store.stats(queue.id, now_ms=bulk.now_ms)).count:
+        while not (await bulk.store.stats([queue.id], now_ms=bulk.now_ms))[queue.id].count:
             assert not many.done()
         await broker.publish(queue, [Draft(b"other")], actor=CALLER)
         return await many
@@ -112,7 +112,7 @@ def test_a_call_that_broke_off_is_finished_by_the_same_call(bulk: Bulk, queue: Q
         many = asyncio.create_task(
             broker.publish_rows(queue, numbered(MANY), key="k", first=0, actor=CALLER)
         )
-        while not (await bulk.store.stats(queue.id, now_ms=bulk.now_ms)).count:
+        while not (await bulk.store.stats([queue.id], now_ms=bulk.now_ms))[queue.id].count:
             pass
         many.cancel()
         await asyncio.gather(many, return_exceptions=True)

@@ -118,7 +118,7 @@ class Desk:
 
     def open_pushes(self, listener: Listener) -> int:
         now_ms = self.clock.now_ms()
-        return self.run(self.store.push_stats(listener.id, now_ms=now_ms)).open
+        return self.run(self.store.push_stats([listener.id], now_ms=now_ms))[listener.id].open
 
 
 @pytest.fixture

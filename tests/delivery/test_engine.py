@@ -235,7 +235,8 @@ def test_nothing_is_left_in_flight_however_the_engine_is_stopped(
             async with inside.running():
                 for _ in range(number):
                     await asyncio.sleep(0)
-            stats = await inside.store.push_stats(listener.id, now_ms=inside.clock.now_ms())
+            now_ms = inside.clock.now_ms()
+            stats = (await inside.store.push_stats([listener.id], now_ms=now_ms))[listener.id]
             assert stats.in_flight == 0
             if not stats.open:
                 break
@@ -319,7 +320,8 @@ def test_what_is_taken_ahead_is_never_more_than_ten_on_their_way_and_goes_back_u
 
             async def in_flight() -> int:
                 now_ms = inside.clock.now_ms()
-                return (await inside.store.push_stats(listener.id, now_ms=now_ms)).in_flight
+                stats = await inside.store.push_stats([listener.id], now_ms=now_ms)
+                return stats[listener.id].in_flight
 
             async def ahead() -> bool:
                 return await in_flight() == 10 + AHEAD_MAX
@@ -370,7 +372,7 @@ def test_nothing_that_was_taken_ahead_is_sent_late(
 
             async def done() -> bool:
                 now_ms = inside.clock.now_ms()
-                stats = await inside.store.push_stats(listener.id, now_ms=now_ms)
+                stats = (await inside.store.push_stats([listener.id], now_ms=now_ms))[listener.id]
                 return stats.acknowledged == 21
 
             await until(done, "not all are acknowledged")

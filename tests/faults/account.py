@@ -56,8 +56,9 @@ def bodies(messages: list[dict[str, Any]]) -> list[str]:
     return [message["body"] for message in messages]
 
 
-def status_of(server: Server, path: str) -> int:
-    return httpx.get(f"{server.url}{path}", trust_env=False, verify=False).status_code
+def status_of(server: Server, path: str, **headers: str) -> int:
+    url = f"{server.url}{path}"
+    return httpx.get(url, headers=headers, trust_env=False, verify=False).status_code
 
 
 def wait_until(true: Callable[[], bool], otherwise: str) -> None:

@@ -87,7 +87,8 @@ def test_publish_on_a_full_disk_is_refused_for_now(full: Full) -> None:
 def test_server_with_a_full_disk_stays_up_but_is_not_ready(full: Full) -> None:
     wait_until(lambda: status_of(full.server, "/ready") == 503, "still ready")
     assert status_of(full.server, "/health") == 200
-    assert status_of(full.server, "/metrics") == 200
+    token = f"Bearer {full.server.credentials['admin']['token']}"
+    assert status_of(full.server, "/metrics", Authorization=token) == 200
 
 
 def test_reading_goes_on_with_a_full_disk(full: Full) -> None:

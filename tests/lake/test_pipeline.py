@@ -166,8 +166,9 @@ def _status_and_metrics(lake: Lake, server: Server, rows: int) -> None:
     found = status(lake, place_of(server))
     assert [each.upto for each in found.tables] == [archive.last(lake.events)] * 5
     assert found.tables[0].rows == rows and found.tables[0].rows_per_s > 0
+    token = f"Bearer {server.credentials['admin']['token']}"
     with server.client() as http:
-        metrics = http.get(f"{server.url}/metrics").text
+        metrics = http.get(f"{server.url}/metrics", headers={"Authorization": token}).text
     lag = found.lag_offsets
     assert (
         lag is not None and f'courier_pipeline_lag_offsets{{pipeline="lake"}} {lag:.1f}' in metrics

@@ -52,11 +52,11 @@ class Sight:
             peeked = await store.peek(id, count=PEEK_MAX, now_ms=now_ms)
             self.ready[id] = {message.seq for message in peeked}
             held = await store.browse(id, after_seq=0, limit=PEEK_MAX, now_ms=now_ms)
-            self.answers += [await store.stats(id, now_ms=now_ms), await store.tail(id)]
+            self.answers += [await store.stats([id], now_ms=now_ms), await store.tail(id)]
             self.answers += [peeked, held]
             await self._look_at_pushes(store, id, held, now_ms)
         for listener in listeners:
-            self.answers.append(await store.push_stats(listener.id, now_ms=now_ms))
+            self.answers.append(await store.push_stats([listener.id], now_ms=now_ms))
             self.answers.append(await store.missed(listener.id, limit=3, now_ms=now_ms))
             self.ready[listener.id] = self._ready(listener, now_ms)
         return self

@@ -2,11 +2,24 @@
 
 import httpx
 
+from courier.ids import new_id
 from tests.server import Server
 
 
-def get(server: Server, path: str) -> httpx.Response:
-    return httpx.get(server.url + path, trust_env=False, verify=False)
+def get(server: Server, path: str, **headers: str) -> httpx.Response:
+    return httpx.get(server.url + path, trust_env=False, verify=False, headers=headers)
+
+
+def bearer(server: Server, *scopes: str, tenant: str = "operator") -> dict[str, str]:
+    """The header of a new key with these scopes."""
+    made = httpx.post(
+        f"{server.url}/courier/v1/tenants/{tenant}/keys",
+        json={"name": new_id(), "scopes": scopes},
+        headers={"Authorization": f"Bearer {server.credentials['admin']['token']}"},
+        trust_env=False,
+        verify=False,
+    )
+    return {"Authorization": f"Bearer {made.raise_for_status().json()['token']}"}
 
 
 def test_health_and_readiness_need_no_key(server: Server) -> None:
@@ -22,7 +35,7 @@ def test_metrics_count_requests_backlog_leases_journal_and_commits(
     messages = [{"body": "12345", "content_type": "text"}, {"body": "1", "delay_seconds": 60}]
     http.post(f"/queues/{queue}/messages/batch", json={"messages": messages})
     http.post(f"/queues/{queue}/messages/pull", json={})
-    answer = get(server, "/metrics")
+    answer = get(server, "/metrics", **bearer(server, "metrics"))
     assert answer.headers["content-type"].startswith("text/plain")
     lines = dict(
         line.rsplit(" ", 1) for line in answer.text.splitlines() if not line.startswith("#")
@@ -40,6 +53,26 @@ def test_metrics_count_requests_backlog_leases_journal_and_commits(
     assert float(lines["courier_journal_bytes"]) > 0
     commits = float(lines["courier_store_commits_total"])
     assert 0 < commits <= float(lines["courier_store_committed_calls_total"])
+
+
+def test_metrics_need_a_key_of_the_operator_for_them(server: Server) -> None:
+    assert get(server, "/metrics").status_code == 401
+    refused = (bearer(server, "journal"), bearer(server, "metrics", "read", tenant="default"))
+    for headers in refused:
+        assert get(server, "/metrics", **headers).status_code == 403
+    token = f"Bearer {server.credentials['admin']['token']}"
+    assert get(server, "/metrics", Authorization=token).status_code == 200
+    only = bearer(server, "metrics", tenant="operator")
+    assert get(server, "/metrics", **only).status_code == 200
+    assert get(server, "/courier/v1/tenants", **only).status_code == 403
+    assert get(server, "/journal", **only).status_code == 403
+
+
+def test_documents_are_sent_once_to_those_who_keep_them(server: Server) -> None:
+    for path in ("/client/v4/openapi.json", "/client/v4/docs", "/v1/openapi.json", "/api/v1/docs"):
+        version = get(server, path).headers["etag"]
+        known = get(server, path, **{"If-None-Match": version})
+        assert (known.status_code, known.content) == (304, b"")
 
 
 def test_an_unknown_path_is_not_found(server: Server) -> None:

@@ -91,7 +91,7 @@ def test_callers_at_the_same_time_share_a_sync(tmp_path: Path, syncs: list[int])
             )
         )
         assert 1 <= syncs[0] - before <= 5
-        assert (await store.stats(queue.id, now_ms=NOW_MS)).count == 200
+        assert (await store.stats([queue.id], now_ms=NOW_MS))[queue.id].count == 200
         await store.close()
 
     asyncio.run(story())
@@ -104,7 +104,7 @@ def test_reading_syncs_nothing(tmp_path: Path, syncs: list[int]) -> None:
         await store.change(puts=[queue], actor=ACTOR, now_ms=NOW_MS)
         before = syncs[0]
         await store.peek(queue.id, count=1, now_ms=NOW_MS)
-        await store.stats(queue.id, now_ms=NOW_MS)
+        await store.stats([queue.id], now_ms=NOW_MS)
         await store.lease(queue.id, count=1, lease_ms=1, actor=ACTOR, now_ms=NOW_MS)
         assert syncs[0] == before
         await store.close()

@@ -97,7 +97,7 @@ def test_messages_leases_and_minutes_of_the_first_schema_go_on(
 
     async def story() -> None:
         store = await SqliteStore.open(path)
-        stats = await store.stats(LIVE.id, now_ms=NOW_MS)
+        stats = (await store.stats([LIVE.id], now_ms=NOW_MS))[LIVE.id]
         assert stats == QueueStats(3, 6, NOW_MS, leased=1, delayed=1)
         assert await store.settle(LIVE.id, [Ack(1, 1)], actor=ACTOR, now_ms=NOW_MS) == [
             Outcome.DONE
@@ -169,7 +169,7 @@ def test_queues_of_an_older_schema_can_have_listeners(
         assert await store.settle_pushes(listener.id, pushed, now_ms=NOW_MS) == [True] * 4
         left = await store.browse(LIVE.id, after_seq=0, limit=9, now_ms=NOW_MS, kept=True)
         assert [message.body for message in left] == [b"bb", b"ccc", b"dddd"]
-        assert (await store.stats(LIVE.id, now_ms=NOW_MS)).count == 3
+        assert (await store.stats([LIVE.id], now_ms=NOW_MS))[LIVE.id].count == 3
         await store.close()
 
     asyncio.run(story())
@@ -226,7 +226,7 @@ def test_a_file_that_was_left_while_it_was_made_is_finished(
         one = queue("one")
         await store.change(puts=[one], actor=ACTOR, now_ms=NOW_MS)
         await store.publish([(one.id, [Draft(b"a")])], actor=ACTOR, now_ms=NOW_MS)
-        assert (await store.stats(one.id, now_ms=NOW_MS)).count == 1
+        assert (await store.stats([one.id], now_ms=NOW_MS))[one.id].count == 1
         await store.close()
         return store.secret
 

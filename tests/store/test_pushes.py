@@ -205,12 +205,12 @@ async def seen(store: SqliteStore, told: Story, dead: Queue) -> list[Any]:
     found: list[Any] = [await store.head()]
     for queue in (told.queue, dead) if told.listeners else (dead,):
         found += [
-            await store.stats(queue.id, now_ms=now_ms),
+            await store.stats([queue.id], now_ms=now_ms),
             await store.browse(queue.id, after_seq=0, limit=99, now_ms=now_ms, kept=True),
             [await store.pushes(queue.id, seq, now_ms=now_ms) for seq in range(1, 10)],
         ]
     for listener in told.listeners:
-        found.append(await store.push_stats(listener.id, now_ms=now_ms))
+        found.append(await store.push_stats([listener.id], now_ms=now_ms))
         found.append(await store.missed(listener.id, limit=99, now_ms=now_ms))
     return found
 

@@ -55,14 +55,14 @@ def test_what_lies_behind_long_lives_ends_on_time_and_they_are_passed_over_once(
             await store.publish([(queue.id, drafts)], actor=ACTOR, now_ms=now_ms)
             swept = await store.sweep(limit=9, now_ms=now_ms)
             assert not swept.more and swept.next_ms == now_ms + 100
-            stats = await store.stats(queue.id, now_ms=now_ms + 99)
+            stats = (await store.stats([queue.id], now_ms=now_ms + 99))[queue.id]
             assert stats.count == len(LONG) + len(bodies)
             # Whatever a verb leaves to the sweep, it does not hand out.
             peeked = await store.peek(queue.id, count=2 * len(LONG), now_ms=now_ms + 100)
             assert not {message.body for message in peeked} & set(bodies)
             while (await store.sweep(limit=INLINE_MAX, now_ms=now_ms + 100)).more:
                 pass
-            assert (await store.stats(queue.id, now_ms=now_ms + 100)).count == len(LONG)
+            assert (await store.stats([queue.id], now_ms=now_ms + 100))[queue.id].count == len(LONG)
 
         await passed([b"a", b"b"], NOW_MS)
         steps = Steps(store)
@@ -71,9 +71,9 @@ def test_what_lies_behind_long_lives_ends_on_time_and_they_are_passed_over_once(
         old_ms = NOW_MS + 200
         await store.publish([(queue.id, [Draft(b"c")])], actor=ACTOR, now_ms=old_ms)
         steps.taken()
-        await store.stats(queue.id, now_ms=old_ms + 100)
+        await store.stats([queue.id], now_ms=old_ms + 100)
         assert steps.taken() < all_of_them / 10
-        assert (await store.stats(queue.id, now_ms=old_ms + 100)).count == len(LONG)
+        assert (await store.stats([queue.id], now_ms=old_ms + 100))[queue.id].count == len(LONG)
         await store.close()
 
         # A restart knows nothing of that, and is right all the same.
@@ -113,8 +113,8 @@ def test_a_lease_that_ended_in_time_is_not_overtaken_by_retention(tmp_path: Path
         assert await store.peek(work.id, count=9, now_ms=late_ms) == []
         while (await store.sweep(limit=INLINE_MAX, now_ms=late_ms)).more:
             pass
-        assert (await store.stats(dead.id, now_ms=late_ms)).count == many
-        assert (await store.stats(work.id, now_ms=late_ms)).count == 0
+        assert (await store.stats([dead.id], now_ms=late_ms))[dead.id].count == many
+        assert (await store.stats([work.id], now_ms=late_ms))[work.id].count == 0
         await store.close()
 
     asyncio.run(story())
@@ -186,17 +186,18 @@ def test_kept_messages_with_long_lives_are_passed_over_once(tmp_path: Path) -> N
         steps = Steps(store)
         assert await held(later_ms + 99) == [b"a", b"b"]
         all_of_them = steps.taken()
-        await store.stats(queue.id, now_ms=later_ms + 100)
+        await store.stats([queue.id], now_ms=later_ms + 100)
         while (await store.sweep(limit=INLINE_MAX, now_ms=later_ms + 100)).more:
             pass
         assert await held(later_ms + 100) == []
         await publish(Draft(b"c"), now_ms=later_ms + 100)
         await ack(len(LONG) + 4, now_ms=later_ms + 100)
         steps.taken()
-        await store.stats(queue.id, now_ms=later_ms + 200)
+        await store.stats([queue.id], now_ms=later_ms + 200)
         assert steps.taken() < all_of_them / 10
         assert await held(later_ms + 200) == []
-        assert (await store.push_stats(listener.id, now_ms=later_ms + 200)).open == len(LONG)
+        pushes = await store.push_stats([listener.id], now_ms=later_ms + 200)
+        assert pushes[listener.id].open == len(LONG)
         await store.close()
 
     asyncio.run(story())

@@ -73,7 +73,7 @@ def test_a_group_that_cannot_be_committed_leaves_everything_as_it_was(
 ) -> None:
     async def seen(store: SqliteStore, queue: Queue, now_ms: int) -> list[Any]:
         return [
-            await store.stats(queue.id, now_ms=now_ms),
+            (await store.stats([queue.id], now_ms=now_ms))[queue.id],
             await store.tail(queue.id),
             await store.peek(queue.id, count=99, now_ms=now_ms),
             await store.browse(queue.id, after_seq=0, limit=99, now_ms=now_ms),
@@ -169,11 +169,11 @@ def test_pushes_of_a_group_that_cannot_be_committed_are_as_they_were(
         async def seen(now_ms: int) -> list[Any]:
             return [
                 await store.head(),
-                await store.stats(queue.id, now_ms=now_ms),
-                await store.stats(dead.id, now_ms=now_ms),
+                (await store.stats([queue.id], now_ms=now_ms))[queue.id],
+                (await store.stats([dead.id], now_ms=now_ms))[dead.id],
                 await store.browse(queue.id, after_seq=0, limit=99, now_ms=now_ms, kept=True),
                 [await store.pushes(queue.id, seq, now_ms=now_ms) for seq in range(1, 9)],
-                [await store.push_stats(each.id, now_ms=now_ms) for each in (first, second)],
+                await store.push_stats([first.id, second.id], now_ms=now_ms),
                 [await store.missed(each.id, limit=9, now_ms=now_ms) for each in (first, second)],
                 await store.scan(Listener),
             ]
@@ -227,7 +227,7 @@ def test_pushes_of_a_group_that_cannot_be_committed_are_as_they_were(
         assert done == [True, True]
         await store.settle_pushes(second.id, [Pushed(1, 1, report)], now_ms=later_ms)
         assert [hint.done() for hint in hints] == [False, True, True]
-        stats = await store.push_stats(first.id, now_ms=later_ms)
+        stats = (await store.push_stats([first.id], now_ms=later_ms))[first.id]
         assert (stats.open, stats.in_flight, stats.missed, stats.acknowledged) == (2, 1, 2, 1)
         kept = await store.browse(queue.id, after_seq=0, limit=9, now_ms=later_ms, kept=True)
         assert [message.seq for message in kept] == [2, 3, 4, 5]

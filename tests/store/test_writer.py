@@ -48,7 +48,7 @@ def test_a_call_that_fails_takes_no_other_with_it(
         peeked = await store.peek(queue.id, count=9, now_ms=NOW_MS)
         assert sorted(message.body for message in peeked) == [b"a", b"b", b"c"]
         assert [message.seq for message in peeked] == [1, 2, 3]
-        assert (await store.stats(queue.id, now_ms=NOW_MS)).count == 3
+        assert (await store.stats([queue.id], now_ms=NOW_MS))[queue.id].count == 3
         await asyncio.wait_for(store.close(), 10)
 
     asyncio.run(story())

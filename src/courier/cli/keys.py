@@ -25,7 +25,7 @@ def add(commands: Commands) -> None:
         action="append",
         required=True,
         metavar="SCOPE",
-        help="read, write, journal, admin or one scope such as messages:publish; repeatable",
+        help="read, write, journal, metrics, admin or one such as messages:publish; repeatable",
     )
     create.add_argument(
         "--queue", action="append", metavar="NAME", help="only for this queue; repeatable"

@@ -165,8 +165,10 @@ class Announcer:
         """Those of the drafts that the queue takes, and why it does not take the others."""
         if queue.frozen:
             return [], "frozen"
-        stats = await self._store.stats(queue.id, now_ms=now_ms)
-        size = stats.bytes + sum(draft.size for draft in drafts)
+        stats = await self._store.stats([queue.id], now_ms=now_ms)
+        if queue.id not in stats:
+            raise NotFound("queue", queue.id)
+        size = stats[queue.id].bytes + sum(draft.size for draft in drafts)
         if size > self._limits.queue_bytes_max:
             return [], "full"
         schema = await self._store.get(Schema, queue.schema) if queue.schema else None

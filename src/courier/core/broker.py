@@ -142,7 +142,7 @@ class Broker:
         parts = list(_parts(drafts)) or ([()] if key else [])
         await self._check_parts(queue, parts, known)
         self._admit(queue, len(drafts), now_ms)
-        held = (await self._store.stats(queue.id, now_ms=now_ms)).bytes
+        held = (await self.stats(queue)).bytes
         size = held + sum([len(draft.body) for draft in drafts])
         if drafts and size > self._limits.queue_bytes_max:
             raise OverLimit("queue bytes", limit=self._limits.queue_bytes_max, actual=size)
@@ -445,7 +445,16 @@ class Broker:
         return await self._store.remove(queue.id, seqs, actor=actor, now_ms=self._clock.now_ms())
 
     async def stats(self, queue: Queue) -> QueueStats:
-        return await self._store.stats(queue.id, now_ms=self._clock.now_ms())
+        """Raises NotFound."""
+        stats = await self.stats_of([queue])
+        if queue.id not in stats:
+            raise NotFound("queue", queue.id)
+        return stats[queue.id]
+
+    async def stats_of(self, queues: Sequence[Queue]) -> dict[str, QueueStats]:
+        """By id, of those that are still there."""
+        ids = [queue.id for queue in queues]
+        return await self._store.stats(ids, now_ms=self._clock.now_ms())
 
     async def new_purge(self, queue: Queue) -> PurgeStatus:
         """A purge of every message that is there now."""

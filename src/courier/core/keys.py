@@ -31,11 +31,11 @@ WRITE: tuple[Scope, ...] = (
     "domains:write",
 )
 KEYS: tuple[Scope, ...] = ("keys:read", "keys:write")
-SCOPES: tuple[Scope, ...] = (*WRITE, *KEYS, "usage:read", "journal", "admin")
+SCOPES: tuple[Scope, ...] = (*WRITE, *KEYS, "usage:read", "journal", "metrics", "admin")
 # What these allow is not about queues, so a limit to some queues leaves it alone.
 _APART: tuple[Scope, ...] = (*KEYS, "domains:read", "domains:write")
 # These show or change everything, and so cannot be held by a key that is limited.
-_WHOLE: tuple[Scope, ...] = ("journal", "admin")
+_WHOLE: tuple[Scope, ...] = ("journal", "metrics", "admin")
 _WORDS: dict[str, tuple[Scope, ...]] = {
     "read": READ,
     "write": WRITE,

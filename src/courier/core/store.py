@@ -305,7 +305,12 @@ class Store(Protocol):
         """
         ...
 
-    async def stats(self, queue: str, *, now_ms: int) -> QueueStats: ...
+    async def stats(self, queues: Sequence[str], *, now_ms: int) -> dict[str, QueueStats]:
+        """What each of these queues holds; those that do not exist are left out.
+
+        The numbers of one queue are of one moment, those of many may be of several.
+        """
+        ...
 
     async def backlogs(self, *, tenant: str | None = None) -> tuple[int, dict[str, int]]:
         """The last offset of the journal, and how many messages each queue held just then.
@@ -343,7 +348,9 @@ class Store(Protocol):
         """Those of one message, in the order of their listeners' creation."""
         ...
 
-    async def push_stats(self, listener: str, *, now_ms: int) -> PushStats: ...
+    async def push_stats(self, listeners: Sequence[str], *, now_ms: int) -> dict[str, PushStats]:
+        """Of each of these listeners; those that do not exist are left out, as with `stats`."""
+        ...
 
     async def missed(self, listener: str, *, limit: int, now_ms: int) -> list[str]:
         """Generated ids of messages that failed and did not succeed since, newest first."""

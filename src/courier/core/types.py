@@ -39,6 +39,7 @@ Scope = Literal[
     "keys:write",
     "usage:read",
     "journal",
+    "metrics",
     "admin",
 ]
 

@@ -8,7 +8,7 @@ import msgspec
 from courier.clock import Clock
 from courier.core import news
 from courier.core.announcer import Announcement, Announcer, Pair
-from courier.core.errors import NotFound, Unavailable
+from courier.core.errors import Unavailable
 from courier.core.store import Store
 from courier.core.types import EventSubscription, Queue
 
@@ -59,8 +59,11 @@ class Watch:
         exceeded: set[tuple[str, str]] = set()
         told: list[Pair] = []
         for tenant, subscriptions in tenants.items():
-            for queue in await self._store.scan(Queue, tenant=tenant):
-                count = await self._backlog(queue)
+            queues = await self._store.scan(Queue, tenant=tenant)
+            ids = [queue.id for queue in queues]
+            stats = await self._store.stats(ids, now_ms=self._clock.now_ms())
+            for queue in queues:
+                count = stats[queue.id].count if queue.id in stats else 0
                 for subscription in subscriptions:
                     place = (subscription.id, queue.id)
                     threshold = int(subscription.source.get("threshold", THRESHOLD))
@@ -75,12 +78,6 @@ class Watch:
         if told:
             await self._announcer.tell(told)
         self._exceeded = exceeded
-
-    async def _backlog(self, queue: Queue) -> int:
-        try:
-            return (await self._store.stats(queue.id, now_ms=self._clock.now_ms())).count
-        except NotFound:  # deleted meanwhile
-            return 0
 
     def _news(self, queue: Queue, count: int, threshold: int) -> Announcement:
         payload = {"id": queue.id, "name": queue.name, "backlog": count, "threshold": threshold}

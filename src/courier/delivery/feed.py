@@ -181,7 +181,10 @@ class Feed:
     async def _ready(self, queue: Queue, batch_size: int) -> tuple[int, int]:
         """How many messages wait (or as many as matter), and how many of them go together."""
         now_ms = self._clock.now_ms()
-        stats = await self._store.stats(queue.id, now_ms=now_ms)
+        found = await self._store.stats([queue.id], now_ms=now_ms)
+        if queue.id not in found:
+            raise NotFound("queue", queue.id)
+        stats = found[queue.id]
         ready = stats.count - stats.leased - stats.delayed
         fitting = BATCH_BYTES_MAX * stats.count // stats.bytes if stats.bytes else batch_size
         count = max(1, min(batch_size, fitting))

@@ -68,7 +68,8 @@ class Prober:
     async def _are_waiting(self) -> bool:
         """Whether there are messages that the listener has still to get."""
         now_ms = self._engine.clock.now_ms()
-        return (await self._engine.store.push_stats(self._id, now_ms=now_ms)).open > 0
+        stats = await self._engine.store.push_stats([self._id], now_ms=now_ms)
+        return self._id in stats and stats[self._id].open > 0
 
     async def _probe(self) -> None:
         engine = self._engine

@@ -3,50 +3,101 @@
 import html
 import re
 from collections.abc import Callable, Sequence
+from functools import cached_property
+from hashlib import sha256
 from typing import Any
 
 import msgspec
 
 from courier import __version__
-from courier.web import Parameter, Response, Route
+from courier.web import JSON, Parameter, Request, Response, Route
 
 NO_CONTENT = 204
 _PATH_PARAMETER = re.compile(r"{(\w+)}")
 
 
-def document(
-    title: str,
-    prefix: str,
-    routes: Sequence[Route],
-    *,
-    envelope: Callable[[dict[str, Any]], dict[str, Any]],
-    failure: dict[str, Any],
-    failures: Sequence[int],
-    security: dict[str, Any],
-) -> bytes:
-    """`envelope` wraps the schema of a result; `failure` is the schema of every error answer."""
-    types = [each for route in routes for each in (route.body, route.result) if each is not None]
-    types += [parameter.type for route in routes for parameter in route.query]
-    schemas, components = msgspec.json.schema_components(
-        types, ref_template="#/components/schemas/{name}"
-    )
-    schema_of = {id(each): schema for each, schema in zip(types, schemas, strict=True)}
-    paths: dict[str, dict[str, Any]] = {}
-    for route in routes:
-        paths.setdefault(prefix + route.path, {})[route.method.lower()] = _operation(
-            route, schema_of, envelope, failures
+class Documents:
+    """The document and the page of one site, made when first asked for and kept as bytes.
+
+    `envelope` wraps the schema of a result; `failure` is the schema of every error answer.
+    """
+
+    def __init__(
+        self,
+        title: str,
+        prefix: str,
+        routes: Sequence[Route],
+        *,
+        home: str = "",
+        envelope: Callable[[dict[str, Any]], dict[str, Any]],
+        failure: dict[str, Any],
+        failures: Sequence[int],
+        security: dict[str, Any],
+    ) -> None:
+        self._title = title
+        self._prefix = prefix
+        self._routes = routes
+        self._home = home
+        self._envelope = envelope
+        self._failure = failure
+        self._failures = failures
+        self._security = security
+
+    def document(self, request: Request) -> Response:
+        return _unless_known(self._document, request, JSON)
+
+    def page(self, request: Request) -> Response:
+        return _unless_known(self._page, request, b"text/html; charset=utf-8")
+
+    @cached_property
+    def _document(self) -> bytes:
+        routes = self._routes
+        types = [each for route in routes for each in (route.body, route.result) if each]
+        types += [parameter.type for route in routes for parameter in route.query]
+        schemas, components = msgspec.json.schema_components(
+            types, ref_template="#/components/schemas/{name}"
         )
-    return msgspec.json.encode(
-        {
-            "openapi": "3.1.0",
-            "info": {"title": title, "version": __version__},
-            "paths": paths,
-            "components": {
-                "schemas": {**components, "Failure": failure},
-                "securitySchemes": security,
-            },
-        }
-    )
+        schema_of = {id(each): schema for each, schema in zip(types, schemas, strict=True)}
+        paths: dict[str, dict[str, Any]] = {}
+        for route in routes:
+            paths.setdefault(self._prefix + route.path, {})[route.method.lower()] = _operation(
+                route, schema_of, self._envelope, self._failures
+            )
+        return msgspec.json.encode(
+            {
+                "openapi": "3.1.0",
+                "info": {"title": self._title, "version": __version__},
+                "paths": paths,
+                "components": {
+                    "schemas": {**components, "Failure": self._failure},
+                    "securitySchemes": self._security,
+                },
+            }
+        )
+
+    @cached_property
+    def _page(self) -> bytes:
+        """The same table for a person, with no script and nothing loaded from elsewhere."""
+        families: dict[str, list[str]] = {}
+        for route in self._routes:
+            families.setdefault(route.family, []).append(_section(self._prefix, route))
+        rows = "".join(
+            f'<h2 id="{family}">{family.capitalize()}</h2>{"".join(sections)}'
+            for family, sections in families.items()
+        )
+        links = " · ".join(f'<a href="#{family}">{family}</a>' for family in families)
+        home = self._prefix + self._home
+        title = html.escape(self._title)
+        return _PAGE.format(title=title, rows=rows, links=links, home=home).encode()
+
+
+def _unless_known(body: bytes, request: Request, content_type: bytes) -> Response:
+    """The body, or that the caller has it already."""
+    version = b'"%s"' % sha256(body).hexdigest()[:32].encode()
+    headers = ((b"etag", version),)
+    if request.headers.get(b"if-none-match") == version:
+        return Response(b"", 304, content_type, headers)
+    return Response(body, content_type=content_type, headers=headers)
 
 
 def _operation(
@@ -102,20 +153,6 @@ def _query(parameter: Parameter, schema_of: dict[int, dict[str, Any]]) -> dict[s
         "description": parameter.description,
         "schema": schema_of[id(parameter.type)],
     }
-
-
-def page(title: str, prefix: str, routes: Sequence[Route], *, home: str = "") -> Response:
-    """The same table for a person, with no script and nothing loaded from elsewhere."""
-    families: dict[str, list[str]] = {}
-    for route in routes:
-        families.setdefault(route.family, []).append(_section(prefix, route))
-    rows = "".join(
-        f'<h2 id="{family}">{family.capitalize()}</h2>{"".join(sections)}'
-        for family, sections in families.items()
-    )
-    links = " · ".join(f'<a href="#{family}">{family}</a>' for family in families)
-    body = _PAGE.format(title=html.escape(title), rows=rows, links=links, home=prefix + home)
-    return Response(body.encode(), content_type=b"text/html; charset=utf-8")
 
 
 def _section(prefix: str, route: Route) -> str:

@@ -68,12 +68,15 @@ class Ops:
         engine: Engine,
         *,
         journal_page_max: int,
+        metrics_public: bool,
     ) -> None:
         self._store = store
         self._keyring = keys.Keyring(store)
         self._clock = clock
         self._routes = [
-            *HealthRoutes(store, clock, telemetry, sweeper, engine).routes(),
+            *HealthRoutes(
+                store, clock, telemetry, sweeper, engine, metrics_public=metrics_public
+            ).routes(),
             *JournalRoutes(store, admin, page_max=journal_page_max).routes(),
             *OperatorRoutes(store, broker, admin, credentials).routes(),
             *BulkRoutes(broker, admin, sealer).routes(),
@@ -96,8 +99,8 @@ class Ops:
         if call.key.tenant == OPERATOR and _holds(call.key, "admin"):
             call.hold_everything(route)
             return
-        if scope == "admin":
-            raise Forbidden(scope)
+        if scope == "admin" or (scope == "metrics" and call.key.tenant != OPERATOR):
+            raise Forbidden(scope)  # what tells of all tenants is for the operator
         if "tenant" in call.params:
             tenant = await self._store.get(Tenant, call.key.tenant)
             if tenant is None or tenant.name != call.params["tenant"]:

@@ -1,13 +1,16 @@
 """What monitoring asks: is it up, can it write, and the figures."""
 
+from typing import Literal
+
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from courier.clock import Clock
+from courier.core.slices import Slices
 from courier.core.store import Store
 from courier.core.sweeper import Sweeper
 from courier.core.types import SECOND_MS, Head, Listener, Pipeline, Queue, Tenant
 from courier.delivery.engine import Engine
-from courier.telemetry import Telemetry, exposition
+from courier.telemetry import GaugeLines, Telemetry, exposition, label_text
 from courier.web import Call, Response, Route
 
 
@@ -19,8 +22,11 @@ class HealthRoutes:
         telemetry: Telemetry,
         sweeper: Sweeper,
         engine: Engine,
+        *,
+        metrics_public: bool,
     ) -> None:
         self._engine = engine
+        self._metrics_scope: Literal["metrics"] | None = None if metrics_public else "metrics"
         self._store = store
         self._clock = clock
         self._telemetry = telemetry
@@ -30,7 +36,14 @@ class HealthRoutes:
         return [
             Route("GET", "/health", self.health, None, "public", "Is the process up"),
             Route("GET", "/ready", self.ready, None, "public", "Can the store be written"),
-            Route("GET", "/metrics", self.metrics, None, "public", "Figures for Prometheus"),
+            Route(
+                "GET",
+                "/metrics",
+                self.metrics,
+                self._metrics_scope,
+                "whole" if self._metrics_scope else "public",
+                "Figures for Prometheus",
+            ),
         ]
 
     async def health(self, _: Call) -> dict[str, str]:
@@ -41,43 +54,62 @@ class HealthRoutes:
         return {"status": "ready"}
 
     async def metrics(self, _: Call) -> Response:
-        found = [*self._telemetry.metrics(), *await self._gauges()]
-        return Response(exposition(found), content_type=b"text/plain; version=0.0.4")
-
-    async def _gauges(self) -> list[Metric]:
+        """In slices: with many queues and listeners, others have their turn between them."""
         now_ms = self._clock.now_ms()
-        labels = ("tenant", "queue")
-        families = {
-            "count": GaugeMetricFamily(
-                "courier_backlog_messages", "Messages not yet done.", labels=labels
-            ),
-            "bytes": GaugeMetricFamily("courier_backlog_bytes", "Their bodies.", labels=labels),
-            "leased": GaugeMetricFamily("courier_leases", "Leased messages.", labels=labels),
-            "delayed": GaugeMetricFamily("courier_delayed", "Delayed messages.", labels=labels),
-        }
-        oldest = GaugeMetricFamily(
-            "courier_oldest_age_seconds", "Age of the oldest message.", labels=labels
-        )
-        names = {tenant.id: tenant.name for tenant in await self._store.scan(Tenant)}
-        for queue in await self._store.scan(Queue):
-            stats = await self._store.stats(queue.id, now_ms=now_ms)
-            label = (names.get(queue.tenant, queue.tenant), queue.name)
-            for name, family in families.items():
-                family.add_metric(label, getattr(stats, name))
-            age_ms = max(0, now_ms - stats.oldest_ms) if stats.oldest_ms else 0
-            oldest.add_metric(label, age_ms / SECOND_MS)
-        return [
-            *families.values(),
-            oldest,
-            *await self._push_gauges(names, now_ms),
-            *await self._journal_gauges(),
-            *(
-                CounterMetricFamily(f"courier_store_{name}", "Counted by the store.", value=value)
-                for name, value in self._store.figures().items()
-            ),
+        tenants = {tenant.id: tenant.name for tenant in await self._store.scan(Tenant)}
+        lines = [
+            *await self._queue_gauges(tenants, now_ms),
+            *await self._listener_gauges(tenants, now_ms),
         ]
+        found = [*self._telemetry.metrics(), *self._counters(), *await self._journal_gauges()]
+        body = b"".join([exposition(found), *(each.text() for each in lines)])
+        return Response(body, content_type=b"text/plain; version=0.0.4")
 
-    async def _push_gauges(self, tenants: dict[str, str], now_ms: int) -> list[Metric]:
+    async def _queue_gauges(self, tenants: dict[str, str], now_ms: int) -> list[GaugeLines]:
+        count = GaugeLines("courier_backlog_messages", "Messages not yet done.")
+        size = GaugeLines("courier_backlog_bytes", "Their bodies.")
+        leased = GaugeLines("courier_leases", "Leased messages.")
+        delayed = GaugeLines("courier_delayed", "Delayed messages.")
+        oldest = GaugeLines("courier_oldest_age_seconds", "Age of the oldest message.")
+        queues = await self._store.scan(Queue)
+        stats = await self._store.stats([queue.id for queue in queues], now_ms=now_ms)
+        slices = Slices()
+        for queue in queues:
+            await slices.turn()
+            held = stats.get(queue.id)
+            if held is None:
+                continue  # deleted meanwhile
+            labels = label_text(tenant=tenants.get(queue.tenant, queue.tenant), queue=queue.name)
+            count.add(labels, held.count)
+            size.add(labels, held.bytes)
+            leased.add(labels, held.leased)
+            delayed.add(labels, held.delayed)
+            age_ms = max(0, now_ms - held.oldest_ms) if held.oldest_ms else 0
+            oldest.add(labels, age_ms / SECOND_MS)
+        return [count, size, leased, delayed, oldest]
+
+    async def _listener_gauges(self, tenants: dict[str, str], now_ms: int) -> list[GaugeLines]:
+        open = GaugeLines("courier_pushes_open", "Messages that a listener is still to get.")
+        missed = GaugeLines("courier_pushes_missed", "Of a listener's, those that have failed.")
+        listeners = await self._store.scan(Listener)
+        ids = [listener.id for listener in listeners]
+        stats = await self._store.push_stats(ids, now_ms=now_ms)
+        slices = Slices()
+        for listener in listeners:
+            await slices.turn()
+            queue = await self._store.get(Queue, listener.parent)
+            if listener.id not in stats:
+                continue
+            labels = label_text(
+                tenant=tenants.get(listener.tenant, listener.tenant),
+                queue=queue.name if queue else "",
+                listener=listener.title,
+            )
+            open.add(labels, stats[listener.id].open)
+            missed.add(labels, stats[listener.id].missed)
+        return [open, missed]
+
+    def _counters(self) -> list[Metric]:
         pushes = CounterMetricFamily(
             "courier_pushes", "Requests made to listeners.", labels=("outcome",)
         )
@@ -88,21 +120,14 @@ class HealthRoutes:
             "Requests that listeners have not answered yet.",
             value=self._engine.in_flight,
         )
-        labels = ("tenant", "queue", "listener")
-        open = GaugeMetricFamily(
-            "courier_pushes_open", "Messages that a listener is still to get.", labels=labels
-        )
-        missed = GaugeMetricFamily(
-            "courier_pushes_missed", "Of a listener's, those that have failed.", labels=labels
-        )
-        for listener in await self._store.scan(Listener):
-            queue = await self._store.get(Queue, listener.parent)
-            stats = await self._store.push_stats(listener.id, now_ms=now_ms)
-            tenant = tenants.get(listener.tenant, listener.tenant)
-            label = (tenant, queue.name if queue else "", listener.title)
-            open.add_metric(label, stats.open)
-            missed.add_metric(label, stats.missed)
-        return [pushes, in_flight, open, missed]
+        return [
+            pushes,
+            in_flight,
+            *(
+                CounterMetricFamily(f"courier_store_{name}", "Counted by the store.", value=value)
+                for name, value in self._store.figures().items()
+            ),
+        ]
 
     async def _journal_gauges(self) -> list[Metric]:
         head = await self._store.head()

@@ -1,5 +1,6 @@
 """Listeners by name, for the operator and the command line."""
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -9,7 +10,7 @@ from courier.clock import Clock
 from courier.core.admin import Admin
 from courier.core.errors import InvalidRequest, NotFound
 from courier.core.store import Store
-from courier.core.types import Listener, Liveness, Queue
+from courier.core.types import Listener, Liveness, PushStats, Queue
 from courier.web import Call, Route
 
 _LISTENERS = "/courier/v1/tenants/{tenant}/queues/{queue}/listeners"
@@ -61,10 +62,15 @@ class ListenerRoutes:
     async def list_listeners(self, call: Call) -> dict[str, Any]:
         queue = await self._queue(call)
         found = await self._store.scan(Listener, parent=queue.id)
-        return {"listeners": [await self._shown(listener) for listener in found]}
+        return {"listeners": await self._shown(found)}
 
-    async def _shown(self, listener: Listener) -> dict[str, Any]:
-        stats = await self._store.push_stats(listener.id, now_ms=self._clock.now_ms())
+    async def _shown(self, listeners: Sequence[Listener]) -> list[dict[str, Any]]:
+        """Without those that are gone by now."""
+        ids = [listener.id for listener in listeners]
+        stats = await self._store.push_stats(ids, now_ms=self._clock.now_ms())
+        return [await self._row(each, stats[each.id]) for each in listeners if each.id in stats]
+
+    async def _row(self, listener: Listener, stats: PushStats) -> dict[str, Any]:
         known = await self._store.get(Liveness, listener.id)
         return {
             "id": listener.id,
@@ -91,7 +97,9 @@ class ListenerRoutes:
         changed = await self._admin.listeners.update(
             listener.parent, listener.id, edit, actor=call.actor
         )
-        return await self._shown(changed)
+        for row in await self._shown([changed]):
+            return row
+        raise NotFound("listener", changed.title)
 
     async def backfill_listener(self, call: Call) -> dict[str, Any]:
         body: BackfillBody = call.body

@@ -502,8 +502,10 @@ class MemoryStore:
         self._holdings.end("deleted", backlog, delivery, by)
         return True
 
-    async def stats(self, queue: str, *, now_ms: int) -> QueueStats:
-        return self._enter(queue, now_ms).stats(now_ms)
+    async def stats(self, queues: Sequence[str], *, now_ms: int) -> dict[str, QueueStats]:
+        self._sweep.pass_time(now_ms)
+        found = self._holdings.backlogs
+        return {id: found[id].stats(now_ms) for id in queues if id in found}
 
     async def backlogs(self, *, tenant: str | None = None) -> tuple[int, dict[str, int]]:
         holdings = self._holdings
@@ -570,8 +572,15 @@ class MemoryStore:
         lines = self._enter(queue, now_ms).live_lines()
         return [line.shown(seq) for line in lines if seq in line.pushes]
 
-    async def push_stats(self, listener: str, *, now_ms: int) -> PushStats:
-        return self._enter_line(listener, now_ms)[1].stats()
+    async def push_stats(self, listeners: Sequence[str], *, now_ms: int) -> dict[str, PushStats]:
+        self._sweep.pass_time(now_ms)
+        stats = {}
+        for id in listeners:
+            listener = self._records.get((Listener, id))
+            backlog = self._holdings.backlogs.get(listener.parent) if listener else None
+            if backlog is not None:
+                stats[id] = backlog.lines[id].stats()
+        return stats
 
     async def missed(self, listener: str, *, limit: int, now_ms: int) -> list[str]:
         backlog, line = self._enter_line(listener, now_ms)

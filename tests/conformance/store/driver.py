@@ -288,7 +288,7 @@ class Driver:
         )
 
     def stats(self, queue: Queue) -> QueueStats:
-        return self.run(self.store.stats(queue.id, now_ms=self.now_ms))
+        return self.run(self.store.stats([queue.id], now_ms=self.now_ms))[queue.id]
 
     # --- pushes ---
 
@@ -332,7 +332,7 @@ class Driver:
         return push
 
     def push_stats(self, listener: Listener) -> PushStats:
-        return self.run(self.store.push_stats(listener.id, now_ms=self.now_ms))
+        return self.run(self.store.push_stats([listener.id], now_ms=self.now_ms))[listener.id]
 
     def missed(self, listener: Listener, *, limit: int = 100) -> list[str]:
         return self.run(self.store.missed(listener.id, limit=limit, now_ms=self.now_ms))

@@ -602,7 +602,7 @@ def test_fifty_thousand_messages_are_claimed_and_acknowledged_in_one_go(
         times_s.append(time.perf_counter())
         await store.ack_claim(queue.id, "many", actor=CALLER, now_ms=now_ms)
         times_s.append(time.perf_counter())
-        assert (await store.stats(queue.id, now_ms=now_ms)).count == 0
+        assert (await store.stats([queue.id], now_ms=now_ms))[queue.id].count == 0
         await store.close()
         return count, [high - low for low, high in pairwise(times_s)]
 

@@ -300,7 +300,6 @@ def test_a_listener_can_become_ordered_and_cease_to_be(
 VERBS: dict[str, Callable[[Store, str], Coroutine[Any, Any, Any]]] = {
     "take": lambda s, id: s.take_pushes(id, count=1, lease_ms=1, now_ms=9),
     "settle": lambda s, id: s.settle_pushes(id, [], now_ms=9),
-    "stats": lambda s, id: s.push_stats(id, now_ms=9),
     "missed": lambda s, id: s.missed(id, limit=1, now_ms=9),
     "retry": lambda s, id: s.retry_push(id, 1, now_ms=9),
     "backfill": lambda s, id: s.backfill(

@@ -382,7 +382,6 @@ VERBS: dict[str, Callable[[Store, str], Coroutine[Any, Any, Any]]] = {
     "browse kept": lambda s, q: s.browse(q, after_seq=0, limit=1, now_ms=9, kept=True),
     "pushes": lambda s, q: s.pushes(q, 1, now_ms=9),
     "redrive": lambda s, q: s.redrive(q, seqs=[1], actor=CALLER, now_ms=9),
-    "stats": lambda s, q: s.stats(q, now_ms=9),
     "levels": lambda s, q: s.levels(q, since_ms=0),
 }
 

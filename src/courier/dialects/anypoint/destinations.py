@@ -1,11 +1,12 @@
 """Admin: queues and exchanges."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
 from courier.core import keys
 from courier.core.errors import Forbidden, InvalidRequest, NotFound
+from courier.core.slices import Slices
 from courier.core.types import Exchange, Queue, Tenant
 from courier.dialects.anypoint import settings
 from courier.dialects.anypoint.names import checked_name, id_of
@@ -86,20 +87,22 @@ class DestinationRoutes:
     async def _queue(self, call: Call) -> Queue:
         return await self._admin.queue_named(call.tenant, self._name(call, "queueId"))
 
-    async def _result(
-        self, call: Call, queue: Queue, *, minimal: bool = False
+    async def _result(self, call: Call, queue: Queue) -> settings.QueueResult:
+        return await self._row(call, queue, await self._admin.buriers(queue))
+
+    async def _row(
+        self, call: Call, queue: Queue, buriers: Sequence[Queue], *, minimal: bool = False
     ) -> settings.QueueResult:
         """Dead letters from and to queues beyond reach are not shown."""
         destination, reach = self._regions.destination, call.reach
         target = None
         if queue.dead_letter and queue.dead_letter in reach:
             target = await self._store.get(Queue, queue.dead_letter)
-        sources = [] if minimal else await self._admin.buriers(queue)
         return settings.queue_result(
             queue,
             destination(queue.name)[0],
             destination(target.name)[0] if target else "",
-            [destination(source.name)[0] for source in sources if source.id in reach],
+            [destination(source.name)[0] for source in buriers if source.id in reach],
             minimal=minimal,
         )
 
@@ -107,27 +110,45 @@ class DestinationRoutes:
         reach, query = call.reach, call.request.query
         kind = choice(query, "destinationType", ("all", "queue", "exchange"))
         minimal = choice(query, "inclusion", ("all", "minimal")) == "minimal"
+        queues = await self._store.scan(Queue, tenant=call.tenant)
         found: list[Queue | Exchange] = []
         if kind != "exchange":
-            queues = await self._store.scan(Queue, tenant=call.tenant)
             found += [queue for queue in queues if queue.id in reach]
         if kind != "queue":
             exchanges = await self._store.scan(Exchange, tenant=call.tenant)
             found += [each for each in exchanges if await self._admin.reaches(reach, each)]
-        named, start = named_ids(query), starts_with(query)
+        rows = page(await self._chosen(found, call), query)
+        buriers: dict[str, list[Queue]] = {}
+        for queue in [] if minimal else queues:
+            if queue.dead_letter:
+                buriers.setdefault(queue.dead_letter, []).append(queue)
+        results: list[DestinationResult] = []
+        slices = Slices()
+        for id, each in rows:
+            await slices.turn()
+            if isinstance(each, Queue):
+                row = await self._row(call, each, buriers.get(each.id, ()), minimal=minimal)
+                results.append(row)
+            else:
+                results.append(settings.exchange_result(each, id, minimal=minimal))
+        return results
+
+    async def _chosen(
+        self, found: Sequence[Queue | Exchange], call: Call
+    ) -> list[tuple[str, Queue | Exchange]]:
+        """Those that the query asks for, in the order of the ids they are shown by."""
+        ids = named_ids(call.request.query)
+        named, start = None if ids is None else set(ids), starts_with(call.request.query)
         rows: list[tuple[str, Queue | Exchange]] = []
+        slices = Slices()
         for each in found:
+            await slices.turn()
             id, region = self._regions.destination(each.name)
             wanted = named is None or id in named
             if wanted and region == call.params["regionId"] and id.startswith(start):
                 rows.append((id, each))
         rows.sort(key=lambda row: row[0])
-        return [
-            await self._result(call, each, minimal=minimal)
-            if isinstance(each, Queue)
-            else settings.exchange_result(each, id, minimal=minimal)
-            for id, each in page(rows, query)
-        ]
+        return rows
 
     # --- queues ---
 

@@ -59,7 +59,16 @@ class AnypointSite:
         self._usage = services.usage
         self._regions = services.regions
         self._routes = routes
-        self._described = [route for route in routes if route.described]
+        self._documents = openapi.Documents(
+            self.title,
+            self.prefix,
+            [route for route in routes if route.described],
+            home=self.docs_path,
+            envelope=lambda result: result,
+            failure=self.failure_schema(),
+            failures=(400, 401, 403, 404, 405, 413, 429, 503),
+            security=_TOKEN,
+        )
 
     def routes(self) -> Sequence[Route]:
         return [
@@ -75,20 +84,11 @@ class AnypointSite:
             Route("GET", f"{self.docs_path}/docs", self.docs, None, "public", "This API as a page"),
         ]
 
-    async def openapi(self, _: Call) -> Response:
-        document = openapi.document(
-            self.title,
-            self.prefix,
-            self._described,
-            envelope=lambda result: result,
-            failure=self.failure_schema(),
-            failures=(400, 401, 403, 404, 405, 413, 429, 503),
-            security=_TOKEN,
-        )
-        return Response(document)
+    async def openapi(self, call: Call) -> Response:
+        return self._documents.document(call.request)
 
-    async def docs(self, _: Call) -> Response:
-        return openapi.page(self.title, self.prefix, self._described, home=self.docs_path)
+    async def docs(self, call: Call) -> Response:
+        return self._documents.page(call.request)
 
     async def authenticate(self, request: Request) -> Key:
         return await self._sessions.find(_token(request))

@@ -131,14 +131,15 @@ class StatsRoutes:
         if ids is None:
             raise InvalidRequest("destinationIds", "required")
         reach = call.reach
-        rows = []
+        found: list[tuple[str, Queue]] = []
         for id in ids:
             name = self._regions.name(id, call.params["regionId"])
             queue = await self._store.named(Queue, tenant=call.tenant, name=name)
             if queue is not None and queue.id in reach:
-                stats = await self._broker.stats(queue)
-                rows.append(Current(id, stats.count - stats.leased, stats.leased))
-        return rows
+                found.append((id, queue))
+        stats = await self._broker.stats_of([queue for _, queue in found])
+        rows = [(id, stats[queue.id]) for id, queue in found if queue.id in stats]
+        return [Current(id, held.count - held.leased, held.leased) for id, held in rows]
 
     # --- series ---
 

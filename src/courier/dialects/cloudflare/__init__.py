@@ -73,6 +73,15 @@ class Cloudflare:
             *SubscriptionRoutes(store, admin, clock, follower).routes(),
             *IdentityRoutes(store).routes(),
         ]
+        self._documents = openapi.Documents(
+            "Courier: Cloudflare Queues",
+            self.prefix,
+            self._routes,
+            envelope=_envelope,
+            failure=_FAILURE,
+            failures=(400, 401, 403, 404, 405, 409, 413, 429, 503),
+            security=_TOKEN,
+        )
 
     def routes(self) -> Sequence[Route]:
         return [
@@ -81,21 +90,11 @@ class Cloudflare:
             Route("GET", "/docs", self.docs, None, "public", "This API as a page"),
         ]
 
-    async def openapi(self, _: Call) -> Response:
-        return Response(
-            openapi.document(
-                "Courier: Cloudflare Queues",
-                self.prefix,
-                self._routes,
-                envelope=_envelope,
-                failure=_FAILURE,
-                failures=(400, 401, 403, 404, 405, 409, 413, 429, 503),
-                security=_TOKEN,
-            )
-        )
+    async def openapi(self, call: Call) -> Response:
+        return self._documents.document(call.request)
 
-    async def docs(self, _: Call) -> Response:
-        return openapi.page("Courier: Cloudflare Queues", self.prefix, self._routes)
+    async def docs(self, call: Call) -> Response:
+        return self._documents.page(call.request)
 
     async def authenticate(self, request: Request) -> Key:
         secret = ""

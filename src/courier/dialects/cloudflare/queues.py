@@ -12,6 +12,7 @@ from courier.clock import Clock
 from courier.core.admin import Admin
 from courier.core.broker import Broker
 from courier.core.errors import BrokerError, InvalidRequest
+from courier.core.slices import Slices
 from courier.core.store import Store
 from courier.core.types import Queue
 from courier.dialects.cloudflare import wire
@@ -103,7 +104,11 @@ class QueueRoutes:
         else:
             count = len(queues)
             paged = Paged(queues, info(1, max(count, 1), count, count))
-        rows = [await self._result(call, queue) for queue in paged.rows]
+        rows = []
+        slices = Slices()
+        for queue in paged.rows:
+            await slices.turn()
+            rows.append(await self._result(call, queue))
         return Paged(rows, paged.info)
 
     async def get_queue(self, call: Call) -> wire.QueueResult:

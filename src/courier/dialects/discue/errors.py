@@ -107,7 +107,7 @@ def refusal(error: BrokerError) -> Refusal:
             where = " for this" if error.limited else ""
             return Refusal(403, f"the key lacks scope {error.scope}{where}")
         case LockedOut():
-            return Refusal(403, text)
+            return Refusal(403, text, retry_after_s=-(-error.retry_after_ms // 1000))
         case NotFound():
             return Refusal(404, f"there is no such {error.kind}")
         case NoRoute() | InvalidRequest(field="path"):

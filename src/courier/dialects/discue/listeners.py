@@ -4,7 +4,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from courier import ids
-from courier.core.errors import InvalidRequest
+from courier.core.errors import InvalidRequest, NotFound
 from courier.core.listeners import record_name
 from courier.core.types import Listener, Liveness
 from courier.delivery import secrets, signing, urls
@@ -120,10 +120,12 @@ class ListenerRoutes:
         listener = await self._listener(call)
         now_ms = self._clock.now_ms()
         missed = await self._store.missed(listener.id, limit=MISSED_SHOWN_MAX, now_ms=now_ms)
-        stats = await self._store.push_stats(listener.id, now_ms=now_ms)
+        stats = await self._store.push_stats([listener.id], now_ms=now_ms)
+        if listener.id not in stats:
+            raise NotFound("listener", listener.id)
         member = self._member(listener)
         member.liveness = wire.liveness_member(await self._store.get(Liveness, listener.id))
-        member.messages = wire.messages_member(stats, missed)
+        member.messages = wire.messages_member(stats[listener.id], missed)
         return Answer({"listener": member}, _path(listener))
 
     async def update_listener(self, call: Call) -> Answer:

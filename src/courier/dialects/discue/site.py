@@ -108,6 +108,15 @@ class Discue:
             for route in self._routes
             if route.described
         ]
+        self._documents = openapi.Documents(
+            TITLE,
+            prefix,
+            self._described,
+            envelope=_linked,
+            failure=_FAILURE,
+            failures=(400, 401, 402, 403, 404, 405, 406, 409, 413, 415, 422, 423, 429, 503),
+            security=_KEY,
+        )
 
     def routes(self) -> Sequence[Route]:
         if not self.prefix:
@@ -118,26 +127,16 @@ class Discue:
             Route("GET", "/docs", self.docs, None, "public", "This API as a page"),
         ]
 
-    async def openapi(self, _: Call) -> Response:
-        document = openapi.document(
-            TITLE,
-            self.prefix,
-            self._described,
-            envelope=_linked,
-            failure=_FAILURE,
-            failures=(400, 401, 402, 403, 404, 405, 406, 409, 413, 415, 422, 423, 429, 503),
-            security=_KEY,
-        )
-        return Response(document)
+    async def openapi(self, call: Call) -> Response:
+        return self._documents.document(call.request)
 
-    async def docs(self, _: Call) -> Response:
-        return openapi.page(TITLE, self.prefix, self._described)
+    async def docs(self, call: Call) -> Response:
+        return self._documents.page(call.request)
 
     # --- who asks, and for what ---
 
     async def authenticate(self, request: Request) -> Key:
         now_ms = self._services.clock.now_ms()
-        self._services.lockout.check(request.remote, now_ms=now_ms)
         secret = request.header(b"x-api-key")
         if not secret:
             raise Unauthenticated("missing")  # whoever shows nothing guesses nothing

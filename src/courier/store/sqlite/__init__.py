@@ -57,6 +57,8 @@ from courier.store.waiting import Waiters
 T = TypeVar("T")
 
 READERS = 2
+# How many numbers are asked for at a time; some cost a statement or two.
+STATS_PART_MAX = 200
 _CREATE = "INSERT INTO meta (one, epoch, secret) VALUES (1, ?, ?)"
 _META = "SELECT epoch, secret FROM meta"
 _CHECK = "UPDATE meta SET checked_ms = checked_ms + 1"
@@ -358,8 +360,12 @@ class SqliteStore:
 
         return await self.writer.submit(op)
 
-    async def stats(self, queue: str, *, now_ms: int) -> QueueStats:
-        return await self.writer.submit(lambda: self._book.stats(self._enter(queue, now_ms)))
+    async def stats(self, queues: Sequence[str], *, now_ms: int) -> dict[str, QueueStats]:
+        def part(ids: Sequence[str]) -> dict[str, QueueStats]:
+            book = self._book
+            return {id: book.stats(book.lines[id]) for id in ids if id in book.lines}
+
+        return await self._in_parts(queues, now_ms, part)
 
     async def backlogs(self, *, tenant: str | None = None) -> tuple[int, dict[str, int]]:
         return await self.writer.submit(lambda: self._book.backlogs(tenant))
@@ -399,8 +405,28 @@ class SqliteStore:
 
         return await self.writer.submit(op)
 
-    async def push_stats(self, listener: str, *, now_ms: int) -> PushStats:
-        return await self._on_listener(listener, now_ms, lambda line, pushes: pushes.stats)
+    async def push_stats(self, listeners: Sequence[str], *, now_ms: int) -> dict[str, PushStats]:
+        def part(ids: Sequence[str]) -> dict[str, PushStats]:
+            book, live = self._book, self._book.push_lines.live
+            known = [live[id] for id in ids if id in live]
+            return {each.id: each.stats for each in known if each.listener.parent in book.lines}
+
+        return await self._in_parts(listeners, now_ms, part)
+
+    async def _in_parts(
+        self, ids: Sequence[str], now_ms: int, part: Callable[[Sequence[str]], dict[str, T]]
+    ) -> dict[str, T]:
+        """Ask for a few at a time, so that others have their turn between."""
+        found: dict[str, T] = {}
+        for first in range(0, len(ids), STATS_PART_MAX):
+            those = ids[first : first + STATS_PART_MAX]
+
+            def op(those: Sequence[str] = those) -> dict[str, T]:
+                self._sweep.pass_time(now_ms)
+                return part(those)
+
+            found |= await self.writer.submit(op)
+        return found
 
     async def missed(self, listener: str, *, limit: int, now_ms: int) -> list[str]:
         def missed(line: Line, pushes: PushLine) -> list[str]:

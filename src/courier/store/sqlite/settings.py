@@ -1,6 +1,7 @@
 """Records: kept as JSON rows, mirrored in memory so that reading one costs a dict look-up."""
 
-from collections.abc import Sequence
+from bisect import bisect_left, insort
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import apsw
@@ -35,10 +36,13 @@ class Settings:
         self._by_name: dict[tuple[type, str, str], AnyRecord] = {}
         self._by_parent: dict[tuple[type, str], dict[str, AnyRecord]] = {}
         self._by_kind: dict[type, dict[str, AnyRecord]] = {kind: {} for kind in RECORD_KINDS}
+        # The same records in order: of a kind, and of a kind and tenant.
+        self._ordered: dict[tuple[type, str | None], list[AnyRecord]] = {}
 
     def load(self) -> None:
-        for (body,) in self._book.rows(_ALL):
-            self._keep(_decode(body))
+        records = [_decode(body) for (body,) in self._book.rows(_ALL)]
+        for record in sorted(records, key=_order):
+            self._keep(record)
 
     def _keep(self, record: AnyRecord) -> None:
         self._forget(record)
@@ -47,6 +51,8 @@ class Settings:
         if record.name:
             self._by_name[kind, record.tenant, record.name] = record
         self._by_parent.setdefault((kind, record.parent), {})[record.id] = record
+        for owner in (None, record.tenant):
+            insort(self._ordered.setdefault((kind, owner), []), record, key=_order)
         if isinstance(record, Queue):
             self._book.queues[record.id] = record
             if record.id in self._book.lines:
@@ -61,7 +67,15 @@ class Settings:
         if old is None:
             return
         self._by_name.pop((kind, old.tenant, old.name), None)
-        self._by_parent[kind, old.parent].pop(old.id)
+        siblings = self._by_parent[kind, old.parent]
+        del siblings[old.id]
+        if not siblings:
+            del self._by_parent[kind, old.parent]
+        for owner in (None, old.tenant):
+            among = self._ordered[kind, owner]
+            del among[bisect_left(among, _order(old), key=_order)]
+            if not among:
+                del self._ordered[kind, owner]
 
     def get(self, kind: type[R], id: str) -> R | None:
         return self._by_kind[kind].get(id)  # type: ignore[return-value]
@@ -70,11 +84,13 @@ class Settings:
         return self._by_name.get((kind, tenant, name))  # type: ignore[return-value]
 
     def scan(self, kind: type[R], tenant: str | None, parent: str | None) -> list[R]:
-        among = self._by_kind[kind] if parent is None else self._by_parent.get((kind, parent), {})
+        if parent is None:
+            return list(self._ordered.get((kind, tenant), ()))  # type: ignore[arg-type]
+        among = self._by_parent.get((kind, parent), {})
         records: list[Any] = [
             record for record in among.values() if tenant is None or record.tenant == tenant
         ]
-        records.sort(key=lambda record: (record.created_ms, record.name, record.id))
+        records.sort(key=_order)
         return records
 
     def _check(self, puts: Sequence[AnyRecord], drops: Sequence[AnyRecord]) -> None:
@@ -104,6 +120,7 @@ class Settings:
         now_ms: int,
     ) -> None:
         self._check(puts, drops)
+        new = {put.id: put for put in puts if isinstance(put, Queue)}
         for record in self._known(drops):
             self._db.execute(_DROP, (type(record).__name__, record.id))
             if isinstance(record, Queue):
@@ -112,7 +129,7 @@ class Settings:
                 self._book.wake(line, WAKE_ALL)
             elif isinstance(record, Listener):
                 self._drop_listener(record)
-            self._note("deleted", record, puts, actor, now_ms)
+            self._note("deleted", record, new, actor, now_ms)
         for record in puts:
             known = record.id in self._by_kind[type(record)]
             body = msgspec.json.encode(record)
@@ -121,7 +138,7 @@ class Settings:
                 self._write_queue(record, now_ms)
             elif isinstance(record, Listener):
                 self._write_listener(record)
-            self._note("updated" if known else "created", record, puts, actor, now_ms)
+            self._note("updated" if known else "created", record, new, actor, now_ms)
         self._book.changed = True
 
     def _write_queue(self, queue: Queue, now_ms: int) -> None:
@@ -155,10 +172,11 @@ class Settings:
         self,
         what: str,
         record: AnyRecord,
-        puts: Sequence[AnyRecord],
+        new: Mapping[str, Queue],
         actor: Actor,
         now_ms: int,
     ) -> None:
+        """`new` are the queues that are written with it."""
         unnoted = UNNOTED_UPDATES if what == "updated" else UNNOTED
         if isinstance(record, unnoted):
             return
@@ -166,7 +184,6 @@ class Settings:
             queue: Queue | None = record
         else:
             id = record.queue if isinstance(record, Binding) else record.parent
-            new = {put.id: put for put in puts if isinstance(put, Queue)}
             queue = new.get(id) or self.get(Queue, id)
         detail = msgspec.to_builtins(record)
         if what == "updated":
@@ -217,6 +234,11 @@ class Settings:
         no = self._db.execute(_LINE, (listener.parent, listener.id)).get
         line = self._book.lines.get(listener.parent)
         self._book.push_lines.open(PushLine(no, listener), line)
+
+
+def _order(record: AnyRecord) -> tuple[int, str, str]:
+    """Oldest first, then by name and id."""
+    return record.created_ms, record.name, record.id
 
 
 def _changed(old: AnyRecord, new: AnyRecord) -> list[str]:
