@@ -96,7 +96,7 @@ def test_body_of_another_shape_is_refused(spot: Spot, value: bytes) -> None:
     assert settings(spot) == before
 
 
-@pytest.mark.parametrize("items", [0, 11, 1_000, 100_000])
+@pytest.mark.parametrize("items", [0, 11, 1_000, 20_000])
 def test_batch_of_the_wrong_size_is_refused(spot: Spot, items: int) -> None:
     locks = b"[%s]" % b",".join([b'{"messageId":"m","lockId":"l","ttl":1}'] * items)
     messages = b"[%s]" % b",".join([b'{"body":"m"}'] * items)

@@ -49,8 +49,8 @@ CACHES = {
     "dialects/anypoint/names.py:_id_of": Bound(names._id_of.cache_info().maxsize or 0, 2 * _ID),
     "dialects/anypoint/wire.py:_http_date": Bound(wire._http_date.cache_info().maxsize or 0, _ID),
     # By types, which are in the source.
-    "dialects/json.py:_decoder": Bound(json._decoder.cache_info().maxsize or 0, 4_000),
-    "dialects/json.py:_fields": Bound(json._fields.cache_info().maxsize or 0, 4_000),
+    "dialects/json.py:_plan": Bound(json._plan.cache_info().maxsize or 0, 4_000),
+    "dialects/json.py:_shape": Bound(json._shape.cache_info().maxsize or 0, 4_000),
 }
 # What is kept because it is needed, each with what it is as many as.
 KEPT = {

@@ -5,7 +5,7 @@ what was read is still true when it is written.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Literal
 
@@ -55,6 +55,8 @@ OPERATOR = ""  # the tenant of keys that belong to the operator
 KEYS_MAX = 1_000
 # Of one queue: the one it has, and those it had.
 SCHEMAS_MAX = 100
+# Many records are dropped in parts, and others have their turn between.
+PART_DROPPED_MAX = 200
 # What hangs on queues or leads to them, and goes when all queues of a tenant do.
 _BELOW_QUEUES = (EventSubscription, Consumer, Binding, Liveness, Listener, Schema)
 
@@ -121,16 +123,19 @@ class Admin:
             return tenant
 
     async def delete_tenant(self, name: str, *, actor: Actor) -> None:
-        """Delete the tenant and everything it owns."""
+        """Delete the tenant and everything it owns, its keys first and itself last.
+
+        In parts: after a failure some of it is left, and the same call deletes the rest.
+        """
         async with self._turn:
             tenant = await self.tenant(name)
-            drops: list[AnyRecord] = [tenant]
-            for kind in (*_BELOW_QUEUES, Exchange, Queue, Worker, Domain, Session, KeyUse, Key):
+            drops: list[AnyRecord] = []
+            for kind in (Session, KeyUse, Key, *_BELOW_QUEUES, Exchange, Queue, Worker, Domain):
                 drops += await self._store.scan(kind, tenant=tenant.id)
-            await self._change(drops=drops, actor=actor)
+            await self._drop_in_parts([*drops, tenant], actor=actor)
 
     async def clear_tenant(self, tenant: str, *, actor: Actor) -> None:
-        """Delete what the tenant owns: its queues, its exchanges and its apps."""
+        """Delete what the tenant owns: its queues, its exchanges and its apps; in parts."""
         async with self._turn:
             drops: list[AnyRecord] = []
             for kind in (*_BELOW_QUEUES, Exchange, Queue):
@@ -138,7 +143,7 @@ class Admin:
             for key in await self._store.scan(Key, tenant=tenant):
                 if key.kind == "app":
                     drops += await self._with_sessions(key)
-            await self._change(drops=drops, actor=actor)
+            await self._drop_in_parts(drops, actor=actor)
 
     async def create_key(
         self,
@@ -671,6 +676,10 @@ class Admin:
             if pipeline is None:
                 raise NotFound("pipeline", name)
             await self._change(drops=[pipeline], actor=actor)
+
+    async def _drop_in_parts(self, drops: Sequence[AnyRecord], *, actor: Actor) -> None:
+        for first in range(0, len(drops), PART_DROPPED_MAX):
+            await self._change(drops=[*drops[first : first + PART_DROPPED_MAX]], actor=actor)
 
     async def _change(
         self, *, puts: list[AnyRecord] | None = None, drops: list[AnyRecord] | None = None,

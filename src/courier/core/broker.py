@@ -1,9 +1,9 @@
 """The message verbs: publish, route, pull, settle, peek, purge, redrive."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -41,10 +41,14 @@ from courier.core.types import (
 )
 from courier.ids import Tokens
 
+T = TypeVar("T")
+
 REDRIVE_PAGE = 500
 # Many drafts are stored in parts of so many or so long ones, and others have their turn between.
 PART_DRAFTS_MAX = 500
 PART_BYTES_MAX = 1 << 20
+# So are many settlements.
+PART_SETTLED_MAX = 500
 # How long the numbers of published drafts are known at least, after the last call with their key.
 ROWS_KNOWN_MS = DAY_MS
 
@@ -385,7 +389,12 @@ class Broker:
             return []
         now_ms = self._clock.now_ms()
         self._consume_rate.take(queue.id, 1, now_ms=now_ms)
-        return await self._store.settle(queue.id, items, actor=actor, now_ms=now_ms)
+        if len(items) <= PART_SETTLED_MAX:
+            return await self._store.settle(queue.id, items, actor=actor, now_ms=now_ms)
+        outcomes: list[Outcome] = []
+        for part in _cut(items):
+            outcomes += await self._store.settle(queue.id, part, actor=actor, now_ms=now_ms)
+        return outcomes
 
     async def claim(
         self, queue: Queue, name: str, *, count: int, lease_ms: int, actor: Actor
@@ -441,8 +450,12 @@ class Broker:
 
     async def remove(self, queue: Queue, refs: Sequence[str], *, actor: Actor) -> list[bool]:
         """Delete messages by reference; False where a reference leads nowhere."""
-        seqs = [(self._refs.read(queue.id, ref) or (0, 0))[0] for ref in refs]
-        return await self._store.remove(queue.id, seqs, actor=actor, now_ms=self._clock.now_ms())
+        removed: list[bool] = []
+        for part in _cut(refs):
+            seqs = [(self._refs.read(queue.id, ref) or (0, 0))[0] for ref in part]
+            now_ms = self._clock.now_ms()
+            removed += await self._store.remove(queue.id, seqs, actor=actor, now_ms=now_ms)
+        return removed
 
     async def stats(self, queue: Queue) -> QueueStats:
         """Raises NotFound."""
@@ -484,38 +497,45 @@ class Broker:
 
         Those from a queue beyond reach are skipped.
         """
-
-        def seq(message: Message | None) -> int:
-            origin = message.origin if message else None
-            return message.seq if message and (not origin or origin.queue in reach) else 0
-
-        now_ms = self._clock.now_ms()
-        if messages is not None:
-            found = [await self._store.find(queue.id, id, now_ms=now_ms) for id in messages]
-            seqs = [seq(message) for message in found]
-            return await self._redrive(queue, seqs, actor, dry_run)
         redriven = skipped = 0
+        pages = self._pages(queue) if messages is None else self._named(queue, messages)
+        async for page in pages:
+            done = await self._store.redrive(
+                queue.id,
+                seqs=[_redrivable(message, reach) for message in page],
+                actor=actor,
+                now_ms=self._clock.now_ms(),
+                dry_run=dry_run,
+            )
+            redriven += sum(done)
+            skipped += len(done) - sum(done)
+        return Redriven(redriven, skipped)
+
+    async def _pages(self, queue: Queue) -> AsyncIterator[list[Message]]:
+        """What the queue holds now."""
         upto_seq, after_seq = await self._store.tail(queue.id), 0
         while after_seq < upto_seq:
             page = await self._store.browse(
-                queue.id, after_seq=after_seq, limit=REDRIVE_PAGE, now_ms=now_ms
+                queue.id, after_seq=after_seq, limit=REDRIVE_PAGE, now_ms=self._clock.now_ms()
             )
             if not page:
-                break
-            seqs = [seq(message) for message in page]
-            part = await self._redrive(queue, seqs, actor, dry_run)
-            redriven += part.redriven
-            skipped += part.skipped
+                return
+            yield page
             after_seq = page[-1].seq
-        return Redriven(redriven, skipped)
 
-    async def _redrive(
-        self, queue: Queue, seqs: Sequence[int], actor: Actor, dry_run: bool
-    ) -> Redriven:
-        done = await self._store.redrive(
-            queue.id, seqs=seqs, actor=actor, now_ms=self._clock.now_ms(), dry_run=dry_run
-        )
-        return Redriven(sum(done), len(done) - sum(done))
+    async def _named(
+        self, queue: Queue, messages: Sequence[str]
+    ) -> AsyncIterator[list[Message | None]]:
+        for part in _cut(messages):
+            now_ms = self._clock.now_ms()
+            yield [await self._store.find(queue.id, id, now_ms=now_ms) for id in part]
+
+
+def _redrivable(message: Message | None, reach: Reach) -> int:
+    """Its sequence; 0, which no message has, unless it was buried from a queue within reach."""
+    if message is None or (message.origin and message.origin.queue not in reach):
+        return 0
+    return message.seq
 
 
 def _parts(drafts: Sequence[Draft]) -> Iterator[Sequence[Draft]]:
@@ -528,6 +548,12 @@ def _parts(drafts: Sequence[Draft]) -> Iterator[Sequence[Draft]]:
             start, size = place, len(draft.body)
     if start < len(drafts):
         yield drafts[start:]
+
+
+def _cut(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    """Items as they are settled together."""
+    for first in range(0, len(items), PART_SETTLED_MAX):
+        yield items[first : first + PART_SETTLED_MAX]
 
 
 def _giver_up(hint: "asyncio.Future[bool]") -> Callable[[], None]:

@@ -12,7 +12,7 @@ from operator import attrgetter
 from typing import Any, cast, get_args, get_origin
 
 import msgspec
-from msgspec import UNSET, Raw
+from msgspec import UNSET, Raw, UnsetType
 
 from courier.core.errors import InvalidRequest
 from courier.web import NotJson
@@ -65,7 +65,7 @@ def decode(raw: bytes, wanted: Any) -> Any:
         raise NotJson(f"the body is not JSON: {error}") from error
     if plan.shape is not None and _may_repeat_a_key(raw, value, plan.shape):
         try:
-            _check(msgspec.json.format(raw, indent=-1), plan.shape, "")
+            _check(raw.strip(), plan.shape, "")
         except RecursionError as error:
             raise NotJson("the body is nested too deeply") from error
     return value
@@ -112,7 +112,7 @@ def _shown(raw: bytes, path: str) -> str | None:
 class _Shape(msgspec.Struct, frozen=True):
     """Which objects of a type have keys that we read.
 
-    An array has `items`, an object `fields` (name in JSON: how to get it unless it is required, its
+    Arrays have `items`, objects `fields` (name in JSON: how to get it unless it is required, its
     own shape), or it is `free` in its keys. Of it and all below: `frees`, whether one is free, and
     `quoted`, the names of fields as they stand in a body.
     """
@@ -125,32 +125,49 @@ class _Shape(msgspec.Struct, frozen=True):
 
 
 @lru_cache(maxsize=1_024)
-def _shape(wanted: Any) -> _Shape | None:
-    """None: we read no keys of such a value. A union of structs has the fields of all of them."""
+def _shape(wanted: Any, among_others: bool = False) -> _Shape | None:
+    """None: we read no keys of such a value. A union of structs has the fields of all of them.
+
+    `among_others`: values may be of another type of a union, which lacks some of the fields.
+    """
     types = (wanted, *get_args(wanted))
-    for each in types:
-        if get_origin(each) is list:
-            inner = _shape(get_args(each)[0])
-            return inner and _Shape(items=inner, frees=inner.frees, quoted=inner.quoted)
-        if get_origin(each) is dict:
-            return _Shape(free=True, frees=True)
+    arrays = [each for each in types if get_origin(each) is list]
+    items = _shape(get_args(arrays[0])[0], among_others) if arrays else None
+    if any(get_origin(each) is dict for each in types):
+        return _Shape(free=True, frees=True)
     structs = [each for each in types if isinstance(each, msgspec.StructMeta)]
+    among_others = among_others or len(structs) > 1
     fields: dict[str, tuple[Callable[[Any], Any] | None, _Shape | None]] = {}
     for struct in cast(list[type[msgspec.Struct]], structs):
         if tag := struct.__struct_config__.tag_field:
             fields[tag] = (None, None)
         for field in msgspec.structs.fields(struct):
+            inner = _shape(field.type, among_others)
             get: Callable[[Any], Any] | None = attrgetter(field.name)
-            if len(structs) > 1:
+            if among_others:
                 get = partial(_field, field.name)
-            inner = _shape(field.type)
-            if field.required and inner is None and len(structs) == 1:
+                inner = _merged(inner, fields.get(field.encode_name, (None, None))[1])
+            elif field.required and inner is None:
                 get = None
             fields[field.encode_name] = (get, inner)
-    below = [inner for _, inner in fields.values() if inner]
+    return _joined(items, fields) if items or fields else None
+
+
+def _joined(
+    items: _Shape | None,
+    fields: "Mapping[str, tuple[Callable[[Any], Any] | None, _Shape | None]]",
+) -> _Shape:
+    below = [inner for _, inner in fields.values() if inner] + ([items] if items else [])
     quoted = {b'"%s"' % name.encode() for name in fields}.union(*(i.quoted for i in below))
     frees = any(inner.frees for inner in below)
-    return _Shape(fields=fields, frees=frees, quoted=tuple(quoted)) if fields else None
+    return _Shape(items=items, fields=fields, frees=frees, quoted=tuple(quoted))
+
+
+def _merged(one: _Shape | None, other: _Shape | None) -> _Shape | None:
+    """Where two structs of a union have objects under the same name."""
+    if one is None or other is None or not (one.fields and other.fields):
+        return one or other
+    return _joined(one.items or other.items, {**one.fields, **other.fields})
 
 
 def _field(name: str, value: Any) -> Any:
@@ -189,7 +206,9 @@ def _count_keys(
 ) -> None:
     """Add how many of `values` have each field, and the keys of free objects."""
     if shape.items is not None:
-        items = [item for items in values for item in items]
+        arrays = [value for value in values if isinstance(value, list)]
+        values = [value for value in values if not isinstance(value, list)]
+        items = [item for array in arrays for item in array]
         _count_keys(items, shape.items, understood, free)
     if shape.free:
         for name in [name for value in values for name in value]:
@@ -203,24 +222,53 @@ def _count_keys(
 
 
 def _check(text: bytes, shape: _Shape, path: str) -> None:
-    """Raise InvalidRequest when a key of ours is repeated in a value, given without blanks.
-
-    msgspec keeps the last of equal keys, so the parts of the object that it kept are then shorter
-    than the object.
-    """
-    if shape.items is not None:
-        if text.startswith(b"["):
-            for number, item in enumerate(_items(text)):
-                _check(bytes(item), shape.items, f"{path}[{number}]")
+    """Raise InvalidRequest when a key of ours is repeated in a value."""
+    if text.startswith(b"["):
+        for number, item in enumerate(_items(text) if shape.items else ()):
+            _check(bytes(item), shape.items or shape, f"{path}[{number}]")
     elif text.startswith(b"{"):
+        if len(text) > EXAMINED_BYTES_MAX and shape.fields:
+            _check_envelope(text, shape, path)
         members = _members(text)
-        if members:
-            names = len("".join(members).encode(errors="surrogatepass"))
-            if 1 + 4 * len(members) + names + sum(map(len, members.values())) != len(text):
+        if not _is_all(text, members):
+            text = msgspec.json.format(text, indent=-1)
+            if not _is_all(text, _members(text)):
                 _refuse_repeated(text, shape, path)
         for name, (_, inner) in shape.fields.items():
             if inner is not None and name in members:
                 _check(bytes(members[name]), inner, f"{path}.{name}".removeprefix("."))
+
+
+def _is_all(text: bytes, members: Mapping[str, Raw]) -> bool:
+    """Whether an object is just these members, with no blanks or a blank after each sign.
+
+    msgspec keeps the last of equal keys, so what it kept is then shorter than the object. So it
+    is when a key is spelled with escapes.
+    """
+    if not members:
+        return True
+    names = len("".join(members).encode(errors="surrogatepass"))
+    size = 1 + 4 * len(members) + names + sum(map(len, members.values()))
+    return len(text) in (size, size + 2 * len(members) - 1)
+
+
+def _check_envelope(text: bytes, shape: _Shape, path: str) -> None:
+    """Raise InvalidRequest for a long object that has little of what we read in it.
+
+    There could be more other keys, or repeated ones, than can be looked at.
+    """
+    read = msgspec.structs.astuple(_outline(tuple(shape.fields)).decode(text))
+    if len(text) - sum(len(part) for part in read if part is not UNSET) > EXAMINED_BYTES_MAX:
+        limit = f"has more than {EXAMINED_BYTES_MAX} bytes of unknown or repeated keys"
+        raise InvalidRequest(path, limit)
+
+
+@lru_cache(maxsize=256)
+def _outline(names: tuple[str, ...]) -> msgspec.json.Decoder[Any]:
+    """Reads an object with these fields, none of them any further."""
+    attributes = {f"field_{number}": name for number, name in enumerate(names)}
+    fields = [(attribute, Raw | UnsetType, UNSET) for attribute in attributes]
+    return msgspec.json.Decoder(msgspec.defstruct("Outline", fields, rename=attributes))
 
 
 def _refuse_repeated(text: bytes, shape: _Shape, path: str) -> None:

@@ -10,6 +10,7 @@ from courier.core.admin import OPERATOR, Admin
 from courier.core.broker import Broker, Redriven
 from courier.core.errors import Conflict, InvalidRequest
 from courier.core.rotation import OVERLAP_MS, OVERLAP_MS_MAX
+from courier.core.slices import Slices
 from courier.core.store import Store
 from courier.core.types import SECOND_MS, Exchange, Key, Queue, Tenant
 from courier.credentials import FIRST_TENANT, OPERATOR_NAME, Credentials
@@ -109,8 +110,12 @@ class OperatorRoutes:
         return OPERATOR if name == OPERATOR_NAME else (await self._admin.tenant(name)).id
 
     async def list_keys(self, call: Call) -> dict[str, Any]:
-        found = await self._store.scan(Key, tenant=await self._tenant_id(call))
-        return {"keys": [await self._key(key) for key in found]}
+        rows = []
+        slices = Slices()
+        for key in await self._store.scan(Key, tenant=await self._tenant_id(call)):
+            await slices.turn()
+            rows.append(await self._key(key))
+        return {"keys": rows}
 
     async def create_key(self, call: Call) -> dict[str, Any]:
         body: KeyBody = call.body

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from courier.core.errors import InvalidRequest
+from courier.core.slices import Slices
 from courier.core.types import MINUTE_MS, SECOND_MS, Level, Queue, QueueStats, Tally, Tenant
 from courier.dialects.anypoint.dates import parse
 from courier.dialects.anypoint.destinations import named_ids
@@ -225,16 +226,18 @@ class StatsRoutes:
         now_ms = self._clock.now_ms()
         await self._usage.flush(self._store, now_ms=now_ms)
         use: dict[int, Use] = {}
+        slices = Slices()
         for tenant in tenants:
             for tally in await self._store.tallies(
                 tenant=tenant, since_ms=start_ms, until_ms=end_ms
             ):
+                await slices.turn()
                 ms = _begin(max(tally.minute * MINUTE_MS, start_ms), period)
                 if ms not in use:
+                    if len(use) == POINTS_MAX:
+                        raise InvalidRequest("period", f"gives more than {POINTS_MAX} points")
                     use[ms] = Use(_stamp(ms), 0, 0, 0, 0)
                 _add(use[ms], tally)
-            if len(use) > POINTS_MAX:
-                raise InvalidRequest("period", f"gives more than {POINTS_MAX} points")
         return [use[ms] for ms in sorted(use)]
 
 
@@ -264,16 +267,16 @@ def _held(
 ) -> list[Level | QueueStats]:
     """What the queue held at the end of each step; nothing is known of steps to come."""
     held: list[Level | QueueStats] = []
-    left = list(levels)
+    place = 0
     for start_ms in span.starts:
         end_ms = min(start_ms + span.step_ms, span.end_ms)
         last = min(end_ms - 1, now_ms) // MINUTE_MS
-        while left and left[0].minute < last:
-            left.pop(0)
+        while place < len(levels) and levels[place].minute < last:
+            place += 1
         if last < created_ms // MINUTE_MS:
             held.append(QueueStats())
         else:
-            held.append(left[0] if left else now)
+            held.append(levels[place] if place < len(levels) else now)
     return held
 
 

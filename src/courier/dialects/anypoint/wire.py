@@ -22,7 +22,7 @@ from courier.dialects import json
 BATCH_MAX = 10
 BODY_BYTES_MAX = 10_485_760
 HIDDEN_BYTES = 1_048_576
-# Of headers and of properties, as they are sent and as they are kept.
+# Of headers and properties together, as they are sent and as they are kept.
 HEADERS_BYTES_MAX = 1 << 20
 # A longer request is looked through before its values are made, so that those are not too many.
 QUICK_BYTES_MAX = 64 << 10
@@ -69,7 +69,8 @@ def whole(value: Any, field: str, *, low: int, high: int) -> int:
     if text or (isinstance(value, float) and value.is_integer()):
         number = int(value)
     if not isinstance(number, int) or isinstance(number, bool) or not low <= number <= high:
-        shown = str(value)[:80]
+        # Writing a large one out would take long, and tell nobody more.
+        shown = type(value).__name__ if isinstance(value, dict | list) else str(value)[:80]
         raise InvalidRequest(field, f"must be an integer from {low} to {high}, not {shown}")
     return number
 
@@ -279,9 +280,10 @@ def message(raw: bytes) -> MessageBody:
 
 def _check_outline(outline: _Outline) -> None:
     """Raises OverLimit for what is too long whatever it stands for."""
-    for part in (outline.headers, outline.properties):
-        if part is not UNSET and len(part) > HEADERS_BYTES_MAX:
-            raise OverLimit("message headers", limit=HEADERS_BYTES_MAX, actual=len(part))
+    parts = (outline.headers, outline.properties)
+    size = sum(len(part) for part in parts if part is not UNSET)
+    if size > HEADERS_BYTES_MAX:
+        raise OverLimit("message headers", limit=HEADERS_BYTES_MAX, actual=size)
     if outline.body is not UNSET and len(outline.body) > BODY_BYTES_MAX:
         text = bytes(outline.body)
         # Six bytes of JSON make one at least where they spell it by number, else two do.

@@ -8,12 +8,15 @@ from msgspec.structs import replace
 from courier.core.admin import Admin
 from courier.core.broker import Broker
 from courier.core.errors import InvalidRequest, NotPullable
+from courier.core.slices import Slices
 from courier.core.types import SECOND_MS, Ack, Draft, Outcome, Retry, Settlement
 from courier.dialects.cloudflare import wire
 from courier.web import Call, Route
 
 _MESSAGES = "/accounts/{account_id}/queues/{queue_id}/messages"
 IDEMPOTENCY_KEY_CHARACTERS_MAX = 128
+# More leases than a usual batch has are read with others having their turn between.
+TURN_EVERY = 128
 
 
 class MessageRoutes:
@@ -91,7 +94,10 @@ class MessageRoutes:
         items: list[Settlement] = []
         tokens: list[str] = []
         read = self._broker.lease
-        for ack in acks:
+        slices = Slices()
+        for number, ack in enumerate(acks, 1):
+            if not number % TURN_EVERY:
+                await slices.turn()
             place = read(call.queue, ack.lease_id)
             if place is None:
                 warnings[ack.lease_id] = "this is not a lease on this queue"
@@ -99,7 +105,9 @@ class MessageRoutes:
                 items.append(Ack(*place, late=True))
                 tokens.append(ack.lease_id)
         acked = set(tokens)
-        for retry, delay_ms in zip(retries, delays, strict=True):
+        for number, (retry, delay_ms) in enumerate(zip(retries, delays, strict=True), 1):
+            if not number % TURN_EVERY:
+                await slices.turn()
             place = read(call.queue, retry.lease_id)
             if place is None:
                 warnings[retry.lease_id] = "this is not a lease on this queue"

@@ -2,17 +2,12 @@
 
 import re
 from hashlib import blake2b
-from typing import Any
-
-import msgspec
 
 from courier.dialects.discue.errors import BadQuery, NotAcceptable, WrongMedia
 from courier.web import Request
 
 _TRUE, _FALSE = ("", "1", "true"), ("0", "false")
 _NO_WEIGHT = re.compile(r"q\s*=\s*0(\.0*)?")
-
-_encode = msgspec.json.Encoder().encode
 
 
 def pretty(request: Request) -> bool:
@@ -23,9 +18,9 @@ def pretty(request: Request) -> bool:
     return text in _TRUE
 
 
-def etag(body: dict[str, Any]) -> str:
+def etag(body: bytes) -> str:
     """The version of an answer."""
-    return f'"{blake2b(_encode(body), digest_size=12).hexdigest()}"'
+    return f'"{blake2b(body, digest_size=12).hexdigest()}"'
 
 
 def matches(header: str, etag: str) -> bool:

@@ -181,7 +181,7 @@ class Discue:
                 wanted = call.request.header(b"if-match")
                 if wanted and reader is not None:
                     body = self._body(await reader(call))
-                    if not matches(wanted, etag(body)):
+                    if not matches(wanted, etag(_encode(body))):
                         raise Stale
                 return await handler(call)
 
@@ -207,7 +207,7 @@ class Discue:
     def answer(self, result: Any, route: Route, request: Request) -> Response:
         if isinstance(result, Response):
             return result
-        body = self._body(result)
+        body = _encode(self._body(result))
         headers = self._rate_headers(request)
         if request.method == "GET":
             version = etag(body)
@@ -227,7 +227,7 @@ class Discue:
             headers = (*headers, (b"retry-after", b"%d" % refused.retry_after_s))
         if isinstance(error, WrongMethod):
             headers = (*headers, (b"allow", ", ".join(error.allowed).encode()))
-        return Response(_spelled(refused.body(), request), refused.status, JSON, headers)
+        return Response(_spelled(_encode(refused.body()), request), refused.status, JSON, headers)
 
     def broken(self) -> Response:
         return Response(b'{"title":"Internal Server Error","status":500}', 500, JSON)
@@ -249,8 +249,7 @@ class Discue:
         )
 
 
-def _spelled(body: dict[str, Any], request: Request) -> bytes:
-    raw = _encode(body)
+def _spelled(raw: bytes, request: Request) -> bytes:
     try:
         return msgspec.json.format(raw, indent=2) if pretty(request) else raw
     except Rejected:
