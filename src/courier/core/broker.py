@@ -28,6 +28,7 @@ from courier.core.types import (
     Binding,
     Draft,
     Exchange,
+    Listener,
     Message,
     Outcome,
     PurgeStatus,
@@ -43,12 +44,12 @@ from courier.ids import Tokens
 
 T = TypeVar("T")
 
-REDRIVE_PAGE = 500
+REDRIVE_PAGE = 100
 # Many drafts are stored in parts of so many or so long ones, and others have their turn between.
 PART_DRAFTS_MAX = 500
 PART_BYTES_MAX = 1 << 20
-# So are many settlements.
-PART_SETTLED_MAX = 500
+# So are many settlements, and many messages that are removed.
+PART_SETTLED_MAX = 200
 # How long the numbers of published drafts are known at least, after the last call with their key.
 ROWS_KNOWN_MS = DAY_MS
 
@@ -143,7 +144,10 @@ class Broker:
             known = min(max(0, stored - first), len(drafts))
             drafts = drafts[known:]
         # Where all is known it is noted that it was asked for, so that it stays known.
-        parts = list(_parts(drafts)) or ([()] if key else [])
+        listeners = await self._store.scan(Listener, parent=queue.id)
+        # Each listener gets a push of every draft, at about a quarter of what the draft costs.
+        most = max(1, PART_DRAFTS_MAX // (1 + len(listeners) // 4))
+        parts = list(_parts(drafts, most)) or ([()] if key else [])
         await self._check_parts(queue, parts, known)
         self._admit(queue, len(drafts), now_ms)
         held = (await self.stats(queue)).bytes
@@ -526,7 +530,7 @@ class Broker:
     async def _named(
         self, queue: Queue, messages: Sequence[str]
     ) -> AsyncIterator[list[Message | None]]:
-        for part in _cut(messages):
+        for part in _cut(messages, REDRIVE_PAGE):
             now_ms = self._clock.now_ms()
             yield [await self._store.find(queue.id, id, now_ms=now_ms) for id in part]
 
@@ -538,22 +542,22 @@ def _redrivable(message: Message | None, reach: Reach) -> int:
     return message.seq
 
 
-def _parts(drafts: Sequence[Draft]) -> Iterator[Sequence[Draft]]:
-    """Drafts as they are stored together."""
+def _parts(drafts: Sequence[Draft], most: int) -> Iterator[Sequence[Draft]]:
+    """Drafts as they are stored together, at most so many."""
     start = size = 0
     for place, draft in enumerate(drafts):
         size += len(draft.body)
-        if place > start and (place - start == PART_DRAFTS_MAX or size > PART_BYTES_MAX):
+        if place > start and (place - start == most or size > PART_BYTES_MAX):
             yield drafts[start:place]
             start, size = place, len(draft.body)
     if start < len(drafts):
         yield drafts[start:]
 
 
-def _cut(items: Sequence[T]) -> Iterator[Sequence[T]]:
+def _cut(items: Sequence[T], most: int = PART_SETTLED_MAX) -> Iterator[Sequence[T]]:
     """Items as they are settled together."""
-    for first in range(0, len(items), PART_SETTLED_MAX):
-        yield items[first : first + PART_SETTLED_MAX]
+    for first in range(0, len(items), most):
+        yield items[first : first + most]
 
 
 def _giver_up(hint: "asyncio.Future[bool]") -> Callable[[], None]:

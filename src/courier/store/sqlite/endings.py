@@ -164,7 +164,7 @@ class Endings:
         return [found.pop(seq, None) is not None for seq in seqs]
 
     def purge(self, line: Line, upto_seq: int, limit: int, actor: Actor, now_ms: int) -> int:
-        ended = self.first(line, upto_seq=upto_seq, limit=limit)
+        ended = self.first(line, upto_seq=upto_seq, limit=max(1, limit // line.weight))
         self.end_any(line, "purged", ended, actor, now_ms)
         return len(ended)
 

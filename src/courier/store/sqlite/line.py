@@ -80,6 +80,11 @@ class Line:
         return (self.base | seq) + _LANES[lane]
 
     @property
+    def weight(self) -> int:
+        """What ending one of its messages costs, beside one of a queue without listeners."""
+        return 1 + len(self.push_lines) // 4
+
+    @property
     def expiry_ms(self) -> int:
         """Nothing of this line reaches its retention before this."""
         held = self.count or self.kept

@@ -34,7 +34,11 @@ class Retention:
         return line.expiry_ms > now_ms
 
     def expire(self, line: Line, limit: int, now_ms: int) -> int:
-        """End messages of this line, looking at up to `limit`; what is left is still due."""
+        """End messages of this line, looking at up to `limit`; what is left is still due.
+
+        Fewer of a queue with many listeners, whose pushes end with them.
+        """
+        limit = max(1, limit // line.weight)
         ended: list[Delivery] = []
         aging_ms = NEVER_MS
         for lane, held in ((0, True), (1, line.held), (KEPT, line.kept)):

@@ -138,20 +138,28 @@ class Sweep:
         seqs: dict[int, list[int]] = {}
         for (key,) in rows:
             seqs.setdefault(key >> LINE_BITS & NO_MASK, []).append(key & SEQ_MASK)
+        ended, left = 0, limit
         for no, expired in seqs.items():
             line = self._book.by_no[no]
+            expired = expired[: max(1, left // line.weight)]
+            ended += len(expired)
+            left -= len(expired) * line.weight
             kind = "deleted" if no in self._book.dropped else "expired"
             found = self._endings.standing_at(line, expired, lanes=(0, 1, KEPT))
             self._endings.end_any(line, kind, [found[seq] for seq in expired], BROKER, now_ms)
-        return len(rows)
+            if left <= 0:
+                break
+        return ended
 
     def _aged(self, now_ms: int, limit: int) -> int:
         """Messages as old as their queue allows."""
-        expired = 0
+        expired, left = 0, limit
         for line in self._book.lines.values():
             if line.expiry_ms <= now_ms:
-                expired += self._retention.expire(line, limit - expired, now_ms)
-                if expired >= limit:
+                ended = self._retention.expire(line, left, now_ms)
+                expired += ended
+                left -= ended * line.weight
+                if left <= 0:
                     break
         self._book.retention_stale = True
         self._book.next_retention()
@@ -159,7 +167,7 @@ class Sweep:
 
     def _dropped(self, now_ms: int, limit: int) -> int:
         line = next(iter(self._book.dropped.values()))
-        ended = self._endings.first(line, limit=limit)
+        ended = self._endings.first(line, limit=max(1, limit // line.weight))
         if ended:
             self._endings.end_any(line, "deleted", ended, BROKER, now_ms)
         else:
