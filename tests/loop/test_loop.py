@@ -24,7 +24,7 @@ from tests.wire.anypoint.environment import Tokens
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1_800)]
 
-# Of a quiet machine 100 ms are asked (`python -m bench loop`); this one may be busy.
+# On a quiet machine nobody waits 100 ms; this one may be busy.
 WAIT_MS_MAX = 250
 # A busy machine is slow now and then, a route that holds the loop is so every time.
 TRIES = 3

@@ -240,7 +240,7 @@ def _check(text: bytes, shape: _Shape, path: str) -> None:
 
 
 def _is_all(text: bytes, members: Mapping[str, Raw]) -> bool:
-    """Whether an object is just these members, with no blanks or a blank after each sign.
+    """Whether an object is just these members, without blanks between them.
 
     msgspec keeps the last of equal keys, so what it kept is then shorter than the object. So it
     is when a key is spelled with escapes.
@@ -249,7 +249,7 @@ def _is_all(text: bytes, members: Mapping[str, Raw]) -> bool:
         return True
     names = len("".join(members).encode(errors="surrogatepass"))
     size = 1 + 4 * len(members) + names + sum(map(len, members.values()))
-    return len(text) in (size, size + 2 * len(members) - 1)
+    return len(text) == size
 
 
 def _check_envelope(text: bytes, shape: _Shape, path: str) -> None:
