@@ -4,6 +4,7 @@ import asyncio
 from pathlib import Path
 
 from courier import app
+from courier.clock import SteadyClock
 from courier.config import Config
 from courier.store.memory import MemoryStore
 from courier.web import Route, Site
@@ -13,7 +14,7 @@ def tables(directory: Path) -> list[tuple[Site, Route]]:
     """Every route of every site; the same path under another prefix is another route."""
 
     async def sites() -> list[Site]:
-        built = app.build(MemoryStore(), Config(data=directory), port=1)
-        return [mounted.site for mounted in built.app._mounted]
+        clock = SteadyClock(0, step_wait_ms=0)
+        return app.build(MemoryStore(), Config(data=directory), clock, port=1).app.sites
 
     return [(site, route) for site in asyncio.run(sites()) for route in site.routes()]

@@ -1,14 +1,10 @@
 """Every route of every site, as the server itself declares them."""
 
-import asyncio
 from pathlib import Path
 from typing import NamedTuple
 
-from courier.app import build
-from courier.clock import SteadyClock
-from courier.config import Config
-from courier.store.memory import MemoryStore
 from courier.web import Route
+from tests.routes import tables
 
 
 class Place(NamedTuple):
@@ -23,14 +19,4 @@ class Place(NamedTuple):
 
 
 def places(directory: Path) -> list[Place]:
-    async def read() -> list[Place]:
-        courier = build(
-            MemoryStore(), Config(data=directory), SteadyClock(0, step_wait_ms=0), port=0
-        )
-        return [
-            Place(site.name, site.prefix, route)
-            for site in courier.app.sites
-            for route in site.routes()
-        ]
-
-    return asyncio.run(read())
+    return [Place(site.name, site.prefix, route) for site, route in tables(directory)]
