@@ -50,6 +50,7 @@ CACHES = {
     "dialects/anypoint/wire.py:_http_date": Bound(wire._http_date.cache_info().maxsize or 0, _ID),
     # By types, which are in the source.
     "dialects/json.py:_plan": Bound(json._plan.cache_info().maxsize or 0, 4_000),
+    "dialects/json.py:_outline": Bound(json._outline.cache_info().maxsize or 0, 4_000),
     "dialects/json.py:_shape": Bound(json._shape.cache_info().maxsize or 0, 4_000),
 }
 # What is kept because it is needed, each with what it is as many as.
@@ -61,6 +62,7 @@ KEPT = {
     "core/schemas.py:_Check._required": "the parts of a schema",
     "core/schemas.py:_Check.problems": "the parts of a schema",
     "core/sessions.py:Sessions._used_ms": "sessions in the store",
+    "core/signins.py:SignIns._counts": "signins.FAILURES_MAX",
     "core/usage.py:Usage._requests": "tenants, since the last sweep",
     "core/watch.py:Watch._exceeded": "queues in the store",
     "delivery/calls.py:Calls._calls": "pushes_max",
@@ -77,6 +79,8 @@ KEPT = {
     "reader.py:Reader.ready": "Limits.pipelined_max, and those of one read",
     "telemetry.py:Telemetry._latencies": "routes",
     "telemetry.py:Telemetry._requests": "routes times statuses",
+    "telemetry.py:Telemetry._signins": "reasons why a sign-in fails",
+    "telemetry.py:Telemetry.collectors": "parts of the server that have metrics",
     "traffic.py:Traffic._tasks": "Limits.connections_max",
     "traffic.py:Traffic.connections": "Limits.connections_max",
     "web.py:Request.params": "the variable parts of a route's path",
