@@ -6,13 +6,14 @@ import logging
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import uvloop
 from msgspec import Struct
 from msgspec.structs import replace
 
-from courier import sealing, serving
+from courier import files, sealing, serving
 from courier.clock import Clock, SystemClock
 from courier.config import Config
 from courier.core.admin import Admin
@@ -51,6 +52,9 @@ from courier.telemetry import Telemetry, set_up_logs
 from courier.web import App, Site
 
 log = logging.getLogger("courier")
+
+# What the server keeps in its data directory, which may hold files of others.
+OUR_FILES = ("courier.db*", "credentials*.json*", "encryption.key*")
 
 
 class Courier(Struct):
@@ -91,11 +95,18 @@ class Courier(Struct):
                 log.warning("purge_not_resumed", extra={"queue": queue.id, "reason": str(error)})
 
 
+def sealer_of(config: Config) -> sealing.Sealer:
+    """Raises BadKey."""
+    file = config.data / "encryption.key"
+    return sealing.Sealer(sealing.keys(config.encryption_keys, file=file))
+
+
 async def open_store(config: Config) -> Store:
     if config.store == "memory":
         return MemoryStore()
     return await SqliteStore.open(
         config.data / "courier.db",
+        sealer=sealer_of(config),
         cache_bytes=config.cache_bytes,
         commit_calls_max=config.commit_calls_max,
         commit_inline_ms_max=config.commit_inline_ms_max,
@@ -129,9 +140,7 @@ def build(store: Store, config: Config, *, port: int) -> Courier:
         queue_bytes_max=config.queue_bytes_max,
         queue_rate_max=config.queue_rate_max,
     )
-    sealer = sealing.Sealer(
-        sealing.keys(config.encryption_keys, file=config.data / "encryption.key")
-    )
+    sealer = sealer_of(config)
     broker = Broker(store, clock, limits, sealer)
     admin = Admin(store, clock, limits)
     announcer = Announcer(store, clock, limits, sealer, Events())
@@ -272,7 +281,7 @@ def _tune_collector() -> None:
 
 
 async def _serve(config: Config, opened: Callable[[Config], Coroutine[Any, Any, Store]]) -> None:
-    config.data.mkdir(parents=True, exist_ok=True)
+    _prepare(config.data)
     store = await opened(config)
     try:
         with serving.listen(config.host, config.port) as listener:
@@ -306,6 +315,14 @@ async def _serve(config: Config, opened: Callable[[Config], Coroutine[Any, Any, 
     finally:
         await store.close()
     log.info("stopped")
+
+
+def _prepare(data: Path) -> None:
+    """The data directory, and what is in it from before, are for their owner only."""
+    files.make_directory(data)
+    ours = (path for pattern in OUR_FILES for path in data.glob(pattern))
+    if changed := files.tighten([data, *ours]):
+        log.warning("files_tightened", extra={"directory": str(data), "count": changed})
 
 
 @asynccontextmanager

@@ -1,14 +1,106 @@
-"""Files that hold secrets."""
+"""Files that nobody but their owner reads, under names that survive a power cut.
+
+Writing a file does not make its name durable: the directory has to be synced too. Everything
+that Courier creates, renames or removes itself goes through here.
+"""
 
 import os
+import stat
+from collections.abc import Iterable
+from errno import EINVAL
 from pathlib import Path
 
+FILE_MODE = 0o600
+DIRECTORY_MODE = 0o700
+_UMASK = 0o077
+# What a file that is being written has behind its name.
+FRESH = ".new"
 
-def write_private(path: Path, content: bytes) -> None:
-    """For the owner's eyes only, and either whole or not there."""
-    fresh = path.with_suffix(".new")
-    with open(os.open(fresh, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "wb") as file:
+
+def be_private() -> None:
+    """From now on, files of this process and of those it starts are readable by the owner only."""
+    os.umask(_UMASK)
+
+
+def write(path: Path, content: bytes) -> None:
+    """Replace a file. After a crash it has the old content or the new, whole."""
+    fresh = path.with_name(path.name + FRESH)
+    # A file left by a crash may have another mode or, in a shared directory, another owner.
+    fresh.unlink(missing_ok=True)
+    flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW
+    with open(os.open(fresh, flags, FILE_MODE), "wb") as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
     fresh.replace(path)
+    sync_directory(path.parent)
+
+
+def create(path: Path) -> None:
+    """Make an empty file, unless there is one."""
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, FILE_MODE))
+    except FileExistsError:
+        return
+    sync_directory(path.parent)
+
+
+def make_directory(path: Path) -> None:
+    """Make a directory and those above it that are missing."""
+    if path.is_dir():
+        return
+    if path.parent != path:
+        make_directory(path.parent)
+    path.mkdir(DIRECTORY_MODE, exist_ok=True)
+    sync_directory(path.parent)
+
+
+def remove(path: Path) -> None:
+    """Remove a file, if it is there."""
+    try:
+        path.unlink()
+    except FileNotFoundError:
+        return
+    sync_directory(path.parent)
+
+
+def sync_directory(path: Path) -> None:
+    """Make the names in a directory durable."""
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno != EINVAL:  # some network file systems cannot, and need not
+            raise
+    finally:
+        os.close(handle)
+
+
+def tree(root: Path) -> Iterable[Path]:
+    """A directory and everything below it, without following links."""
+    yield root
+    for folder, folders, names in os.walk(root):
+        for name in (*folders, *names):
+            yield Path(folder, name)
+
+
+def tighten(paths: Iterable[Path]) -> int:
+    """Take what exists away from everybody but its owner; how many of them were open to others.
+
+    Left as they are: links, what belongs to someone else, and directories made to be shared, such
+    as /tmp.
+    """
+    changed = 0
+    for path in paths:
+        try:
+            found = path.lstat()
+            wanted = DIRECTORY_MODE if stat.S_ISDIR(found.st_mode) else FILE_MODE
+            shared = stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX
+            plain = stat.S_ISDIR(found.st_mode) or stat.S_ISREG(found.st_mode)
+            if not plain or shared or not stat.S_IMODE(found.st_mode) & ~wanted:
+                continue
+            path.chmod(stat.S_IMODE(found.st_mode) & wanted)
+            changed += 1
+        except (FileNotFoundError, PermissionError):  # removed meanwhile; another user's
+            continue
+    return changed

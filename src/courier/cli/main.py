@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
-from courier import __version__
+from courier import __version__, files
 from courier.cli.errors import Stop
 from courier.cli.parser import Parser
 from courier.config import ConfigError
@@ -64,6 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     # A name or a body may hold characters that this terminal cannot show.
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    files.be_private()
     given = sys.argv[1:] if argv is None else argv
     args = parser(given[0] if given else "").parse_args(given)
     try:

@@ -8,8 +8,8 @@ from hashlib import sha256
 from msgspec import Struct
 
 from courier.clock import Clock
-from courier.core.broker import Sealer
 from courier.core.errors import InvalidRequest
+from courier.core.sealed import Sealer
 from courier.core.store import Store
 from courier.core.types import Worker
 from courier.core.workers import check_name, check_url
@@ -39,7 +39,7 @@ class Places:
     async def find(self, tenant: str, script: str) -> Place | None:
         worker = await self._store.named(Worker, tenant=tenant, name=script)
         if worker is not None:
-            secrets = opened(worker.secrets, self._sealer, now_ms=self._clock.now_ms())
+            secrets = opened(worker, self._sealer, now_ms=self._clock.now_ms())
             return Place(worker.url, tuple(secrets))
         url = self.urls.get(script)
         return None if url is None else Place(url, (self._derived(script),))
