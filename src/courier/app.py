@@ -346,10 +346,12 @@ async def _first_start(courier: Courier) -> None:
 
 
 def _welcome(url: str, courier: Courier) -> None:
-    """Print what a person needs next."""
+    """Print what a person needs next. Secrets are for a terminal: anything else may be a log."""
     path = courier.credentials.path(FIRST_TENANT)
     print(f"Courier is running on {url}")
-    if path.exists():
+    if path.exists() and not sys.stdout.isatty():
+        print(f"Credentials are in {path}.")
+    elif path.exists():
         made = courier.credentials.load()
         cloudflare, anypoint, discue = made["cloudflare"], made["anypoint"], made["discue"]
         account = f"{cloudflare['base_url']}/accounts/{cloudflare['account_id']}"
