@@ -52,8 +52,11 @@ class WorkerRoutes:
         return (await self._admin.tenant(call.params["tenant"])).id
 
     async def list_workers(self, call: Call) -> dict[str, Any]:
-        found = {name: _shown(name, url) for name, url in self._places.urls.items()}
-        for worker in await self._admin.workers.list(await self._tenant_id(call)):
+        tenant = await self._tenant_id(call)
+        found = {
+            name: _shown(name, url) for name, url in (await self._places.set_urls(tenant)).items()
+        }
+        for worker in await self._admin.workers.list(tenant):
             found[worker.name] = _shown(worker.name, worker.url, worker)
         return {"workers": [found[name] for name in sorted(found)]}
 
@@ -89,7 +92,8 @@ class WorkerRoutes:
 
     async def remove_worker(self, call: Call) -> dict[str, Any]:
         tenant, name = await self._tenant_id(call), call.params["worker"]
-        if name in self._places.urls and not await self._admin.workers.find(tenant, name):
+        known = await self._admin.workers.find(tenant, name)
+        if known is None and name in await self._places.set_urls(tenant):
             raise InvalidRequest("worker", f"'{name}' comes from the setting worker_urls")
         await self._admin.workers.remove(tenant, name, actor=call.actor)
         return {}
