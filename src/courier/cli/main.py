@@ -8,6 +8,7 @@
 
 import argparse
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -43,6 +44,10 @@ COMMANDS = {
     "report": "report",
 }
 
+# Those that go on loading, or write nothing that an end at any moment would spoil: they heed
+# signals themselves when they begin to work, and until then end at once.
+LOADING = {"serve", "up", "pipeline", "lake", "replay", "report"}
+
 
 def parser(command: str = "") -> argparse.ArgumentParser:
     """The command line, for one command alone if it is known which: that is ready much sooner."""
@@ -67,6 +72,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     files.be_private()
     given = sys.argv[1:] if argv is None else argv
     args = parser(given[0] if given else "").parse_args(given)
+    if given[0] not in LOADING and signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         args.run(args)
         sys.stdout.flush()
