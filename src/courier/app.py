@@ -54,7 +54,7 @@ from courier.web import App, Site
 log = logging.getLogger("courier")
 
 # What the server keeps in its data directory, which may hold files of others.
-OUR_FILES = ("courier.db*", "credentials*.json*", "encryption.key*")
+OUR_FILES = ("courier.db*", "credentials*", "encryption.*")
 
 
 class Courier(Struct):

@@ -186,7 +186,7 @@ class Config:
             empty=True,
             secret=True,
         ),
-    ] = ""
+    ] = field(default="", repr=False)
     push_networks: Annotated[
         str,
         Rule(

@@ -65,8 +65,11 @@ def remove(path: Path) -> None:
 
 
 def sync_directory(path: Path) -> None:
-    """Make the names in a directory durable."""
-    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    """Make the names in a directory durable, as far as the file system and its modes let us."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    except PermissionError:  # names may be made in a directory that may not be read
+        return
     try:
         os.fsync(handle)
     except OSError as error:

@@ -100,6 +100,7 @@ def test_a_person_at_a_terminal_gets_lines_to_paste(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("setting", SECRET_SETTINGS, ids=lambda setting: setting.name)
 def test_a_secret_setting_is_masked_and_has_no_flag(setting: config.Setting) -> None:
+    assert KEY not in repr(config.load({}, environ={f"COURIER_{setting.name.upper()}": KEY}))
     courier = Command()
     environ = {f"COURIER_{setting.name.upper()}": KEY}
     for shape in ((), ("--json",)):
