@@ -9,8 +9,10 @@ INTERRUPTED = 130
 
 def _leave(*_: object) -> None:
     """End at once. An exception in the midst of loading would be shown at length, or be lost."""
-    os.write(2, b"courier: interrupted\n")
-    os._exit(INTERRUPTED)
+    try:
+        os.write(2, b"courier: interrupted\n")
+    finally:  # nobody may be there to read it
+        os._exit(INTERRUPTED)
 
 
 def main() -> int:

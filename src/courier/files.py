@@ -7,6 +7,7 @@ that Courier creates, renames or removes itself goes through here.
 import os
 import stat
 from collections.abc import Iterable
+from contextlib import suppress
 from errno import EINVAL
 from pathlib import Path
 
@@ -95,15 +96,25 @@ def tighten(paths: Iterable[Path]) -> int:
     """
     changed = 0
     for path in paths:
-        try:
-            found = path.lstat()
-            wanted = DIRECTORY_MODE if stat.S_ISDIR(found.st_mode) else FILE_MODE
-            shared = stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX
-            plain = stat.S_ISDIR(found.st_mode) or stat.S_ISREG(found.st_mode)
-            if not plain or shared or not stat.S_IMODE(found.st_mode) & ~wanted:
-                continue
-            path.chmod(stat.S_IMODE(found.st_mode) & wanted)
-            changed += 1
-        except (FileNotFoundError, PermissionError):  # removed meanwhile; another user's
-            continue
+        with suppress(OSError):  # removed or replaced meanwhile; another user's
+            if _too_open(path.lstat().st_mode):
+                changed += _tighten(path)
     return changed
+
+
+def _too_open(mode: int) -> bool:
+    if stat.S_ISDIR(mode):
+        return not mode & stat.S_ISVTX and bool(stat.S_IMODE(mode) & ~DIRECTORY_MODE)
+    return stat.S_ISREG(mode) and bool(stat.S_IMODE(mode) & ~FILE_MODE)
+
+
+def _tighten(path: Path) -> bool:
+    """Through a handle: a link that takes the place of the file meanwhile leads nowhere."""
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        mode = os.fstat(handle).st_mode
+        if _too_open(mode):
+            os.fchmod(handle, mode & (DIRECTORY_MODE if stat.S_ISDIR(mode) else FILE_MODE))
+        return _too_open(mode)
+    finally:
+        os.close(handle)

@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[2] / "src" / "courier"
 VERBS = {
     *("mkdir", "makedirs", "mkstemp", "write_text", "write_bytes"),
     *("unlink", "rmdir", "removedirs", "symlink_to", "hardlink_to", "symlink", "link"),
-    *("chmod", "umask", "fsync", "copyfile", "copytree", "NamedTemporaryFile"),
+    *("chmod", "fchmod", "umask", "fsync", "copyfile", "copytree", "NamedTemporaryFile"),
 }
 OF_OS = {"os.replace", "os.rename", "os.remove", "os.renames", "shutil.move"}
 # Files whose names need not survive a power cut, and why.

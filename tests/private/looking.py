@@ -12,7 +12,10 @@ def open_to_others(root: Path) -> list[str]:
     """What is below a directory, itself included, and not for its owner alone."""
     found = []
     for path in (root, *root.rglob("*")):
-        mode = path.lstat().st_mode
+        try:
+            mode = path.lstat().st_mode
+        except FileNotFoundError:  # removed meanwhile
+            continue
         wanted = 0o700 if stat.S_ISDIR(mode) else 0o600
         if stat.S_IMODE(mode) != wanted:
             found.append(f"{path.relative_to(root)}: {stat.S_IMODE(mode):o}")
