@@ -9,7 +9,6 @@ from typing import Any
 import apsw
 import httpx
 import msgspec
-import pytest
 
 from tests.cli.command import Command
 from tests.clients.anypoint import environment_client
@@ -102,7 +101,6 @@ SWAPS = {
 }
 
 
-@pytest.mark.slow
 def test_a_sealed_value_that_was_moved_is_not_read(tmp_path: Path) -> None:
     with Server(tmp_path).start() as server:
         Command("--data", str(server.data))("tenant", "create", "acme")
