@@ -18,6 +18,7 @@ SLOW_FOLDERS = (
     "tests/attack",
     "tests/conformance/cross",
     "tests/delivery/listeners",
+    "tests/private",
     "tests/wire/anypoint",
     "tests/wire/discue",
 )

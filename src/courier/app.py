@@ -7,13 +7,14 @@ import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import uvloop
 from msgspec import Struct
 from msgspec.structs import replace
 
-from courier import sealing, serving, tls, traffic
+from courier import files, sealing, serving, tls, traffic
 from courier.clock import Clock, ClockRecord, SteadyClock, start_ms, wall_ns
 from courier.config import Config
 from courier.core.admin import Admin
@@ -58,6 +59,9 @@ RECORD_EVERY_S = 1.0
 
 log = logging.getLogger("courier")
 
+# What the server keeps in its data directory, which may hold files of others.
+OUR_FILES = ("courier.db*", "credentials*", "encryption.*", "clock.*")
+
 
 class Courier(Struct):
     """Everything that makes up one server, ready to be served."""
@@ -100,11 +104,18 @@ class Courier(Struct):
                 log.warning("purge_not_resumed", extra={"queue": queue.id, "reason": str(error)})
 
 
+def sealer_of(config: Config) -> sealing.Sealer:
+    """Raises BadKey."""
+    file = config.data / "encryption.key"
+    return sealing.Sealer(sealing.keys(config.encryption_keys, file=file))
+
+
 async def open_store(config: Config) -> Store:
     if config.store == "memory":
         return MemoryStore()
     return await SqliteStore.open(
         config.data / "courier.db",
+        sealer=sealer_of(config),
         cache_bytes=config.cache_bytes,
         commit_calls_max=config.commit_calls_max,
         commit_inline_ms_max=config.commit_inline_ms_max,
@@ -142,14 +153,13 @@ def build(store: Store, config: Config, clock: SteadyClock, *, port: int) -> Cou
         queue_bytes_max=config.queue_bytes_max,
         queue_rate_max=config.queue_rate_max,
     )
-    sealer = sealing.Sealer(
-        sealing.keys(config.encryption_keys, file=config.data / "encryption.key")
-    )
+    sealer = sealer_of(config)
     broker = Broker(store, clock, limits, sealer)
     admin = Admin(store, clock, limits)
     announcer = Announcer(store, clock, limits, sealer, Events())
     follower = Follower(store, admin, clock, announcer)
-    places = Places(store, clock, sealer, worker_urls(config.worker_urls))
+    placed = worker_urls(config.worker_urls, tenant=FIRST_TENANT)
+    places = Places(store, clock, sealer, placed, first=FIRST_TENANT)
     targets = Targets(networks(config.push_networks))
     transport = LateTransport(targets, connections_max=config.pushes_max)
     verifier = DomainVerifier(store, admin.domains, transport, clock)
@@ -332,7 +342,7 @@ async def _serve(
 ) -> None:
     certificate = tls.certificate(config.tls_certificate, config.tls_key)
     proxies = Proxies(trusted_networks(config.trusted_proxies))
-    config.data.mkdir(parents=True, exist_ok=True)
+    _prepare(config.data)
     store = await opened(config)
     try:
         record = ClockRecord(config.data / "clock.json")
@@ -367,6 +377,14 @@ async def _serve(
     log.info("stopped")
 
 
+def _prepare(data: Path) -> None:
+    """The data directory, and what is in it from before, are for their owner only."""
+    files.make_directory(data)
+    ours = (path for pattern in OUR_FILES for path in data.glob(pattern))
+    if changed := files.tighten([data, *ours]):
+        log.warning("files_tightened", extra={"directory": str(data), "count": changed})
+
+
 @asynccontextmanager
 async def _running(*loops: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
     """Let the loops run meanwhile."""
@@ -388,10 +406,12 @@ async def _first_start(courier: Courier) -> None:
 
 
 def _welcome(url: str, courier: Courier) -> None:
-    """Print what a person needs next."""
+    """Print what a person needs next. Secrets are for a terminal: anything else may be a log."""
     path = courier.credentials.path(FIRST_TENANT)
     print(f"Courier is running on {url}")
-    if path.exists():
+    if path.exists() and not sys.stdout.isatty():
+        print(f"Credentials are in {path}.")
+    elif path.exists():
         made = courier.credentials.load()
         cloudflare, anypoint, discue = made["cloudflare"], made["anypoint"], made["discue"]
         account = f"{cloudflare['base_url']}/accounts/{cloudflare['account_id']}"

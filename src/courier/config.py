@@ -221,7 +221,7 @@ class Config:
             empty=True,
             secret=True,
         ),
-    ] = ""
+    ] = field(default="", repr=False)
     push_networks: Annotated[
         str,
         Rule(
@@ -262,8 +262,8 @@ class Config:
     worker_urls: Annotated[
         str,
         Rule(
-            "Where the scripts of worker consumers run, as name=URL with commas between; "
-            "`courier worker add` is the other way to say so.",
+            "Where the scripts of worker consumers run, as name=URL or, for another tenant than "
+            "the first, tenant/name=URL, with commas between; `courier worker add` does the same.",
             empty=True,
         ),
     ] = ""

@@ -8,13 +8,13 @@ from urllib.parse import quote
 
 import msgspec
 
+from courier import files
 from courier.core import keys
 from courier.core.admin import OPERATOR, Admin
-from courier.core.broker import Sealer
+from courier.core.sealed import Sealer
 from courier.core.types import BROKER, Actor, Key, Tenant
 from courier.dialects.anypoint.clients import APP_SCOPES, sealed
 from courier.dialects.anypoint.names import environment_id, organization_id
-from courier.files import write_private
 
 FIRST_TENANT = "default"
 CLOUDFLARE_PREFIX = "/client/v4"
@@ -144,7 +144,7 @@ class Credentials:
             if old.exists():
                 self._write(name, {**self.load(tenant.name), "tenant": name})
             renamed = await self._admin.rename_tenant(tenant.id, name, actor=actor)
-            old.unlink(missing_ok=True)
+            files.remove(old)
             return renamed
 
     async def refresh(self, tenant: Tenant) -> None:
@@ -187,10 +187,10 @@ class Credentials:
             self._write(name, renewed)
 
     def _write(self, tenant: str, made: dict[str, Any]) -> None:
-        write_private(self.path(tenant), msgspec.json.format(msgspec.json.encode(made)) + b"\n")
+        files.write(self.path(tenant), msgspec.json.format(msgspec.json.encode(made)) + b"\n")
 
     def forget(self, tenant: str) -> None:
-        self.path(tenant).unlink(missing_ok=True)
+        files.remove(self.path(tenant))
 
     def load(self, tenant: str = FIRST_TENANT) -> dict[str, Any]:
         loaded: dict[str, Any] = msgspec.json.decode(self.path(tenant).read_bytes())

@@ -1,14 +1,120 @@
-"""Files that hold secrets."""
+"""Files that nobody but their owner reads, under names that survive a power cut.
+
+Writing a file does not make its name durable: the directory has to be synced too. Everything
+that Courier creates, renames or removes itself goes through here.
+"""
 
 import os
+import stat
+from collections.abc import Iterable
+from contextlib import suppress
+from errno import EINVAL
 from pathlib import Path
 
+FILE_MODE = 0o600
+DIRECTORY_MODE = 0o700
+_UMASK = 0o077
+# What a file that is being written has behind its name.
+FRESH = ".new"
 
-def write_private(path: Path, content: bytes) -> None:
-    """For the owner's eyes only, and either whole or not there."""
-    fresh = path.with_suffix(".new")
-    with open(os.open(fresh, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "wb") as file:
+
+def be_private() -> None:
+    """From now on, files of this process and of those it starts are readable by the owner only."""
+    os.umask(_UMASK)
+
+
+def write(path: Path, content: bytes) -> None:
+    """Replace a file. After a crash it has the old content or the new, whole."""
+    fresh = path.with_name(path.name + FRESH)
+    # A file left by a crash may have another mode or, in a shared directory, another owner.
+    fresh.unlink(missing_ok=True)
+    flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW
+    with open(os.open(fresh, flags, FILE_MODE), "wb") as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
     fresh.replace(path)
+    sync_directory(path.parent)
+
+
+def create(path: Path) -> None:
+    """Make an empty file, unless there is one."""
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, FILE_MODE))
+    except FileExistsError:
+        return
+    sync_directory(path.parent)
+
+
+def make_directory(path: Path) -> None:
+    """Make a directory and those above it that are missing."""
+    if path.is_dir():
+        return
+    if path.parent != path:
+        make_directory(path.parent)
+    path.mkdir(DIRECTORY_MODE, exist_ok=True)
+    sync_directory(path.parent)
+
+
+def remove(path: Path) -> None:
+    """Remove a file, if it is there."""
+    try:
+        path.unlink()
+    except FileNotFoundError:
+        return
+    sync_directory(path.parent)
+
+
+def sync_directory(path: Path) -> None:
+    """Make the names in a directory durable, as far as the file system and its modes let us."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    except PermissionError:  # names may be made in a directory that may not be read
+        return
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno != EINVAL:  # some network file systems cannot, and need not
+            raise
+    finally:
+        os.close(handle)
+
+
+def tree(root: Path) -> Iterable[Path]:
+    """A directory and everything below it, without following links."""
+    yield root
+    for folder, folders, names in os.walk(root):
+        for name in (*folders, *names):
+            yield Path(folder, name)
+
+
+def tighten(paths: Iterable[Path]) -> int:
+    """Take what exists away from everybody but its owner; how many of them were open to others.
+
+    Left as they are: links, what belongs to someone else, and directories made to be shared, such
+    as /tmp.
+    """
+    changed = 0
+    for path in paths:
+        with suppress(OSError):  # removed or replaced meanwhile; another user's
+            if _too_open(path.lstat().st_mode):
+                changed += _tighten(path)
+    return changed
+
+
+def _too_open(mode: int) -> bool:
+    if stat.S_ISDIR(mode):
+        return not mode & stat.S_ISVTX and bool(stat.S_IMODE(mode) & ~DIRECTORY_MODE)
+    return stat.S_ISREG(mode) and bool(stat.S_IMODE(mode) & ~FILE_MODE)
+
+
+def _tighten(path: Path) -> bool:
+    """Through a handle: a link that takes the place of the file meanwhile leads nowhere."""
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        mode = os.fstat(handle).st_mode
+        if _too_open(mode):
+            os.fchmod(handle, mode & (DIRECTORY_MODE if stat.S_ISDIR(mode) else FILE_MODE))
+        return _too_open(mode)
+    finally:
+        os.close(handle)

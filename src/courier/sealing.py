@@ -8,13 +8,14 @@ from pathlib import Path
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from courier import ids
+from courier import files, ids
 from courier.core.errors import StoreUnavailable
-from courier.files import write_private
 
 KEY_BYTES = 32
 _NONCE_BYTES = 12
 _NAME_DIGITS = 16
+# Behind the name of a key: what it sealed is bound to its place. Older values are not.
+_BOUND = ".2"
 
 
 class BadKey(Exception):
@@ -26,24 +27,30 @@ class Sealer:
 
     def __init__(self, keys: Sequence[bytes]) -> None:
         self._ciphers = {_name(key): AESGCM(key) for key in keys}
-        self._name = _name(keys[0])
+        self._cipher = AESGCM(keys[0])
+        self.name = _name(keys[0]) + _BOUND
         # For digests: whoever has the disk alone cannot try out what they are of.
         self.digest_key = sha256(b"courier digest " + keys[0]).digest()
 
-    def seal(self, clear: bytes) -> tuple[bytes, str]:
-        """The sealed bytes, and the name of the key they were sealed with."""
+    def seal(self, clear: bytes, place: bytes) -> tuple[bytes, str]:
+        """The sealed bytes, good in `place` only, and the name of the key that sealed them."""
         nonce = ids.new_bytes(_NONCE_BYTES)
-        return nonce + self._ciphers[self._name].encrypt(nonce, clear, None), self._name
+        return nonce + self._cipher.encrypt(nonce, clear, place), self.name
 
-    def open(self, sealed: bytes, name: str) -> bytes:
+    def open(self, sealed: bytes, name: str, place: bytes) -> bytes:
         """What was sealed. Raises StoreUnavailable when its key is not at hand."""
-        cipher = self._ciphers.get(name)
+        key = name.removesuffix(_BOUND)
+        cipher = self._ciphers.get(key)
         if cipher is None:
-            raise StoreUnavailable(f"it holds what was encrypted with key {name}, not configured")
+            raise StoreUnavailable(f"it holds what was encrypted with key {key}, not configured")
+        # Taking the mark away gains nothing: what was sealed with a place opens with no other.
+        bound = place if key != name else None
         try:
-            return cipher.decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], None)
+            return cipher.decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], bound)
         except (InvalidTag, ValueError):
-            raise StoreUnavailable(f"what was encrypted with key {name} was changed") from None
+            raise StoreUnavailable(
+                f"what was encrypted with key {key} was changed, or moved from where it belongs"
+            ) from None
 
 
 def _name(key: bytes) -> str:
@@ -55,7 +62,7 @@ def keys(text: str, *, file: Path) -> list[bytes]:
     """Keys from the setting (base64, separated by commas), else from a file made when missing."""
     if not text:
         if not file.exists():
-            write_private(file, base64.b64encode(ids.new_bytes(KEY_BYTES)) + b"\n")
+            files.write(file, base64.b64encode(ids.new_bytes(KEY_BYTES)) + b"\n")
         text = file.read_text().strip()
     found = []
     for part in text.split(","):

@@ -10,9 +10,9 @@ from tests.server import Server, free_port
 pytestmark = pytest.mark.slow
 
 
-def test_the_start_prints_the_address_and_a_line_to_paste(fresh_server: Server) -> None:
+def test_the_start_prints_the_address_and_where_the_credentials_are(fresh_server: Server) -> None:
     assert f"Courier is running on {fresh_server.url}" in fresh_server.log()
-    assert f"curl -X POST {fresh_server.url}/client/v4/accounts/" in fresh_server.log()
+    assert f"Credentials are in {fresh_server.data / 'credentials.json'}." in fresh_server.log()
 
 
 def test_any_free_port_is_taken_when_asked_for_none(tmp_path: Path, queue_name: str) -> None:

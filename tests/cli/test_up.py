@@ -17,6 +17,7 @@ import pytest
 
 from tests.cli.command import Command, clean_environ, sigint_heard
 from tests.cli.pasted import blocks, shell
+from tests.private.looking import open_to_others, secrets_of
 from tests.server import free_port
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(900)]
@@ -176,6 +177,11 @@ def test_both_run_from_nothing_come_back_and_end_together(up: Up, tmp_path: Path
 
     started = descendants(up.process.pid)
     assert len(started) >= 3
+    # Nothing of this is for others on the machine to see: output, arguments, files.
+    arguments = [Path(f"/proc/{pid}/cmdline").read_text() for pid in started if alive(pid)]
+    secrets = secrets_of(json.loads((up.data / "credentials.json").read_text()))
+    assert not [secret for secret in secrets if secret in "".join([up.log(), *arguments])]
+    assert open_to_others(up.data) == []
     up.process.send_signal(signal.SIGINT)
     assert up.process.wait(WAIT_S_MAX) == 0
     until(lambda: not any(map(alive, started)), "everything to end")

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from courier import ids
+from courier.core.sealed import body_place
 from courier.core.types import EventSubscription, Queue, Receipt, Schema
 from courier.store.memory import MemoryStore
 from tests.core.newsroom import CALLER, TENANT, Newsroom
@@ -33,7 +34,7 @@ def test_an_encrypted_queue_keeps_events_encrypted(room: Newsroom) -> None:
     [message] = room.messages(queue)
     assert message.sealed
     assert b"plain" not in message.body
-    clear = json.loads(room.sealer.open(message.body, message.sealed))
+    clear = json.loads(room.sealer.open(message.body, message.sealed, body_place(TENANT)))
     assert clear["payload"] == {"name": "plain"}
 
 

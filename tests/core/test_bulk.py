@@ -242,4 +242,4 @@ def test_bodies_of_an_encrypted_queue_are_sealed(bulk: Bulk) -> None:
     bulk.send(queue, [Draft(b"secret")])
     [message] = bulk.peek(queue)
     assert message.sealed and b"secret" not in message.body
-    assert bulk.broker().opened(message).body == b"secret"
+    assert bulk.broker().opened(queue, message).body == b"secret"

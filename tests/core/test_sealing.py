@@ -6,12 +6,15 @@ import stat
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from courier import sealing
 from courier.core.errors import StoreUnavailable
+from courier.core.sealed import open_text, reseal_text
 from courier.sealing import BadKey, Sealer
 
 ONE, TWO = b"1" * 32, b"2" * 32
+HERE, THERE = b"here", b"there"
 TEXTS = [b"", b"a", b"\x00\xff" * 100, b"long " * 100_000]
 
 
@@ -22,65 +25,96 @@ def text(*keys: bytes) -> str:
 @pytest.mark.parametrize("clear", TEXTS)
 def test_what_was_sealed_is_opened(clear: bytes) -> None:
     sealer = Sealer([ONE])
-    sealed, name = sealer.seal(clear)
-    assert sealer.open(sealed, name) == clear
-    assert Sealer([ONE]).open(sealed, name) == clear
+    sealed, name = sealer.seal(clear, HERE)
+    assert sealer.open(sealed, name, HERE) == clear
+    assert Sealer([ONE]).open(sealed, name, HERE) == clear
 
 
 def test_what_is_sealed_shows_nothing_of_what_it_was() -> None:
     clear = b"a well-known beginning " * 10
-    sealed, _ = Sealer([ONE]).seal(clear)
+    sealed, _ = Sealer([ONE]).seal(clear, HERE)
     assert not any(clear[at : at + 4] in sealed for at in range(len(clear) - 3))
 
 
 def test_the_same_text_is_sealed_differently_every_time() -> None:
     sealer = Sealer([ONE])
-    nonces = {sealer.seal(b"same")[0][:12] for _ in range(1_000)}
+    nonces = {sealer.seal(b"same", HERE)[0][:12] for _ in range(1_000)}
     assert len(nonces) == 1_000
 
 
 def test_the_name_of_a_key_tells_keys_apart_and_nothing_else() -> None:
-    (_, one), (_, two) = Sealer([ONE]).seal(b""), Sealer([TWO]).seal(b"")
+    (_, one), (_, two) = Sealer([ONE]).seal(b"", HERE), Sealer([TWO]).seal(b"", HERE)
     assert one != two
-    assert one == Sealer([ONE]).seal(b"other")[1]
+    assert one == Sealer([ONE]).seal(b"other", HERE)[1]
     for key, name in ((ONE, one), (TWO, two)):
-        assert re.fullmatch("[0-9a-f]{16}", name)
+        assert re.fullmatch(r"[0-9a-f]{16}\.2", name)
         assert name not in key.hex()
 
 
 @pytest.mark.parametrize("place", [0, 11, 12, 13, -17, -16, -1])
 def test_what_was_changed_is_not_opened(place: int) -> None:
     sealer = Sealer([ONE])
-    sealed, name = sealer.seal(b"some text")
+    sealed, name = sealer.seal(b"some text", HERE)
     changed = bytearray(sealed)
     changed[place] ^= 1
-    with pytest.raises(StoreUnavailable, match=name):
-        sealer.open(bytes(changed), name)
+    with pytest.raises(StoreUnavailable, match=name[:16]):
+        sealer.open(bytes(changed), name, HERE)
 
 
 @pytest.mark.parametrize("length", [0, 1, 12, 27, 28])
 def test_what_was_cut_off_is_not_opened(length: int) -> None:
     sealer = Sealer([ONE])
-    sealed, name = sealer.seal(b"some text")
+    sealed, name = sealer.seal(b"some text", HERE)
     with pytest.raises(StoreUnavailable):
-        sealer.open(sealed[:length], name)
+        sealer.open(sealed[:length], name, HERE)
 
 
 def test_without_its_key_nothing_is_opened() -> None:
-    sealed, name = Sealer([ONE]).seal(b"some text")
-    with pytest.raises(StoreUnavailable, match=name):
-        Sealer([TWO]).open(sealed, name)
-    other = Sealer([TWO]).seal(b"")[1]
+    sealed, name = Sealer([ONE]).seal(b"some text", HERE)
+    with pytest.raises(StoreUnavailable, match=name[:16]):
+        Sealer([TWO]).open(sealed, name, HERE)
+    other = Sealer([TWO]).seal(b"", HERE)[1]
     with pytest.raises(StoreUnavailable):
-        Sealer([TWO]).open(sealed, other)
+        Sealer([TWO]).open(sealed, other, HERE)
 
 
 def test_the_first_key_seals_and_all_open() -> None:
-    old, old_name = Sealer([ONE]).seal(b"old")
+    old, old_name = Sealer([ONE]).seal(b"old", HERE)
     both = Sealer([TWO, ONE])
-    new, new_name = both.seal(b"new")
-    assert new_name == Sealer([TWO]).seal(b"")[1]
-    assert (both.open(old, old_name), both.open(new, new_name)) == (b"old", b"new")
+    new, new_name = both.seal(b"new", HERE)
+    assert new_name == Sealer([TWO]).seal(b"", HERE)[1]
+    assert (both.open(old, old_name, HERE), both.open(new, new_name, HERE)) == (b"old", b"new")
+
+
+def test_what_was_sealed_for_one_place_does_not_open_in_another() -> None:
+    sealer = Sealer([ONE])
+    sealed, name = sealer.seal(b"some text", HERE)
+    for place in (THERE, b"", HERE + HERE):
+        with pytest.raises(StoreUnavailable, match="moved from where it belongs"):
+            sealer.open(sealed, name, place)
+    # Nor does it pass for one of those that were sealed without a place.
+    with pytest.raises(StoreUnavailable):
+        sealer.open(sealed, name.removesuffix(".2"), HERE)
+
+
+def test_what_was_sealed_before_there_were_places_is_still_opened() -> None:
+    name, nonce = Sealer([ONE]).name.removesuffix(".2"), b"n" * 12
+    sealed = nonce + AESGCM(ONE).encrypt(nonce, b"old", None)
+    sealer = Sealer([TWO, ONE])
+    assert sealer.open(sealed, name, HERE) == b"old"
+    with pytest.raises(StoreUnavailable):
+        sealer.open(sealed, name + ".2", HERE)
+    text = f"{name}:{base64.b64encode(sealed).decode()}"
+    again = reseal_text(text, sealer, HERE)
+    assert again.startswith(sealer.name + ":")
+    assert open_text(again, sealer, HERE) == b"old"
+    assert reseal_text(again, sealer, HERE) == again
+
+
+@pytest.mark.parametrize("text", ["", ":", "x", "x:y", f"{'0' * 16}.2:AAAA", "é:A"])
+def test_text_that_nothing_was_sealed_as_is_refused(text: str) -> None:
+    with pytest.raises(StoreUnavailable):
+        open_text(text, Sealer([ONE]), HERE)
 
 
 # --- where keys come from ---
@@ -129,7 +163,7 @@ def test_every_server_makes_a_key_of_its_own(tmp_path: Path) -> None:
 
 
 def test_a_key_that_was_half_written_is_made_anew(tmp_path: Path) -> None:
-    (tmp_path / "encryption.new").write_bytes(b"half")
+    (tmp_path / "encryption.key.new").write_bytes(b"half")
     [made] = sealing.keys("", file=tmp_path / "encryption.key")
     assert len(made) == 32
 

@@ -17,7 +17,7 @@ from courier.core.broker import Broker
 from courier.core.lifecycle import NAME_HEADER
 from courier.core.limits import Limits
 from courier.core.store import Store
-from courier.core.types import BROKER, DAY_MS, Draft, Listener, Message, Push, Queue, Tenant
+from courier.core.types import BROKER, DAY_MS, Draft, Listener, Message, Push, Queue, Secret, Tenant
 from courier.delivery import secrets, signing
 from courier.delivery.engine import Engine
 from courier.delivery.http import HttpTransport
@@ -98,11 +98,15 @@ class Inside:
             title=id,
             modified_ms=now_ms,
             url=url,
-            secrets=(secrets.sealed(signing.new_secret(), self.sealer),),
+            secrets=(self.sealed(id),),
             **{"liveness_url": url, **fields},
         )
         await self.store.change(puts=[listener], actor=BROKER, now_ms=now_ms)
         return listener
+
+    def sealed(self, listener: str) -> Secret:
+        secret = signing.new_secret()
+        return secrets.sealed(secret, self.sealer, Listener, tenant=self.tenant.id, id=listener)
 
     async def change(self, *records: Any) -> None:
         await self.store.change(puts=records, actor=BROKER, now_ms=self.clock.now_ms())

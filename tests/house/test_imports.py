@@ -17,9 +17,17 @@ MODULES = {
 MAY_IMPORT = {
     "courier.config": (),
     "courier.clock": (),
+    "courier.files": (),
     "courier.ids": (),
     "courier.core": ("courier.clock", "courier.ids", "courier.core"),
-    "courier.store": ("courier.clock", "courier.ids", "courier.core", "courier.store"),
+    "courier.store": (
+        "courier",
+        "courier.clock",
+        "courier.files",
+        "courier.ids",
+        "courier.core",
+        "courier.store",
+    ),
     "courier.delivery": (
         "courier",
         "courier.clock",
@@ -36,8 +44,8 @@ MAY_IMPORT = {
         "courier.web",
     ),
     # It runs on executors too, where nothing of the server is.
-    "courier.lake": ("courier", "courier.clock", "courier.ids", "courier.lake"),
-    "courier.cli": ("courier", "courier.config", "courier.cli", "courier.lake"),
+    "courier.lake": ("courier", "courier.clock", "courier.files", "courier.ids", "courier.lake"),
+    "courier.cli": ("courier", "courier.config", "courier.files", "courier.cli", "courier.lake"),
     "courier.cli.serve": ("courier", "courier.config", "courier.cli", "courier.app"),
 }
 # A dialect is a folder; what lies beside the folders is for all of them.

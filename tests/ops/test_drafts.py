@@ -3,6 +3,7 @@
 import struct
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -13,7 +14,7 @@ from courier.core.types import DAY_MS, Draft
 from courier.ops import drafts
 from courier.sealing import Sealer
 
-SEALER = Sealer([b"k" * 32])
+SEALER, HERE = Sealer([b"k" * 32]), b"here"
 MAP = pa.map_(pa.string(), pa.string())
 NUMBERS = pa.map_(pa.string(), pa.int64())
 
@@ -33,7 +34,7 @@ def columns(**values: Any) -> bytes:
 
 
 def read(raw: bytes) -> list[Draft]:
-    return drafts.read(raw, SEALER.open)
+    return drafts.read(raw, partial(SEALER.open, place=HERE))
 
 
 # --- what is taken ---
@@ -107,7 +108,7 @@ def test_a_compressed_stream_is_read(compression: str) -> None:
 
 
 def test_sealed_bodies_are_opened() -> None:
-    (one, key), (two, _) = SEALER.seal(b'{"n":1}'), SEALER.seal(b"\xff")
+    (one, key), (two, _) = SEALER.seal(b'{"n":1}', HERE), SEALER.seal(b"\xff", HERE)
     batch = {
         "body": pa.array([one, two, b"{}"]),
         "content_type": ["json", "bytes", "json"],
@@ -196,7 +197,7 @@ REFUSED: dict[str, tuple[Callable[[], bytes], str]] = {
         f"^sealed: row 0 cannot be opened with the key '{'0' * 16}'",
     ),
     "sealed and no text": (
-        lambda: columns(body=[SEALER.seal(b"\xff")[0]], sealed=[SEALER.seal(b"")[1]],
+        lambda: columns(body=[SEALER.seal(b"\xff", HERE)[0]], sealed=[SEALER.seal(b"", HERE)[1]],
                         content_type=["text"]),
         "^body: row 0 is text, and not UTF-8",
     ),

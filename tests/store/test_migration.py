@@ -25,6 +25,7 @@ from courier.core.types import (
     Report,
 )
 from courier.store.sqlite import SqliteStore
+from tests.conformance.store.driver import SEALER
 
 ACTOR = Actor("somebody", "test")
 NOW_MS = 1_700_000_000_000
@@ -96,7 +97,7 @@ def test_messages_leases_and_minutes_of_the_first_schema_go_on(
     old.close()
 
     async def story() -> None:
-        store = await SqliteStore.open(path)
+        store = await SqliteStore.open(path, sealer=SEALER)
         stats = (await store.stats([LIVE.id], now_ms=NOW_MS))[LIVE.id]
         assert stats == QueueStats(3, 6, NOW_MS, leased=1, delayed=1)
         assert await store.settle(LIVE.id, [Ack(1, 1)], actor=ACTOR, now_ms=NOW_MS) == [
@@ -151,7 +152,7 @@ def test_queues_of_an_older_schema_can_have_listeners(
     )
 
     async def story() -> None:
-        store = await SqliteStore.open(path)
+        store = await SqliteStore.open(path, sealer=SEALER)
         await store.change(puts=[listener], actor=ACTOR, now_ms=NOW_MS)
         await store.publish([(LIVE.id, [Draft(b"dddd")])], actor=ACTOR, now_ms=NOW_MS)
         bound = await store.backfill(
@@ -162,7 +163,7 @@ def test_queues_of_an_older_schema_can_have_listeners(
         await store.settle(LIVE.id, [Ack(1, 1)], actor=ACTOR, now_ms=NOW_MS)
         await store.close()
 
-        store = await SqliteStore.open(path)
+        store = await SqliteStore.open(path, sealer=SEALER)
         taken = await store.take_pushes(listener.id, count=9, lease_ms=9, now_ms=NOW_MS)
         assert [message.body for message in taken] == [b"a", b"bb", b"ccc", b"dddd"]
         pushed = [Pushed(message.seq, 1, Report(200)) for message in taken]
@@ -191,7 +192,7 @@ def test_rows_of_an_older_schema_are_counted_and_not_compared(
 
     async def story() -> None:
         nonlocal until_ms
-        store = await SqliteStore.open(path)
+        store = await SqliteStore.open(path, sealer=SEALER)
 
         async def send(marks: list[bytes], *, now_ms: int = NOW_MS) -> int:
             return await store.publish_rows(
@@ -222,7 +223,7 @@ def test_a_file_that_was_left_while_it_was_made_is_finished(
     old.close()
 
     async def story() -> bytes:
-        store = await SqliteStore.open(path)
+        store = await SqliteStore.open(path, sealer=SEALER)
         one = queue("one")
         await store.change(puts=[one], actor=ACTOR, now_ms=NOW_MS)
         await store.publish([(one.id, [Draft(b"a")])], actor=ACTOR, now_ms=NOW_MS)
@@ -234,7 +235,7 @@ def test_a_file_that_was_left_while_it_was_made_is_finished(
     assert len(secret) == 32
 
     async def reopened() -> bytes:
-        store = await SqliteStore.open(path)
+        store = await SqliteStore.open(path, sealer=SEALER)
         await store.close()
         return store.secret
 

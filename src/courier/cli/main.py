@@ -8,11 +8,12 @@
 
 import argparse
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
 
-from courier import __version__
+from courier import __version__, files
 from courier.cli.errors import Stop
 from courier.cli.parser import Parser
 from courier.config import ConfigError
@@ -43,6 +44,10 @@ COMMANDS = {
     "report": "report",
 }
 
+# Those that go on loading, or write nothing that an end at any moment would spoil: they heed
+# signals themselves when they begin to work, and until then end at once.
+LOADING = {"serve", "up", "pipeline", "lake", "replay", "report"}
+
 
 def parser(command: str = "") -> argparse.ArgumentParser:
     """The command line, for one command alone if it is known which: that is ready much sooner."""
@@ -64,8 +69,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     # A name or a body may hold characters that this terminal cannot show.
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    files.be_private()
     given = sys.argv[1:] if argv is None else argv
     args = parser(given[0] if given else "").parse_args(given)
+    if given[0] not in LOADING and signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         args.run(args)
         sys.stdout.flush()

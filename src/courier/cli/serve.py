@@ -17,10 +17,16 @@ def add(commands: Commands) -> None:
 
 
 def add_settings(parser: argparse.ArgumentParser) -> None:
-    """A flag for every setting. Values stay text here; `config` reads them like any source."""
+    """A flag for every setting. Values stay text here; `config` reads them like any source.
+
+    Those that hold secrets have none: everyone on the machine can see the flags of a process.
+    """
     parser.add_argument("--config", type=Path, metavar="FILE", help="TOML file with settings")
     group = parser.add_argument_group("settings")
     for setting in config.settings():
+        if setting.rule.secret:
+            group.add_argument(setting.flag, action=_Refuse, help=argparse.SUPPRESS)
+            continue
         text = f"{setting.rule.help} Default: {setting.shown(setting.default) or 'empty'}."
         if setting.kind is bool:
             action = argparse.BooleanOptionalAction
@@ -29,6 +35,17 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
             choices = "|".join(setting.rule.choices)
             metavar = choices or {int: "N", Path: "DIR"}.get(setting.kind, "TEXT")
             group.add_argument(setting.flag, metavar=metavar, help=text)
+
+
+class _Refuse(argparse.Action):
+    """A flag that must not be used, and whose value is not repeated."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        variable = f"COURIER_{self.dest.upper()}"
+        parser.error(
+            f"everyone on this machine can see flags: set {self.dest} in a file, "
+            f"or the variable {variable}"
+        )
 
 
 def given(args: argparse.Namespace) -> list[str]:

@@ -5,13 +5,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from courier.clock import Clock
 from courier.core import schemas
-from courier.core.broker import Sealer
 from courier.core.errors import NotFound, StoreUnavailable
 from courier.core.limits import Limits
+from courier.core.sealed import Sealer, seal_bodies
 from courier.core.store import Store
 from courier.core.types import BROKER, DAY_MS, Actor, Draft, EventSubscription, Queue, Schema
 
@@ -149,7 +148,7 @@ class Announcer:
                     extra={"queue": id, "count": len(wanted) - len(taken), "reason": reason},
                 )
             if taken and queue.encrypted:
-                taken = [self._sealed(draft) for draft in taken]
+                taken = seal_bodies(taken, self._sealer, tenant=queue.tenant)
             if taken:
                 batches.append((id, taken))
         return batches
@@ -176,7 +175,3 @@ class Announcer:
             return drafts, ""
         rules = schema.properties
         return [d for d in drafts if not schemas.problems_of_body(d.body, rules)], "schema"
-
-    def _sealed(self, draft: Draft) -> Draft:
-        body, name = self._sealer.seal(draft.body)
-        return replace(draft, body=body, sealed=name)

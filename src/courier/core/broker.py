@@ -21,6 +21,7 @@ from courier.core.errors import (
 from courier.core.keys import Reach
 from courier.core.limits import Limits, Rate
 from courier.core.routing import passes
+from courier.core.sealed import Sealer, body_place, seal_bodies
 from courier.core.store import Store
 from courier.core.types import (
     DAY_MS,
@@ -68,16 +69,6 @@ class Routable(Struct, frozen=True):
     headers: Sequence[Mapping[str, Any]]
 
 
-class Sealer(Protocol):
-    """Encrypts bodies that must not lie in clear on disk."""
-
-    digest_key: bytes
-
-    def seal(self, clear: bytes) -> tuple[bytes, str]: ...
-
-    def open(self, sealed: bytes, name: str) -> bytes: ...
-
-
 class Caller(Protocol):
     """Whoever waits for an answer, and may leave before it comes."""
 
@@ -111,7 +102,7 @@ class Broker:
             await self._check(queue, drafts)
         self._admit(queue, len(drafts), now_ms)
         if queue.encrypted:
-            drafts = [self._sealed(draft) for draft in drafts]
+            drafts = self._sealed(queue, drafts)
         receipts = await self._store.publish(
             [(queue.id, drafts)],
             actor=actor,
@@ -157,7 +148,7 @@ class Broker:
         new, place = 0, known
         for part in parts:
             if queue.encrypted:
-                part = [self._sealed(draft) for draft in part]
+                part = self._sealed(queue, part)
             of_part = None if marks is None else marks[place : place + len(part) + 1]
             new += await self._store_part(queue, part, key, first + place, actor, listener, of_part)
             place += len(part)
@@ -231,15 +222,15 @@ class Broker:
             if problems:
                 raise SchemaBroken([*problems], place)
 
-    def _sealed(self, draft: Draft) -> Draft:
-        body, name = self._sealer.seal(draft.body)
-        return replace(draft, body=body, sealed=name)
+    def _sealed(self, queue: Queue, drafts: Sequence[Draft]) -> list[Draft]:
+        return seal_bodies(drafts, self._sealer, tenant=queue.tenant)
 
-    def opened(self, message: Message) -> Message:
-        """The message with its body in clear."""
+    def opened(self, queue: Queue, message: Message) -> Message:
+        """The queue's message with its body in clear."""
         if message.sealed is None:
             return message
-        return replace(message, body=self._sealer.open(message.body, message.sealed), sealed=None)
+        body = self._sealer.open(message.body, message.sealed, body_place(queue.tenant))
+        return replace(message, body=body, sealed=None)
 
     async def route(
         self, exchange: Exchange, routables: Sequence[Routable], *, actor: Actor
@@ -254,7 +245,7 @@ class Broker:
                 await self._check(queue, drafts)
                 self._admit(queue, len(drafts), now_ms)
                 if queue.encrypted or exchange.encrypted:
-                    drafts = [self._sealed(draft) for draft in drafts]
+                    drafts = self._sealed(queue, drafts)
                 batches.append((queue.id, drafts))
         size = sum(len(each.draft.body) for each in routables)
         await self._store.publish(
@@ -294,7 +285,7 @@ class Broker:
         mint, id = self._leases.mint, queue.id
         messages = [
             (
-                self.opened(message),
+                self.opened(queue, message),
                 mint(id, message.seq, message.attempts, message.id if bound else ""),
             )
             for message in leased.messages
@@ -450,7 +441,9 @@ class Broker:
         now_ms = self._clock.now_ms()
         messages = await self._store.peek(queue.id, count=count, now_ms=now_ms)
         mint = self._refs.mint
-        return [(self.opened(message), mint(queue.id, message.seq, 0)) for message in messages]
+        return [
+            (self.opened(queue, message), mint(queue.id, message.seq, 0)) for message in messages
+        ]
 
     async def remove(self, queue: Queue, refs: Sequence[str], *, actor: Actor) -> list[bool]:
         """Delete messages by reference; False where a reference leads nowhere."""

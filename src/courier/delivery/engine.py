@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 from courier.clock import Clock
 from courier.core.admin import Admin
-from courier.core.broker import Broker, Sealer
+from courier.core.broker import Broker
 from courier.core.errors import Unavailable
+from courier.core.sealed import Sealer
 from courier.core.store import Store
 from courier.core.types import SECOND_MS, Listener
 from courier.delivery.line import Line

@@ -108,6 +108,7 @@ def _session(targets: Targets | None, connections_max: int) -> aiohttp.ClientSes
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(
             resolver=None if targets is None else _Resolver(targets),
+            socket_factory=None if targets is None else targets.open_socket,
             use_dns_cache=False,
             limit=connections_max,
             keepalive_timeout=30,

@@ -276,7 +276,7 @@ class Line:
             push = requests.request(
                 listener,
                 queue,
-                self._engine.broker.opened(message),
+                self._engine.broker.opened(queue, message),
                 self._preparation(listener, queue),
                 self._engine.spelling,
                 wall_ms=self._engine.clock.wall_ms(),
@@ -298,8 +298,8 @@ class Line:
             prepared = requests.prepared(
                 listener,
                 queue,
-                secrets.opened(listener.secrets, sealer, now_ms=now_ms),
-                secrets.request_headers(listener.private, sealer),
+                secrets.opened(listener, sealer, now_ms=now_ms),
+                secrets.request_headers(listener, sealer),
                 self._engine.spelling,
             )
             self._prepared = known = listener, queue, prepared

@@ -8,10 +8,10 @@ from hashlib import sha256
 from msgspec import Struct
 
 from courier.clock import Clock
-from courier.core.broker import Sealer
 from courier.core.errors import InvalidRequest
+from courier.core.sealed import Sealer
 from courier.core.store import Store
-from courier.core.types import Worker
+from courier.core.types import Tenant, Worker
 from courier.core.workers import check_name, check_url
 from courier.delivery.secrets import opened
 
@@ -27,41 +27,71 @@ class Place(Struct, frozen=True):
     secrets: tuple[str, ...]
 
 
-class Places:
-    """`urls` is what the setting says: script -> URL, the same for every tenant."""
+Urls = Mapping[tuple[str, str], str]
 
-    def __init__(self, store: Store, clock: Clock, sealer: Sealer, urls: Mapping[str, str]) -> None:
+
+class Places:
+    """`urls` is what the setting says: the names of a tenant and of a script -> URL.
+
+    `first` names the tenant whose workers may know the secret that all tenants once shared.
+    """
+
+    def __init__(
+        self, store: Store, clock: Clock, sealer: Sealer, urls: Urls, *, first: str
+    ) -> None:
         self._store = store
         self._clock = clock
         self._sealer = sealer
-        self.urls = urls
+        self._urls = urls
+        self._first = first
+
+    async def set_urls(self, tenant: str) -> dict[str, str]:
+        """The scripts of a tenant that the setting names -> URL."""
+        name = await self._name(tenant)
+        return {script: url for (owner, script), url in self._urls.items() if owner == name}
+
+    async def _name(self, tenant: str) -> str:
+        found = await self._store.get(Tenant, tenant)
+        return "" if found is None else found.name
 
     async def find(self, tenant: str, script: str) -> Place | None:
         worker = await self._store.named(Worker, tenant=tenant, name=script)
         if worker is not None:
-            secrets = opened(worker.secrets, self._sealer, now_ms=self._clock.now_ms())
+            secrets = opened(worker, self._sealer, now_ms=self._clock.now_ms())
             return Place(worker.url, tuple(secrets))
-        url = self.urls.get(script)
-        return None if url is None else Place(url, (self._derived(script),))
+        name = await self._name(tenant)
+        url = self._urls.get((name, script))
+        if url is None:
+            return None
+        derived = [self._derived(f"worker {tenant} {script}")]
+        if name == self._first:
+            # What its older workers verify. Other tenants get nothing signed with it: they could
+            # show that to a worker of the first.
+            derived.append(self._derived(f"worker {script}"))
+        return Place(url, tuple(derived))
 
-    def _derived(self, script: str) -> str:
-        """A secret that need not be kept: the same at every start, and told to nobody else."""
-        key = hmac.digest(self._store.secret, b"worker " + script.encode(), sha256)
+    def _derived(self, purpose: str) -> str:
+        """A secret that need not be kept: the same at every start, and another for each worker."""
+        key = hmac.digest(self._store.secret, purpose.encode(), sha256)
         return "whsec_" + base64.b64encode(key).decode()
 
 
-def urls(setting: str) -> dict[str, str]:
-    """The setting `worker_urls`, read. Raises BadPlaces."""
-    found: dict[str, str] = {}
+def urls(setting: str, *, tenant: str) -> dict[tuple[str, str], str]:
+    """The setting `worker_urls`, read; `tenant` owns scripts that name none. Raises BadPlaces."""
+    found: dict[tuple[str, str], str] = {}
     for part in filter(None, map(str.strip, setting.split(","))):
-        name, equals, url = (text.strip() for text in part.partition("="))
+        names, equals, url = (text.strip() for text in part.partition("="))
+        owner, slash, name = names.rpartition("/")
         try:
+            if slash:
+                check_name(owner)
             check_name(name)
             check_url(url)
         except InvalidRequest as error:
-            wrong = str(error) if equals else "expected name=URL; a comma in a URL is %2C"
+            wrong = str(error) if equals else "expected name=URL or tenant/name=URL, commas as %2C"
             raise BadPlaces(f"worker_urls: {part!r} cannot be used: {wrong}") from error
-        if name in found:
-            raise BadPlaces(f"worker_urls: {name!r} is there twice")
-        found[name] = url
+        worker = owner or tenant, name
+        if worker in found:
+            raise BadPlaces(f"worker_urls: {names!r} is there twice")
+        found[worker] = url
     return found

@@ -1,18 +1,22 @@
 """Which addresses may be called.
 
 A name is resolved once, the addresses it stands for are checked, and the connection goes to one
-of those: a name that points elsewhere a moment later gains nothing.
+of those: a name that points elsewhere a moment later gains nothing. The socket checks its address
+once more, so that nothing depends on how the client reads a URL.
 """
 
+import socket
 from collections.abc import Sequence
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import Any
 from urllib.parse import urlsplit
 
 from msgspec import Struct
 
+from courier.delivery import hosts
+from courier.delivery.hosts import Address
 from courier.delivery.lookups import Look, Lookups
 
-Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
 # Of IPv6, what can be a public host at all: no address of another kind, however it is spelled.
@@ -61,16 +65,24 @@ class Targets:
             raise Refused(f"{address} is not a public address; the operator may allow it")
 
     def check_url(self, url: str) -> None:
-        """Raises Refused when the URL names an address, not a name, that may not be called."""
-        host = urlsplit(url).hostname or ""
-        try:
-            address = ip_address(host.partition("%")[0])
-        except ValueError:
-            return  # a name; judged once it is resolved
-        self.check(address)
+        """Raises Refused or BadHost when the URL names an address that may not be called."""
+        address = hosts.address(urlsplit(url).hostname or "")
+        if address is not None:  # a name is judged once it is resolved
+            self.check(address)
+
+    def open_socket(self, place: tuple[Any, ...]) -> socket.socket:
+        """For a connection to an entry of `getaddrinfo`. Raises Refused."""
+        family, kind, protocol, _, where = place
+        self.check(ip_address(str(where[0]).partition("%")[0]))
+        return socket.socket(family, kind, protocol)
 
     async def resolve(self, host: str, port: int, family: int) -> list[Resolved]:
-        """What a name stands for. Raises Refused, or OSError when it stands for nothing."""
+        """What a host stands for. Raises Refused, or OSError when it stands for nothing."""
+        spelled = hosts.address(host)
+        if spelled is not None:
+            self.check(spelled)
+            kind = socket.AF_INET if spelled.version == 4 else socket.AF_INET6
+            return [Resolved(str(spelled), kind, socket.IPPROTO_TCP)]
         found = []
         for kind, _, protocol, _, place in await self._lookups.find(host, port, int(family)):
             address = str(place[0])

@@ -4,12 +4,13 @@ The address that a name stands for is judged by `targets.py`, at every connectio
 """
 
 import re
-import socket
-from ipaddress import IPv4Address, IPv6Address, ip_address
+from ipaddress import IPv4Address, IPv6Address
 from urllib.parse import urlsplit
 
 from courier.core.errors import InvalidRequest
-from courier.delivery.targets import Address, Refused, Targets
+from courier.delivery import hosts
+from courier.delivery.hosts import Address
+from courier.delivery.targets import Refused, Targets
 
 URL_CHARACTERS = (4, 253)
 _LOOPBACK = (IPv4Address("127.0.0.1"), IPv6Address("::1"))
@@ -17,8 +18,6 @@ _LOOPBACK_NAMES = ("localhost", "localhost.localdomain", "ip6-localhost", "ip6-l
 _PLACE = re.compile(
     r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<name>[A-Za-z0-9._-]+))(?::(?P<port>[0-9]{1,5}))?"
 )
-_LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
-_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
 
 
 def check(url: str, targets: Targets, *, field: str) -> None:
@@ -58,39 +57,21 @@ def _problem(url: str, targets: Targets) -> str:
         return f"has a port, {place['port']}, that is not from 1 to 65535"
     try:
         return _host_problem(place["six"], place["name"], targets)
-    except Refused as refused:
-        return str(refused)
+    except (Refused, hosts.BadHost) as refused:
+        return f"has a host that cannot be called: {refused}"
 
 
 def _host_problem(six: str | None, name: str, targets: Targets) -> str:
-    """Raises Refused when the host is an address, in whatever spelling, that is not allowed."""
-    if six is not None:
-        try:
-            targets.check(ip_address(six))
-        except ValueError:
-            return f"has a host, [{six}], that is no address"
-        return ""
-    name = name.lower().removesuffix(".")
-    labels = name.split(".")
-    if not all(_LABEL.fullmatch(label) for label in labels):
-        return f"has a host, {name}, that is no name"
-    if _NUMBER.fullmatch(labels[-1]):
-        address = _address(name)
-        if address is None:
-            return f"has a host, {name}, that is neither a name nor an address"
+    """Raises Refused when the host is an address that is not allowed, and BadHost."""
+    address = hosts.address(six or name)
+    if address is not None:
         targets.check(address)
-    local = name in _LOOPBACK_NAMES or labels[-1] == "localhost"
+        return ""
+    labels = hosts.labels(name)
+    local = ".".join(labels) in _LOOPBACK_NAMES or labels[-1] == "localhost"
     if local and not any(_allowed(address, targets) for address in _LOOPBACK):
         return f"has a host, {name}, that is this machine; the operator may allow it"
     return ""
-
-
-def _address(name: str) -> IPv4Address | None:
-    """Also in the spellings that resolvers know: 2130706433, 0x7f.1, 017700000001, 127.1."""
-    try:
-        return IPv4Address(socket.inet_aton(name))
-    except OSError:
-        return None
 
 
 def _allowed(address: Address, targets: Targets) -> bool:

@@ -5,6 +5,7 @@ import re
 import shutil
 from pathlib import Path
 
+from courier import files
 from courier.lake import archive, client
 from courier.lake.catalog import Lake
 from courier.lake.client import Client, CourierError, Place
@@ -70,12 +71,13 @@ def _own(checkpoint: str, owner: dict[str, str]) -> None:
             f"the checkpoint {folder} is of another pipeline or lake: choose another with "
             "--checkpoint"
         )
-    if told is None and folder.exists() and any(folder.iterdir()):
+    there = {each.name for each in folder.iterdir()} if folder.exists() else set()
+    if told is None and there - {MARKER + files.FRESH}:
         raise LakeError(f"{folder} is in use by something else: choose another with --checkpoint")
     if not told:
         # An empty one is left by a machine that lost its power.
-        folder.mkdir(parents=True, exist_ok=True)
-        marker.write_text(json.dumps(owner))
+        files.make_directory(folder)
+        files.write(marker, json.dumps(owner).encode())
 
 
 def empty(checkpoint: str) -> None:
@@ -84,7 +86,7 @@ def empty(checkpoint: str) -> None:
         if each.is_dir():
             shutil.rmtree(each)
         elif each.name != MARKER:
-            each.unlink()
+            files.remove(each)
 
 
 def explained(error: BaseException, root: str) -> Exception:

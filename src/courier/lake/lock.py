@@ -1,12 +1,20 @@
 """One pipeline to a lake: a lock that ends with the process that holds it."""
 
 import fcntl
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from courier import files
 from courier.lake.tables import LakeError
+
+log = logging.getLogger("courier.lake")
+
+_LOCK = "_lock"
+# What a lake has beside its tables.
+_OURS = (_LOCK, "_logs", "_checkpoints", "_replays")
 
 
 @contextmanager
@@ -16,7 +24,8 @@ def hold(root: str) -> Iterator[None]:
         yield
         return
     file = _file(root)
-    file.parent.mkdir(parents=True, exist_ok=True)
+    files.make_directory(file.parent)
+    files.create(file)
     with file.open("a+") as held:
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -24,6 +33,7 @@ def hold(root: str) -> Iterator[None]:
             raise LakeError(
                 f"another pipeline is at work on the lake {root}: process {holder(root)}"
             ) from None
+        _tighten(file.parent)
         held.truncate(0)
         held.write(str(os.getpid()))
         held.flush()
@@ -43,5 +53,15 @@ def holder(root: str) -> str | None:
     return None
 
 
+def _tighten(root: Path) -> None:
+    """Tables and our own files from before are for their owner only; others stay as they are."""
+    ours = [root]
+    for each in root.iterdir():
+        if each.name in _OURS or (each / "_delta_log").is_dir():
+            ours += files.tree(each)
+    if changed := files.tighten(ours):
+        log.warning("%d files of the lake %s were open to others; now they are not", changed, root)
+
+
 def _file(root: str) -> Path:
-    return Path(root) / "_lock"
+    return Path(root) / _LOCK

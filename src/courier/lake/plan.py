@@ -7,7 +7,6 @@ broker knows each piece by a key, and how many of its rows it has.
 
 import fcntl
 import json
-import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -19,6 +18,7 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 
+from courier import files
 from courier.lake.files import filesystem
 from courier.lake.selection import ORDER, BadRequest
 from courier.lake.tables import LakeError
@@ -80,8 +80,10 @@ class Plans:
         if not self._local:
             yield
             return
-        os.makedirs(self._uri, exist_ok=True)
-        with open(f"{self._uri}/{id}.lock", "w") as lock:
+        file = Path(self._uri, f"{id}.lock")
+        files.make_directory(file.parent)
+        files.create(file)
+        with file.open("w") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -104,12 +106,7 @@ class Plans:
             with self._files.open_output_stream(path) as file:
                 file.write(content)
             return plan
-        with open(f"{path}.new", "wb") as new:
-            new.write(content)
-            new.flush()
-            os.fsync(new.fileno())
-        os.replace(f"{path}.new", path)
-        _sync(Path(path).parent)
+        files.write(Path(path), content)
         return plan
 
     def add(self, plan: Plan, rows: DataFrame, *, count: int) -> Plan:
@@ -142,12 +139,3 @@ class Plans:
         """Spark numbers files by partition, and a partition is a piece."""
         found = self._files.get_file_info(pafs.FileSelector(f"{self._root}/{place}"))
         return sorted(each.path for each in found if each.path.endswith(".parquet"))
-
-
-def _sync(folder: Path) -> None:
-    """What was renamed in it stays renamed."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

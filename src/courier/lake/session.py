@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import pyspark
 from pyspark.sql import SparkSession
 
+from courier import files
 from courier.lake import java
 from courier.lake.tables import LakeError
 
@@ -36,6 +37,8 @@ SETTINGS = {
     "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
     "spark.sql.streaming.minBatchesToRetain": "10",
     "spark.sql.adaptive.enabled": "false",
+    # Hadoop sets modes itself, whatever the umask of its process.
+    "spark.hadoop.fs.permissions.umask-mode": "077",
     # Nobody looks for the mark, and a batch is told by its commit.
     "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
     # The driver lists some hundred files faster than it starts a job that does.
@@ -87,9 +90,9 @@ def session(
         chosen.setdefault("spark.driver.bindAddress", "127.0.0.1")
         chosen.setdefault("spark.driver.host", "127.0.0.1")
     if logs is not None:
-        logs.mkdir(parents=True, exist_ok=True)
+        files.make_directory(logs)
         properties = logs / "log4j2.properties"
-        properties.write_text(_LOG4J.format(folder=logs.resolve()))
+        files.write(properties, _LOG4J.format(folder=logs.resolve()).encode())
         given = chosen.get("spark.driver.extraJavaOptions", "")
         options = f"-Dlog4j2.configurationFile={properties.resolve()} {given}"
         chosen["spark.driver.extraJavaOptions"] = options.strip()
@@ -177,7 +180,7 @@ def _compiled_workers() -> Iterator[None]:
 def _output_into(file: Path) -> Iterator[None]:
     """The JVM keeps the output it was started with; ours comes back."""
     kept = [os.dup(1), os.dup(2)]
-    log = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    log = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, files.FILE_MODE)
     try:
         sys.stdout.flush()
         sys.stderr.flush()

@@ -9,7 +9,7 @@ from courier.clock import Clock
 from courier.core import keys
 from courier.core.admin import OPERATOR, Admin
 from courier.core.announcer import Announcer
-from courier.core.broker import Broker, Sealer
+from courier.core.broker import Broker
 from courier.core.errors import (
     BrokerError,
     ClaimLost,
@@ -24,6 +24,7 @@ from courier.core.errors import (
     Unauthenticated,
     Unavailable,
 )
+from courier.core.sealed import Sealer
 from courier.core.store import Store
 from courier.core.sweeper import Sweeper
 from courier.core.types import Key, Queue, Scope, Tenant

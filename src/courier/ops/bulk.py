@@ -3,12 +3,14 @@
 import asyncio
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from courier.core import keys
 from courier.core.admin import OPERATOR, Admin
-from courier.core.broker import Broker, Sealer
+from courier.core.broker import Broker
 from courier.core.errors import Conflict, Forbidden, InvalidRequest, RowsChanged
+from courier.core.sealed import Sealer, body_place
 from courier.core.types import Draft, Queue
 from courier.ops.digests import DIGEST_BYTES, digests
 from courier.ops.query import flag, number
@@ -55,7 +57,7 @@ class BulkRoutes:
                 raise InvalidRequest(name, "needs the parameter once")
         before, last = _digest(call, first), flag(call.request, "last")
         queue = await self._queue(call)
-        open = self._sealer.open if _may_open(call) else None
+        open = self._opener(queue) if _may_open(call) else None
         secret = self._sealer.digest_key if queue.encrypted else b""
         drafts, marks = await asyncio.to_thread(
             _drafts, call.body, open, before if key else None, last, secret
@@ -89,6 +91,10 @@ class BulkRoutes:
             raise InvalidRequest("once", "is missing" if not key else "cannot go with below")
         queue = await self._queue(call)
         return {"rows": await self._broker.rows(queue, key or below, below=bool(below))}
+
+    def _opener(self, queue: Queue) -> Callable[[bytes, str], bytes]:
+        """Reads bodies that were sealed on any queue of the same tenant."""
+        return partial(self._sealer.open, place=body_place(queue.tenant))
 
     async def _queue(self, call: Call) -> Queue:
         tenant = await self._admin.tenant(call.params["tenant"])

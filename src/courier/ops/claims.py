@@ -77,7 +77,7 @@ class ClaimRoutes:
             bytes_max=ANSWER_BYTES_MAX,
         )
         arrow = ARROW in call.request.header(b"accept")
-        body = await asyncio.to_thread(self._rendered, messages, arrow=arrow)
+        body = await asyncio.to_thread(self._rendered, queue, messages, arrow=arrow)
         kind = ARROW if arrow else "application/x-ndjson"
         return Response(body, content_type=kind.encode())
 
@@ -101,8 +101,10 @@ class ClaimRoutes:
         tenant = await self._admin.tenant(call.params["tenant"])
         return await self._admin.queue_named(tenant.id, call.params["queue"]), name
 
-    def _rendered(self, messages: Sequence[Message], *, arrow: bool) -> bytes | memoryview:
-        opened = [self._broker.opened(message) for message in messages]
+    def _rendered(
+        self, queue: Queue, messages: Sequence[Message], *, arrow: bool
+    ) -> bytes | memoryview:
+        opened = [self._broker.opened(queue, message) for message in messages]
         if arrow:
             # Here, so that a server nobody asks for Arrow does not load it.
             from courier.arrow import claimed

@@ -10,12 +10,12 @@ from msgspec.structs import replace
 from courier import ids
 from courier.clock import Clock
 from courier.core.admin import Admin
-from courier.core.broker import Sealer
 from courier.core.errors import InvalidRequest, NotFound
-from courier.core.types import DAY_MS, Worker
+from courier.core.sealed import Sealer
+from courier.core.types import DAY_MS, Secret, Worker
 from courier.delivery import signing
 from courier.delivery.places import Places
-from courier.delivery.secrets import opened, sealed
+from courier.delivery.secrets import opened, resealed, sealed
 from courier.web import Call, Route
 
 _WORKERS = "/courier/v1/tenants/{tenant}/workers"
@@ -53,8 +53,11 @@ class WorkerRoutes:
         return (await self._admin.tenant(call.params["tenant"])).id
 
     async def list_workers(self, call: Call) -> dict[str, Any]:
-        found = {name: _shown(name, url) for name, url in self._places.urls.items()}
-        for worker in await self._admin.workers.list(await self._tenant_id(call)):
+        tenant = await self._tenant_id(call)
+        found = {
+            name: _shown(name, url) for name, url in (await self._places.set_urls(tenant)).items()
+        }
+        for worker in await self._admin.workers.list(tenant):
             found[worker.name] = _shown(worker.name, worker.url, worker)
         return {"workers": [found[name] for name in sorted(found)]}
 
@@ -66,28 +69,32 @@ class WorkerRoutes:
 
         def edit(known: Worker | None) -> Worker:
             if known is None:
-                secret = sealed(given or signing.new_secret(), self._sealer)
+                id = ids.new_id()
                 return Worker(
-                    id=ids.new_id(),
+                    id=id,
                     tenant=tenant,
                     name=name,
                     created_ms=now_ms,
                     url=body.url,
-                    secrets=(secret,),
+                    secrets=(self._sealed(given or signing.new_secret(), tenant, id),),
                 )
-            secrets = known.secrets
-            if given and given != opened(secrets, self._sealer, now_ms=now_ms)[0]:
+            secrets = resealed(known, self._sealer).secrets
+            if given and given != opened(known, self._sealer, now_ms=now_ms)[0]:
                 old = replace(secrets[0], until_ms=now_ms + REPLACED_MS)
-                secrets = (sealed(given, self._sealer), old)
+                secrets = (self._sealed(given, tenant, known.id), old)
             return replace(known, url=body.url, secrets=secrets)
 
         worker = await self._admin.workers.put(tenant, name, edit, actor=call.actor)
-        secret = opened(worker.secrets, self._sealer, now_ms=now_ms)[0]
+        secret = opened(worker, self._sealer, now_ms=now_ms)[0]
         return {"worker": _shown(name, worker.url, worker), "secret": secret}
+
+    def _sealed(self, secret: str, tenant: str, id: str) -> Secret:
+        return sealed(secret, self._sealer, Worker, tenant=tenant, id=id)
 
     async def remove_worker(self, call: Call) -> dict[str, Any]:
         tenant, name = await self._tenant_id(call), call.params["worker"]
-        if name in self._places.urls and not await self._admin.workers.find(tenant, name):
+        known = await self._admin.workers.find(tenant, name)
+        if known is None and name in await self._places.set_urls(tenant):
             raise InvalidRequest("worker", f"'{name}' comes from the setting worker_urls")
         await self._admin.workers.remove(tenant, name, actor=call.actor)
         return {}

@@ -39,6 +39,7 @@ from courier.core.types import (
     Tally,
     Via,
 )
+from courier.sealing import KEY_BYTES, Sealer
 
 T = TypeVar("T")
 S = TypeVar("S", Queue, Listener)
@@ -59,6 +60,9 @@ TURNS = 10
 
 def bodies(messages: Sequence[Message]) -> list[str]:
     return [message.body.decode() for message in messages]
+
+
+SEALER = Sealer([b"k" * KEY_BYTES])
 
 
 def sealed(clear: bytes, *, key: str = "key-1", **fields: Any) -> Draft:

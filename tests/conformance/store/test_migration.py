@@ -14,7 +14,7 @@ from courier import ids
 from courier.clock import ManualClock
 from courier.core.types import DAY_MS, MINUTE_MS, Draft, Key, Outcome, Queue, QueueStats, Run
 from courier.store.sqlite import SqliteStore
-from tests.conformance.store.driver import TENANT, Driver, bodies
+from tests.conformance.store.driver import SEALER, TENANT, Driver, bodies
 
 NOW_MS = 1_700_000_000_000
 QUEUE = "c0" + "1" * 30
@@ -110,7 +110,7 @@ def write_the_first_schema(path: Path) -> None:
 def driver(tmp_path: Path, runner: asyncio.Runner) -> Iterator[Driver]:
     path = tmp_path / "courier.db"
     write_the_first_schema(path)
-    driver = Driver(runner.run(SqliteStore.open(path)), ManualClock(NOW_MS), runner)
+    driver = Driver(runner.run(SqliteStore.open(path, sealer=SEALER)), ManualClock(NOW_MS), runner)
     yield driver
     runner.run(driver.store.close())
 

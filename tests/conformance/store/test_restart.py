@@ -19,7 +19,7 @@ from courier.core.types import (
     Via,
 )
 from courier.store.sqlite import SqliteStore
-from tests.conformance.store.driver import TENANT, Driver, bodies, sealed
+from tests.conformance.store.driver import SEALER, TENANT, Driver, bodies, sealed
 from tests.conformance.store.test_records import RECORDS
 
 
@@ -30,7 +30,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def driver(path: Path, clock: ManualClock, runner: asyncio.Runner) -> Iterator[Driver]:
-    driver = Driver(runner.run(SqliteStore.open(path)), clock, runner)
+    driver = Driver(runner.run(SqliteStore.open(path, sealer=SEALER)), clock, runner)
     yield driver
     runner.run(driver.store.close())
 
@@ -39,7 +39,7 @@ def driver(path: Path, clock: ManualClock, runner: asyncio.Runner) -> Iterator[D
 def restart(driver: Driver, path: Path) -> Callable[[], None]:
     def restart() -> None:
         driver.run(driver.store.close())
-        driver.store = driver.run(SqliteStore.open(path))
+        driver.store = driver.run(SqliteStore.open(path, sealer=SEALER))
 
     return restart
 
@@ -510,7 +510,7 @@ def test_a_new_name_survives(driver: Driver, queue: Queue, restart: Restart) -> 
 
 def test_one_file_is_opened_by_one_store_at_a_time(driver: Driver, path: Path) -> None:
     with pytest.raises(StoreUnavailable):
-        driver.run(SqliteStore.open(path))
+        driver.run(SqliteStore.open(path, sealer=SEALER))
     queue = driver.queue()
     driver.publish(queue, "a")
     assert driver.stats(queue).count == 1

@@ -7,6 +7,7 @@ from typing import Any
 
 import httpx
 import pytest
+from standardwebhooks.webhooks import WebhookVerificationError
 
 from courier.delivery.places import BadPlaces, urls
 from tests.cli.command import Command
@@ -26,15 +27,25 @@ WORKERS = "/tenants/default/workers"
     [
         ("", {}),
         (" , ", {}),
-        ("a=http://127.0.0.1:1/", {"a": "http://127.0.0.1:1/"}),
+        ("a=http://127.0.0.1:1/", {("first", "a"): "http://127.0.0.1:1/"}),
         (
             " a = https://a.example/x?y=z , b-2=http://[::1]:8000 ",
-            {"a": "https://a.example/x?y=z", "b-2": "http://[::1]:8000"},
+            {("first", "a"): "https://a.example/x?y=z", ("first", "b-2"): "http://[::1]:8000"},
+        ),
+        (
+            "a=http://a/,other/a=http://b/,one/two/a=http://c/",
+            {
+                ("first", "a"): "http://a/",
+                ("other", "a"): "http://b/",
+                ("one/two", "a"): "http://c/",
+            },
         ),
     ],
 )
-def test_the_setting_names_scripts_and_their_urls(text: str, read: dict[str, str]) -> None:
-    assert urls(text) == read
+def test_the_setting_names_scripts_and_their_urls(
+    text: str, read: dict[tuple[str, str], str]
+) -> None:
+    assert urls(text, tenant="first") == read
 
 
 BAD_URLS = [
@@ -47,11 +58,12 @@ BAD_URLS = [
 @pytest.mark.parametrize(
     "text",
     ["a", "http://a/", "=http://a/", "a=http://a/,a=http://b/", "a=http://a/?x=1,2"]
+    + ["first/a=http://a/,a=http://b/", "/a=http://a/", "other/=http://a/"]
     + [f"a={url}" for url in BAD_URLS],
 )
 def test_a_setting_that_cannot_be_used_says_why(text: str) -> None:
     with pytest.raises(BadPlaces, match=r"^worker_urls: [^\n]+$"):
-        urls(text)
+        urls(text, tenant="first")
 
 
 def test_a_bad_setting_stops_the_start_with_one_sentence(tmp_path: Path) -> None:
@@ -211,3 +223,51 @@ def test_another_tenants_worker_of_the_same_name_is_not_called(scene: Scene) -> 
     scene.queue.push("x")
     eventually(lambda: scene.metric("courier_workers_missing") == before + 1)
     assert scene.receiver.received("/other") == []
+
+
+def publish_to_mill(server: Server, tenant: str) -> int:
+    """A message for the tenant's worker `mill`; how many wait a moment later."""
+    file = "credentials.json" if tenant == "default" else f"credentials.{tenant}.json"
+    site = json.loads((server.data / file).read_bytes())["cloudflare"]
+    with httpx.Client(
+        base_url=f"{site['base_url']}/accounts/{site['account_id']}",
+        headers={"Authorization": f"Bearer {site['api_token']}"},
+        trust_env=False,
+        verify=False,
+    ) as http:
+        queue = Queue.create(http)
+        settings = {"max_wait_time_ms": 0}
+        ok(
+            queue.post(
+                "/consumers", {"type": "worker", "script_name": "mill", "settings": settings}
+            )
+        )
+        queue.push(tenant)
+        eventually(lambda: queue.backlog() == 0 or "worker_url_missing" in server.log())
+        return queue.backlog()
+
+
+@pytest.mark.slow
+def test_workers_of_the_setting_are_one_tenants_own(tmp_path: Path, receiver: Receiver) -> None:
+    """Neither does another tenant reach them by name, nor does its secret sign for them."""
+    places = f"mill={receiver.url('/default')},acme/mill={receiver.url('/acme')}"
+    server = Server(tmp_path, args=["--worker-urls", places]).start()
+    with server, operator_client(server) as operator:
+        secrets = {}
+        for tenant in ("default", "acme", "third"):
+            if tenant != "default":
+                assert operator.post("/tenants", json={"name": tenant}).status_code == 200
+            workers = f"/tenants/{tenant}/workers"
+            secrets[tenant] = operator.get(f"{workers}/mill/secret").json().get("secret", "")
+            names = [each["name"] for each in operator.get(workers).json()["workers"]]
+            assert names == ([] if tenant == "third" else ["mill"])
+        assert secrets["third"] == "" and secrets["default"] != secrets["acme"]
+        for tenant, signatures in (("default", 2), ("acme", 1)):
+            assert publish_to_mill(server, tenant) == 0
+            [received] = receiver.received(f"/{tenant}")
+            assert Sent(received, secrets[tenant]).bodies == [tenant]
+            assert len(received.headers["webhook-signature"].split()) == signatures
+        assert publish_to_mill(server, "third") == 1
+        with pytest.raises(WebhookVerificationError):
+            Sent(receiver.received("/acme")[0], secrets["default"])
+        assert len(receiver.received("/default")) == len(receiver.received("/acme")) == 1

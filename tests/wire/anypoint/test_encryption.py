@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.command import Command
 from tests.server import Server
 from tests.wire.anypoint.destination import Exchange, Queue, bodies, new_name
 from tests.wire.anypoint.environment import Environment, root_client
@@ -91,7 +92,12 @@ def test_a_dead_letter_stays_encrypted_in_a_plain_queue(vault: Vault) -> None:
     queue.nack(queue.get_one())
     queue.publish(by_expiry)
     queue.get_one(lockTtl=0)
-    assert bodies(dead.get()) == [by_nack, by_expiry]
+    found = dead.get()
+    assert bodies(found) == [by_nack, by_expiry]
+    # They are readable on their way back, too.
+    dead.nack_batch([message.item for message in found])
+    Command("--data", str(vault.server.data))("redrive", dead.name)
+    assert bodies(queue.get()) == [by_nack, by_expiry]
     assert not vault.holds(by_nack)
     assert not vault.holds(by_expiry)
 

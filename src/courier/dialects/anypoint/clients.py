@@ -1,6 +1,5 @@
 """Admin: client apps and regions."""
 
-import base64
 from typing import Annotated
 from urllib.parse import urlsplit
 
@@ -8,8 +7,8 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from courier.core import keys
-from courier.core.broker import Sealer
 from courier.core.errors import Forbidden
+from courier.core.sealed import Sealer, field_place, open_text, seal_text
 from courier.core.types import Key
 from courier.dialects.anypoint.destinations import ENVIRONMENT
 from courier.dialects.anypoint.names import REGIONS
@@ -42,13 +41,15 @@ class RegionResult(Struct):
 
 def sealed(key: Key, secret: str, sealer: Sealer) -> Key:
     """The app with its secret in a form that its owner can be shown again."""
-    body, name = sealer.seal(secret.encode())
-    return replace(key, sealed=f"{name}:{base64.b64encode(body).decode()}")
+    return replace(key, sealed=seal_text(secret.encode(), sealer, _place(key)))
 
 
 def _secret(key: Key, sealer: Sealer) -> str:
-    name, _, body = key.sealed.partition(":")
-    return sealer.open(base64.b64decode(body), name).decode()
+    return open_text(key.sealed, sealer, _place(key)).decode()
+
+
+def _place(key: Key) -> bytes:
+    return field_place(Key, "sealed", tenant=key.tenant, id=key.id)
 
 
 class ClientRoutes:

@@ -7,8 +7,9 @@ import msgspec
 
 from courier.clock import Clock
 from courier.core.admin import Admin
-from courier.core.broker import Broker, Sealer
+from courier.core.broker import Broker
 from courier.core.errors import BrokerError, Forbidden, NotFound, Unauthenticated
+from courier.core.sealed import Sealer
 from courier.core.store import Store
 from courier.core.types import Exchange, Key, Queue, Scope, Tenant
 from courier.core.usage import Usage

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from courier import ids
 from courier.core.errors import InvalidRequest, NotFound
 from courier.core.listeners import record_name
-from courier.core.types import Listener, Liveness
+from courier.core.types import Listener, Liveness, Secret
 from courier.delivery import secrets, signing, urls
 from courier.delivery.secrets import Private
 from courier.dialects.discue import listener_wire as wire
@@ -85,9 +85,10 @@ class ListenerRoutes:
             raise InvalidRequest("liveness_url", "is required")
         await self._check_urls(call)
         now_ms = self._clock.now_ms()
-        secret = signing.new_secret()
+        secret, id = signing.new_secret(), ids.new_id()
+        hidden = wire.private(Private(), body)
         listener = Listener(
-            id=ids.new_id(),
+            id=id,
             tenant=call.tenant,
             parent=call.queue.id,
             name=record_name(call.queue.id, title),
@@ -96,12 +97,15 @@ class ListenerRoutes:
             title=title,
             url=body.notify_url,
             liveness_url=body.liveness_url,
-            secrets=(secrets.sealed(secret, self._sealer),),
-            private=secrets.seal_private(wire.private(Private(), body), self._sealer),
+            secrets=(self._sealed(call, id, secret),),
+            private=secrets.seal_private(hidden, self._sealer, tenant=call.tenant, id=id),
         )
         listener = wire.changed(listener, body)
         await self._listeners.create(listener, actor=call.actor)
         return self._answer(listener, secret)
+
+    def _sealed(self, call: Call, id: str, secret: str) -> Secret:
+        return secrets.sealed(secret, self._sealer, Listener, tenant=call.tenant, id=id)
 
     async def _check_urls(self, call: Call) -> None:
         """Raises InvalidRequest for a URL that will not be called."""
@@ -133,11 +137,12 @@ class ListenerRoutes:
         await self._check_urls(call)
 
         def edit(known: Listener) -> Listener:
-            listener = wire.changed(known, body)
+            listener = secrets.resealed(wire.changed(known, body), self._sealer)
             if body.headers is UNSET and body.auth is UNSET:
                 return listener
-            hidden = wire.private(secrets.open_private(known.private, self._sealer), body)
-            return replace(listener, private=secrets.seal_private(hidden, self._sealer))
+            hidden = wire.private(secrets.open_private(known, self._sealer), body)
+            private = secrets.seal_private(hidden, self._sealer, tenant=known.tenant, id=known.id)
+            return replace(listener, private=private)
 
         id = names.read(call.params["listener_id"])
         listener = await self._listeners.update(call.queue.id, id, edit, actor=call.actor)
@@ -149,12 +154,9 @@ class ListenerRoutes:
         return Answer({}, f"/queues/{names.shown(call.queue.id)}/listeners")
 
     async def rotate_secret(self, call: Call) -> Answer:
-        secret = signing.new_secret()
+        secret, id = signing.new_secret(), names.read(call.params["listener_id"])
         listener = await self._listeners.rotate(
-            call.queue.id,
-            names.read(call.params["listener_id"]),
-            secrets.sealed(secret, self._sealer),
-            actor=call.actor,
+            call.queue.id, id, self._sealed(call, id, secret), actor=call.actor
         )
         return self._answer(listener, secret)
 
@@ -175,7 +177,7 @@ class ListenerRoutes:
         return await self._listeners.of_queue(call.queue.id, id)
 
     def _member(self, listener: Listener) -> wire.ListenerMember:
-        return wire.member(listener, secrets.open_private(listener.private, self._sealer))
+        return wire.member(listener, secrets.open_private(listener, self._sealer))
 
     def _answer(self, listener: Listener, secret: str = "") -> Answer:
         member = self._member(listener)

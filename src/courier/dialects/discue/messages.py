@@ -146,7 +146,7 @@ class MessageRoutes:
         if receipt.repeated[0]:
             known = await self._find(queue, id)
             if known is not None:
-                if self._broker.opened(known).body != draft.body:
+                if self._broker.opened(queue, known).body != draft.body:
                     raise KeyReused
                 return _answer(queue, wire.item(queue, known))
         name = call.body.chosen() or names.invented(queue, id)
@@ -155,7 +155,7 @@ class MessageRoutes:
     async def get_message(self, call: Call) -> Answer:
         message = await self._message(call)
         pushes = await self._pushes(call.queue, message)
-        member = wire.member(call.queue, self._broker.opened(message), pushes)
+        member = wire.member(call.queue, self._broker.opened(call.queue, message), pushes)
         return Answer({"message": member}, _path(call.queue, member))
 
     async def rename_message(self, call: Call) -> Answer:

@@ -11,10 +11,11 @@ from msgspec import Struct
 from courier.clock import Clock
 from courier.core import keys
 from courier.core.admin import Admin
-from courier.core.broker import Broker, Sealer
+from courier.core.broker import Broker
 from courier.core.domains import Verifier
 from courier.core.errors import BrokerError, Rejected, Unauthenticated
 from courier.core.limits import API_WINDOW_MS, Rate
+from courier.core.sealed import Sealer
 from courier.core.store import Store
 from courier.core.types import MINUTE_MS, SECOND_MS, Actor, Key, Tenant
 from courier.delivery.targets import Targets

@@ -8,7 +8,7 @@ from typing import IO, Any, Self, TypeVar
 
 import apsw
 
-from courier import ids
+from courier.core.sealed import Sealer
 from courier.core.store import R
 from courier.core.types import (
     Actor,
@@ -49,6 +49,7 @@ from courier.store.sqlite.push_sweep import PushSweep
 from courier.store.sqlite.pushes import Pushes
 from courier.store.sqlite.retention import Retention
 from courier.store.sqlite.rows import Rows
+from courier.store.sqlite.secret import load as load_secret
 from courier.store.sqlite.settings import Settings
 from courier.store.sqlite.sweep import Sweep
 from courier.store.sqlite.writer import Writer
@@ -59,8 +60,7 @@ T = TypeVar("T")
 READERS = 2
 # How many numbers are asked for at a time; some cost a statement or two.
 STATS_PART_MAX = 200
-_CREATE = "INSERT INTO meta (one, epoch, secret) VALUES (1, ?, ?)"
-_META = "SELECT epoch, secret FROM meta"
+_EPOCH = "SELECT epoch FROM meta"
 _CHECK = "UPDATE meta SET checked_ms = checked_ms + 1"
 
 
@@ -73,6 +73,7 @@ class SqliteStore:
         db: apsw.Connection,
         lock: IO[str],
         *,
+        secret: bytes,
         commit_calls_max: int,
         commit_inline_ms_max: int,
     ) -> None:
@@ -102,16 +103,15 @@ class SqliteStore:
         self.writer = Writer(
             db, self._book, calls_max=commit_calls_max, inline_s=commit_inline_ms_max / 1000
         )
-        meta = self._book.row(_META)
-        assert meta is not None, "the migrations leave a row"
-        self._epoch: str = meta[0]
-        self._secret: bytes = meta[1]
+        self._epoch: str = db.execute(_EPOCH).get
+        self._secret = secret
 
     @classmethod
     async def open(
         cls,
         path: Path,
         *,
+        sealer: Sealer | None = None,
         cache_bytes: int = 32 << 20,
         commit_calls_max: int = 1_024,
         commit_inline_ms_max: int = 1,
@@ -122,12 +122,11 @@ class SqliteStore:
             with disk_errors():
                 db = connect(path, cache_bytes=cache_bytes)
                 migrate(db, "courier.store.sqlite")
-                if db.execute(_META).get is None:
-                    db.execute(_CREATE, (ids.new_id(), ids.new_bytes(32)))
                 return cls(
                     path,
                     db,
                     lock,
+                    secret=load_secret(db, sealer),
                     commit_calls_max=commit_calls_max,
                     commit_inline_ms_max=commit_inline_ms_max,
                 )

@@ -8,6 +8,7 @@ from typing import IO
 
 import apsw
 
+from courier import files
 from courier.core.errors import StoreUnavailable
 
 WAL_PAGES_MAX = 4_000
@@ -35,7 +36,10 @@ def disk_errors() -> Iterator[None]:
 
 def claim(path: Path) -> IO[str]:
     """Make sure that no other process works on this file, for as long as the result is open."""
-    lock = Path(f"{path}.lock").open("w")  # noqa: SIM115 - it stays open with the store
+    # Files that SQLite adds later have the mode of the first one.
+    for each in (path, file := Path(f"{path}.lock")):
+        files.create(each)
+    lock = file.open("w")
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
