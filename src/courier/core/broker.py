@@ -233,12 +233,18 @@ class Broker:
         return replace(message, body=body, sealed=None)
 
     async def route(
-        self, exchange: Exchange, routables: Sequence[Routable], *, actor: Actor
+        self, exchange: Exchange, routables: Sequence[Routable], *, reach: Reach, actor: Actor
     ) -> None:
-        """Publish to an exchange: a copy for every queue whose binding lets it through, or none."""
+        """Publish to an exchange: a copy for every queue whose binding lets it through, or none.
+
+        Raises Forbidden unless the exchange is within reach, or all queues bound to it are.
+        """
+        named = exchange.id in reach
         now_ms = self._clock.now_ms()
         batches: list[tuple[str, Sequence[Draft]]] = []
         for binding in await self._store.scan(Binding, parent=exchange.id):
+            if not named:
+                reach.require(binding.queue)
             drafts = [each.draft for each in routables if passes(binding.rule, each.headers)]
             queue = await self._store.get(Queue, binding.queue)
             if drafts and queue is not None:

@@ -178,7 +178,7 @@ class MessageRoutes:
     async def _publish(self, call: Call, made: Sequence[Draft | Routable]) -> None:
         if isinstance(call.queue, Exchange):
             routables = [each for each in made if isinstance(each, Routable)]
-            await self._broker.route(call.queue, routables, actor=call.actor)
+            await self._broker.route(call.queue, routables, reach=call.reach, actor=call.actor)
         else:
             drafts = [each for each in made if isinstance(each, Draft)]
             await self._broker.publish(call.queue, drafts, actor=call.actor)
