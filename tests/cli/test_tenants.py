@@ -246,3 +246,12 @@ def test_an_unknown_key_cannot_be_rotated(courier: Command, tenant: str) -> None
     refused = courier.attempt("key", "rotate", "nobody", "--tenant", tenant)
     assert refused.status == 1
     assert "there is no key 'nobody'" in refused.err
+
+
+def test_a_key_for_metrics_is_made_for_the_operator(
+    server: Server, courier: Command, queue_name: str
+) -> None:
+    made = courier("key", "create", queue_name, "--tenant", "operator", "--scope", "metrics")
+    headers = {"Authorization": f"Bearer {made.out.strip()}"}
+    answer = httpx.get(f"{server.url}/metrics", headers=headers, trust_env=False, verify=False)
+    assert answer.status_code == 200

@@ -34,7 +34,8 @@ def bodies(site: Site, route: Route, seen: set[Any]) -> Iterator[Body]:
     if route.body is None:
         return
     if route.body is bytes:
-        yield "rows", ARROW, _rows()
+        yield "rows", ARROW, _rows(100_000)
+        yield "few rows", ARROW, _rows(2_000)
         yield "noise", ARROW, b"\xff\xff\xff\xff" * (limit // 4)
         return
     info = _plain(inspect.type_info(route.body))
@@ -54,9 +55,9 @@ def bodies(site: Site, route: Route, seen: set[Any]) -> Iterator[Body]:
     yield "a form", FORM, b"&".join(b"a%d=%%41" % n for n in range(usual // 16))
 
 
-def _rows() -> bytes:
-    """As many small messages as bulk takes."""
-    table = pa.table({"body": pa.array(["x"] * 100_000), "headers": ['{"a":1}'] * 100_000})
+def _rows(count: int) -> bytes:
+    """Small messages; bulk takes 100,000."""
+    table = pa.table({"body": pa.array(["x"] * count), "headers": ['{"a":1}'] * count})
     sink = io.BytesIO()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)

@@ -110,6 +110,8 @@ def requests(place: Place, site: Site, route: Route, seen: set[Any]) -> Iterator
     name = f"{route.method} {site.prefix}{route.path}"
     if route.body is not None:
         for what, kind, body in hostile.bodies(site, route, seen):
+            # So many, each for 100 listeners, would take minutes.
+            path = place.path(site, route, **({"queue": "work"} if what == "rows" else {}))
             yield Asked(
                 f"{name}: {what}", route.method, path, {**headers, "content-type": kind}, body
             )
