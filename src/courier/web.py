@@ -231,7 +231,12 @@ class Call(Struct):
 
     def require(self, *targets: str) -> None:
         """Raises Forbidden unless one of these is within reach; none: unless everything is."""
-        self.reach.require(*targets)
+        held = self.held
+        if held is None:
+            raise Undecided(self.request.path)
+        self.decided = True
+        if held.targets is not None:
+            held.require(*targets)
 
     def hold(self, route: "Route", *others: Scope) -> None:
         """Check the scope: the route's, or one of the others. Raises Forbidden.
@@ -239,12 +244,13 @@ class Call(Struct):
         This decides for routes about the key itself or the whole tenant. For the others the
         site or the handler names the target.
         """
-        if route.reach == "own":
+        decision, scope = route.reach, route.scope
+        if decision == "own":
             self.decided = True
             return
-        assert self.key is not None and route.scope is not None and route.scope != "any"
-        self.held = keys.reach(self.key, route.scope, *others)
-        if route.reach == "whole":
+        # Routes for no key or for any key were told apart when they were made.
+        self.held = keys.reach(self.key, scope, *others)  # type: ignore[arg-type]
+        if decision == "whole":
             self.require()
 
     def hold_everything(self, route: "Route") -> None:

@@ -173,15 +173,15 @@ _EVERYTHING = {scope: Reach(scope) for scope in SCOPES}
 
 def reach(key: Key, scope: Scope, *others: Scope) -> Reach:
     """What the key may do by this scope, or by one of the others. Raises Forbidden: nothing."""
-    targets: set[str] | None = None
-    for grant in key.grants:
-        if grant.scope == scope or (others and grant.scope in others):
-            if not grant.targets:
-                return _EVERYTHING[scope]
-            targets = {*grant.targets, *(targets or ())}
-    if targets is None:
+    for grant in key.grants:  # what nearly every request gets by
+        if grant.scope == scope and not grant.targets:
+            return _EVERYTHING[scope]
+    held = [grant.targets for grant in key.grants if grant.scope in (scope, *others)]
+    if not held:
         raise Forbidden(scope)
-    return Reach(scope, frozenset(targets))
+    if not all(held):
+        return _EVERYTHING[scope]
+    return Reach(scope, frozenset(target for targets in held for target in targets))
 
 
 def require(key: Key, scope: Scope, *targets: str) -> None:
