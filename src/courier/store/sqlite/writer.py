@@ -180,7 +180,8 @@ class Writer:
         if self._stale:
             self._group.reload()
             self._stale = False
-        began_s, worked_s = time.perf_counter(), time.thread_time()
+        began_s = time.perf_counter()
+        worked_s = time.thread_time() if len(calls) > 1 else 0.0
         for place, call in enumerate(calls, 1):
             try:
                 call.value = call.op()
