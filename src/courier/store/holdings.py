@@ -8,6 +8,7 @@ import msgspec
 
 from courier import ids
 from courier.core.errors import NotFound
+from courier.core.journal import push_detail
 from courier.core.lifecycle import GROUP_DEFAULT, Again, after_failure
 from courier.core.types import (
     BROKER,
@@ -189,7 +190,8 @@ class Holdings:
     ) -> None:
         delivery = backlog.known(push.seq)
         line.arrived(push, report, now_ms=now_ms)
-        self._note_push("pushed", backlog, delivery, push, now_ms, _told(push, report))
+        detail = push_detail(push.listener, report, failed=False)
+        self._note_push("pushed", backlog, delivery, push, now_ms, detail)
         self._let_go(backlog, delivery, now_ms)
 
     def push_failed(
@@ -207,7 +209,7 @@ class Holdings:
         queue, delivery = backlog.queue, backlog.known(push.seq)
         due_ms = None if delay_ms is None else ended_ms + delay_ms
         line.failed(push, report, due_ms=due_ms, now_ms=now_ms)
-        detail = _told(push, report) | {"error": report.error}
+        detail = push_detail(push.listener, report, failed=True)
         self._note_push("push_failed", backlog, delivery, push, now_ms, detail, delay_ms)
         into = self.backlogs.get(queue.dead_letter or "")
         if delay_ms is None and into is not None:
@@ -265,15 +267,6 @@ class Holdings:
             self._journal.message(
                 "push_dropped", by, backlog.queue, delivery, attempt=push.attempts, detail=detail
             )
-
-
-def _told(push: Push, report: Report) -> dict[str, Any]:
-    """What the journal tells of a report."""
-    return {
-        "listener": push.listener,
-        "status": report.status,
-        "duration_ms": report.duration_ms,
-    }
 
 
 def carried(delivery: Delivery, *, delay_ms: int | None) -> Draft:
