@@ -171,7 +171,8 @@ class Holdings:
             last_leased_ms=delivery.last_leased_ms,
             **columns,
         )
-        if kind in ("acked", "buried") and backlog.wanted(seq):
+        aged = kind == "expired" and delivery.message.expires_ms is None
+        if (kind in ("acked", "buried") and backlog.wanted(seq)) or (aged and backlog.owed(seq)):
             # What pullers did with it is told, and of no use to listeners.
             delivery.attempts = 0
             backlog.kept[seq] = delivery
@@ -216,6 +217,7 @@ class Holdings:
             id, attempts = delivery.message.id, push.attempts
             origin = Origin(queue.id, id, attempts=attempts, reason="push")
             self._copy(delivery, into, origin, now_ms)
+        self._let_go(backlog, delivery, now_ms)
 
     def end_push(self, backlog: Backlog, line: PushLine, push: Push, *, now_ms: int) -> None:
         """Its listener is gone."""
@@ -232,9 +234,12 @@ class Holdings:
                 self._note_drop(reason, backlog, delivery, push, now_ms)
 
     def _let_go(self, backlog: Backlog, delivery: Delivery, now_ms: int) -> None:
-        """A message that was kept for its pushes goes with the last of them."""
+        """A message that was kept for its pushes goes with the last of them.
+
+        One that has an exhausted push stays as long as the queue's retention says.
+        """
         seq = delivery.message.seq
-        if seq in backlog.kept and not backlog.wanted(seq):
+        if seq in backlog.kept and (not backlog.wanted(seq) or backlog.over(delivery, now_ms)):
             self.end_kept("", backlog, delivery, now_ms=now_ms)
 
     def _note_push(

@@ -113,6 +113,8 @@ class Outcomes:
         self._push_rows.note("push_failed", line, rows, _actor(pushes), now_ms, columns)
         for row in exhausted:
             self._copy_to_dead_letters(line, row, now_ms)
+        if exhausted:
+            self._kept.release(line, [row.seq for row in exhausted], now_ms)
 
     def _copy_to_dead_letters(self, line: Line, row: PushRow, now_ms: int) -> None:
         target = self._book.lines.get(line.queue.dead_letter or "")
