@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench import backlog, growth, lake, polls, pushes, space, store
+from bench import backlog, growth, lake, polls, pushes, receivers, space, store
 from bench.anypoint import Anypoint
 from bench.bars import (
     Bar,
@@ -18,6 +18,7 @@ from bench.bars import (
     peer_bars,
     poll_bars,
     push_bars,
+    receiver_bars,
 )
 from bench.beanstalkd import Beanstalkd
 from bench.comparison import compare, say
@@ -51,8 +52,12 @@ def main() -> int:
             "lake": [_lake, _growth, _freshness],
             "polls": [_polls],
             "pushes": [_pushes],
+            "receivers": [_receivers],
         }
-        every = [_peers, _backlog, _space, _polls, _pushes, _lake, _growth, _freshness]
+        every = [
+            *(_peers, _backlog, _space, _polls, _pushes, _receivers),
+            *(_lake, _growth, _freshness),
+        ]
         found = [part(plan, root) for part in parts.get(options.what, every)]
     print(render([row for rows, _ in found for row in rows]))
     missed = _judge([bar for _, bars in found for bar in bars])
@@ -64,7 +69,10 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "what",
         nargs="?",
-        choices=["all", "dialects", "freshness", "growth", "lake", "polls", "pushes", "store"],
+        choices=[
+            *("all", "dialects", "freshness", "growth", "lake", "polls", "pushes"),
+            *("receivers", "store"),
+        ],
         default="all",
         help="one part alone; store: without HTTP, and no part of all",
     )
@@ -118,6 +126,13 @@ def _pushes(plan: Plan, root: Path) -> Found:
     with tempfile.TemporaryDirectory(dir=root) as directory:
         made = pushes.measure(Path(directory), plan)
     return made.rows(), push_bars(made)
+
+
+def _receivers(plan: Plan, root: Path) -> Found:
+    say("receivers that are not well")
+    with tempfile.TemporaryDirectory(dir=root) as directory:
+        found = receivers.measure(Path(directory), plan)
+    return found.rows(), receiver_bars(found)
 
 
 def _lake(plan: Plan, root: Path) -> Found:

@@ -11,6 +11,7 @@ from bench.growth import EVERY_S, Freshness, Growth
 from bench.lake import ARROW, EVENTS, JSON, PARQUET, PUBLISH, RAW, READ, Lakes
 from bench.polls import Polls
 from bench.pushes import COURIER, PLAIN, SENT_TO, WELL, Pushes
+from bench.receivers import HANGING, OTHER, SAME, Receivers
 from bench.redis import Redis
 from bench.redis_py import RedisPy
 from bench.table import MB
@@ -106,6 +107,28 @@ def push_bars(pushes: Pushes) -> list[Bar]:
                 "x",
             )
             for listeners in SENT_TO
+        ),
+    ]
+
+
+def receiver_bars(found: Receivers) -> list[Bar]:
+    return [
+        *(
+            Bar(
+                f"p99 of a push to listeners of {whose} beside {HANGING:,} that hang and without",
+                ratio(found.beside[whose].p99_ms, found.alone[whose].p99_ms),
+                limit,
+                "x",
+                at_most=True,
+            )
+            for whose, limit in ((OTHER, 1.5), (SAME, 3.0))
+        ),
+        Bar(
+            "a backlog of which a listener refuses 30 % once beside one of which it takes all",
+            ratio(found.some_refused_s, found.all_taken_s),
+            1.5,
+            "x",
+            at_most=True,
         ),
     ]
 

@@ -33,22 +33,34 @@ class Receiver:
 class DiscueServer(CourierServer):
     """Pushes to this machine."""
 
-    def __init__(self, directory: Path) -> None:
-        super().__init__(directory, args=("--push-networks", "127.0.0.0/8"))
+    def __init__(self, directory: Path, *args: str) -> None:
+        super().__init__(directory, args=("--push-networks", "127.0.0.0/8", *args))
 
-    def ask(self, method: str, path: str, told: Any = None) -> Any:
-        key = self.credentials["discue"]["api_key"]
+    def ask(self, method: str, path: str, told: Any = None, *, key: str = "") -> Any:
+        key = key or self.credentials["discue"]["api_key"]
         headers = {"X-API-KEY": key, "Content-Type": "application/json"}
         answer = http.fetch(self._port, method, f"/v1{path}", body=told, headers=headers)
         return json.loads(answer)
 
-    def new_push_queue(self, name: str) -> "PushQueue":
-        return PushQueue(self, self.ask("POST", "/queues", {"name": name})["queue"]["id"])
+    def new_tenant(self, name: str) -> str:
+        """The Discue key of a new tenant."""
+        token = self.credentials["admin"]["token"]
+        path = "/courier/v1/tenants"
+        made = http.ask(self._port, "POST", path, token=token, body={"name": name})
+        key: str = made["credentials"]["discue"]["api_key"]
+        return key
+
+    def new_push_queue(self, name: str, *, key: str = "") -> "PushQueue":
+        """Of the tenant that has this key, else of the first."""
+        key = key or self.credentials["discue"]["api_key"]
+        made = self.ask("POST", "/queues", {"name": name}, key=key)
+        return PushQueue(self, made["queue"]["id"], key)
 
 
 class PushQueue:
-    def __init__(self, server: DiscueServer, id: str) -> None:
+    def __init__(self, server: DiscueServer, id: str, key: str) -> None:
         self._server = server
+        self._key = key
         self._path = f"/queues/{id}"
         self._listeners = 0
 
@@ -61,17 +73,23 @@ class PushQueue:
             "liveness_url": live,
             "status": status,
         }
-        made = self._server.ask("POST", f"{self._path}/listeners", told)
+        made = self._server.ask("POST", f"{self._path}/listeners", told, key=self._key)
         return f"{self._path}/listeners/{made['listener']['id']}"
 
     def switch(self, listener: str, status: str) -> None:
-        self._server.ask("PUT", listener, {"status": status})
+        self._server.ask("PUT", listener, {"status": status}, key=self._key)
+
+    def switching(self, listener: str, status: str) -> bytes:
+        return self._request("PUT", listener, {"status": status})
 
     def publish(self, number: int) -> bytes:
-        data = json.dumps({"data": body(number, len(BODY)).decode()}).encode()
-        key = self._server.credentials["discue"]["api_key"]
+        told = {"data": body(number, len(BODY)).decode()}
+        return self._request("POST", f"{self._path}/messages", told)
+
+    def _request(self, method: str, path: str, told: Any) -> bytes:
+        data = json.dumps(told).encode()
         head = (
-            f"POST /v1{self._path}/messages HTTP/1.1\r\nHost: 127.0.0.1\r\nX-API-KEY: {key}\r\n"
+            f"{method} /v1{path} HTTP/1.1\r\nHost: 127.0.0.1\r\nX-API-KEY: {self._key}\r\n"
             f"Content-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n"
         )
         return head.encode() + data

@@ -18,6 +18,8 @@ class Plan(NamedTuple):
     firsts: int  # messages to those who wait
     push_rounds: int
     push_seconds: float
+    receiver_rounds: int  # beside listeners that hang, and without
+    receiver_seconds: float
     pushes: int  # to each listener, when only speed counts
     lake_rows: int  # events in the journal that Spark reads
     lake_published: int  # messages that Spark publishes
@@ -41,6 +43,8 @@ FULL = Plan(
     firsts=2_000,
     push_rounds=10,
     push_seconds=3.0,
+    receiver_rounds=3,
+    receiver_seconds=25.0,
     pushes=5_000,
     lake_rows=2_000_000,
     lake_published=200_000,
@@ -63,6 +67,8 @@ QUICK = Plan(
     firsts=200,
     push_rounds=2,
     push_seconds=3.0,
+    receiver_rounds=1,
+    receiver_seconds=12.0,
     pushes=1_000,
     lake_rows=100_000,
     lake_published=20_000,

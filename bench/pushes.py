@@ -119,7 +119,7 @@ async def _paced(
         seconds=plan.push_seconds,
         every_s=PUBLISH_EVERY_S,
     )
-    arrivals = await _arrived(receiver, WELL * len(answered_s))
+    arrivals = await arrived(receiver, WELL * len(answered_s))
     latencies_s = array(
         "d",
         [at_s - answered_s[number] for found in arrivals.values() for number, at_s in found],
@@ -134,7 +134,7 @@ async def _paced(
     )
 
 
-async def _arrived(receiver: Receiver, wanted: int) -> Arrivals:
+async def arrived(receiver: Receiver, wanted: int) -> Arrivals:
     """All that was wanted, from the listeners that are well."""
     arrivals: Arrivals = {}
     deadline_s = time.perf_counter() + _ARRIVE_S_MAX
@@ -174,15 +174,15 @@ def _push(
         queue.listen(receiver.url(f"/{number}"), live, status="disabled")
         for number in range(listeners)
     ]
-    published = _fill(server, queue, messages)
+    published = fill(server, queue, messages)
     cpu_s = server.process.cpu_s()
     for path in paths:
         queue.switch(path, "enabled")
-    arrivals = asyncio.run(_arrived(receiver, listeners * published))
+    arrivals = asyncio.run(arrived(receiver, listeners * published))
     return _figure(arrivals, server.process.cpu_s() - cpu_s)
 
 
-def _fill(server: DiscueServer, queue: PushQueue, messages: int) -> int:
+def fill(server: DiscueServer, queue: PushQueue, messages: int) -> int:
     """Publish so many messages, or a few more; how many they were."""
     numbers = count()
     published = 0
@@ -202,7 +202,7 @@ def _send(receiver: Receiver, *, listeners: int, messages: int) -> Figure:
     command = [sys.executable, "-m", "bench.plain_sender", str(receiver.port)]
     before_s = _children_cpu_s()
     subprocess.run([*command, str(listeners), str(messages)], check=True, timeout=_ARRIVE_S_MAX)
-    arrivals = asyncio.run(_arrived(receiver, listeners * messages))
+    arrivals = asyncio.run(arrived(receiver, listeners * messages))
     return _figure(arrivals, _children_cpu_s() - before_s)
 
 

@@ -1,7 +1,9 @@
 """What pushes are sent to: `python -m bench.receiver PORT`, as bare as a receiver can be.
 
 It answers 200 at once and notes when each message came, by the number its body begins with. A
-path that begins with `/hang` is never answered. `GET /arrivals` tells what came and forgets it.
+path that begins with `/hang` is never answered; one that begins with `/slow` is answered after 100
+ms, and one that begins with `/some` too, but there the first attempt of three messages in ten is
+refused. A message that is refused has not come. `GET /arrivals` tells what came and forgets it.
 """
 
 import asyncio
@@ -14,12 +16,17 @@ from typing import cast
 import uvloop
 
 HANG = "/hang"
+SLOW = "/slow"
+SOME = "/some"
+SLOW_S = 0.1
 ARRIVALS = "/arrivals"
 LIVE = "/live"
 NUMBER_DIGITS = 8
 _HEAD_END = b"\r\n\r\n"
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
+_FIRST = re.compile(rb"\r\nx-attempt: *1\r\n", re.IGNORECASE)
 _OK = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+_NO = b"HTTP/1.1 500 No\r\nContent-Length: 2\r\n\r\nno"
 
 # Path -> number and time of what came there.
 Arrivals = dict[str, list[tuple[int, float]]]
@@ -59,9 +66,18 @@ class Receiving(asyncio.Protocol):
             self._transport.write(_OK)
         else:
             number = int(data[start : start + NUMBER_DIGITS])
+            first = _FIRST.search(data, 0, head_end + 2) is not None
+            if path.startswith(SOME) and number % 10 < 3 and first:
+                self._later(_NO)
+                return
             self._arrivals.setdefault(path, []).append((number, at_s))
-            if not path.startswith(HANG):
+            if path.startswith((SLOW, SOME)):
+                self._later(_OK)
+            elif not path.startswith(HANG):
                 self._transport.write(_OK)
+
+    def _later(self, answer: bytes) -> None:
+        asyncio.get_running_loop().call_later(SLOW_S, self._transport.write, answer)
 
     def _tell(self) -> None:
         text = json.dumps(self._arrivals).encode()

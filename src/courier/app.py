@@ -35,6 +35,7 @@ from courier.delivery.engine import Engine
 from courier.delivery.feed import Services as WorkerServices
 from courier.delivery.places import BadPlaces, Places
 from courier.delivery.places import urls as worker_urls
+from courier.delivery.slots import Slots
 from courier.delivery.targets import BadNetwork, Targets, networks
 from courier.delivery.transport import LateTransport
 from courier.delivery.verifier import DomainVerifier
@@ -162,6 +163,7 @@ def build(store: Store, config: Config, clock: SteadyClock, *, port: int) -> Cou
     places = Places(store, clock, sealer, placed, first=FIRST_TENANT)
     targets = Targets(networks(config.push_networks))
     transport = LateTransport(targets, connections_max=config.pushes_max)
+    slots = Slots(config.pushes_max)
     verifier = DomainVerifier(store, admin.domains, transport, clock)
     engine = Engine(
         store,
@@ -171,7 +173,7 @@ def build(store: Store, config: Config, clock: SteadyClock, *, port: int) -> Cou
         sealer,
         transport,
         Spelling(),
-        pushes_max=config.pushes_max,
+        slots=slots,
         delay_percent=config.push_delay_percent,
         liveness_every_ms=config.liveness_every_ms,
         domains_required=config.domains_required,
@@ -182,10 +184,9 @@ def build(store: Store, config: Config, clock: SteadyClock, *, port: int) -> Cou
         transport,
         telemetry,
         timeout_ms=config.worker_wait_ms_max,
-        calls_max=config.pushes_max,
     )
     workers = Workers(
-        WorkerServices(store, broker, clock, places, calls, telemetry),
+        WorkerServices(store, broker, clock, places, calls, telemetry, slots),
         drain_wait_ms_max=config.drain_wait_ms_max,
     )
     usage = Usage()

@@ -233,7 +233,8 @@ class Config:
     pushes_max: Annotated[
         int,
         Rule(
-            "Most requests to listeners on their way at a time, and as many to workers.",
+            "Most requests to listeners and workers on their way at a time. One tenant uses "
+            "three quarters of them at most.",
             low=1,
             high=100_000,
         ),

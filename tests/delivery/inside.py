@@ -21,6 +21,7 @@ from courier.core.types import BROKER, DAY_MS, Draft, Listener, Message, Push, Q
 from courier.delivery import secrets, signing
 from courier.delivery.engine import Engine
 from courier.delivery.http import HttpTransport
+from courier.delivery.slots import Slots
 from courier.delivery.targets import Targets, networks
 from courier.sealing import KEY_BYTES, Sealer
 from courier.store.memory import MemoryStore
@@ -56,6 +57,7 @@ class Inside:
         self.broker = Broker(store, self.clock, limits, self.sealer)
         self.admin = Admin(store, self.clock, limits)
         self.transport = HttpTransport(Targets(networks("127.0.0.0/8")), connections_max=1_000)
+        self.slots = Slots(pushes_max)
         self.engine = Engine(
             store,
             self.broker,
@@ -64,7 +66,7 @@ class Inside:
             self.sealer,
             self.transport,
             Plain(),
-            pushes_max=pushes_max,
+            slots=self.slots,
             delay_percent=100,
             liveness_every_ms=liveness_every_ms,
             domains_required=False,
@@ -89,17 +91,16 @@ class Inside:
     async def listen(self, url: str, **fields: Any) -> Listener:
         """A new listener of the queue."""
         id, now_ms = ids.new_id(), self.clock.now_ms()
+        on = {"tenant": self.tenant.id, "parent": self.queue.id, "liveness_url": url}
         listener = Listener(
             id=id,
-            tenant=self.tenant.id,
-            parent=self.queue.id,
             name=f"{self.queue.id}/{id}",
             created_ms=now_ms,
             title=id,
             modified_ms=now_ms,
             url=url,
             secrets=(self.sealed(id),),
-            **{"liveness_url": url, **fields},
+            **{**on, **fields},
         )
         await self.store.change(puts=[listener], actor=BROKER, now_ms=now_ms)
         return listener

@@ -147,7 +147,7 @@ def test_a_line_is_not_forgotten_when_another_takes_the_word_for_it(
             await inside.publish("two")
 
             async def hungry() -> bool:
-                return inside.engine.waiting == 3
+                return inside.slots.waiting == 3
 
             await until(hungry, "nobody waits")
             await inside.change(*[replace(each, disabled_by="user") for each in (busy, first)])
@@ -181,7 +181,7 @@ def test_no_more_requests_are_made_at_a_time_than_the_engine_may(
         return seen
 
     seen = run_inside(kind, tmp_path, main, pushes_max=7)
-    assert max(seen) == 7
+    assert 2 <= max(seen) <= 5, "a quarter is kept for other tenants"
 
 
 @both_stores

@@ -77,6 +77,31 @@ def test_names_without_an_answer_hold_up_no_other_and_who_gives_up_ends_nothing(
     asyncio.run(main())
 
 
+def test_however_many_names_of_a_zone_are_dead_others_are_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def main() -> None:
+        names = Names()
+        found = Lookups(names.look)
+        await found.find("here", 80, 0)
+        dead = [
+            asyncio.create_task(found.find(f"dead{n}.example.com", 80, 0))
+            for n in range(10 * lookups.LOOKUPS_MAX)
+        ]
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert len(names.asked) < lookups.LOOKUPS_MAX
+        with pytest.raises(OSError, match="no such name"):
+            await found.find("gone.example.org", 80, 0)
+        monkeypatch.setattr(lookups, "REMEMBERED_S", 0.0)
+        assert await found.find("here", 80, 0) == ADDRESS
+        names.never.set()
+        await asyncio.gather(*dead, return_exceptions=True)
+        assert len(names.asked) == 10 * lookups.LOOKUPS_MAX + 3
+
+    asyncio.run(main())
+
+
 def test_the_systems_own_answers_and_refusals_come_from_a_thread() -> None:
     async def main() -> None:
         found = Lookups()

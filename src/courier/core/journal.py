@@ -14,16 +14,17 @@ Message events carry `seq`, `own_id` (only when the publisher chose the id), `pu
     buried          the same; detail = {"into": queue id or null}
     expired, purged, deleted     the same; attempt is 0 and the times are absent if never leased
     renamed         detail = {"name": name}
-    pushed          attempt; detail = {"listener", "status", "duration_ms"}
+    pushed          attempt; detail = {"listener", "status", "duration_ms"}, with the beginning of
+                    the answer's body as "answer" if it had one
     push_failed     the same, with "error", and delay_ms unless it was the last attempt
     push_dropped    attempt; detail = {"listener", "reason"}: a push that was still to succeed is
                     given up because its message went (`expired`, `purged`, `deleted`) or its
                     listener did (`listener`)
 
-`acked` to `deleted` end a message on this queue; pushes may go on after `acked` and `buried`. A
-burial is preceded by the `retried` or `lease_expired` that caused it (with no delay_ms), and
-followed by the `published` of the copy on the dead-letter queue; a redrive is a `published` on
-the source with its origin, then a `deleted` here.
+`acked` to `deleted` end a message on this queue; pushes may go on after `acked`, `buried` and, by
+the queue's retention, `expired`. A burial is preceded by the `retried` or `lease_expired` that
+caused it (with no delay_ms), and followed by the `published` of the copy on the dead-letter queue;
+a redrive is a `published` on the source with its origin, then a `deleted` here.
 
 Settings events (`queue_created`, `consumer_deleted`, ...) carry the record as `detail`, which on
 an update also has the names of the fields that changed, as `changed`, and the `address` that the
@@ -58,6 +59,7 @@ from courier.core.types import (
     Liveness,
     Pipeline,
     Queue,
+    Report,
     Run,
     Schema,
     Session,
@@ -141,6 +143,20 @@ _TABLE_NAMES = {
     "at_ms": "at",
 }
 SHOWN = {_TABLE_NAMES.get(name, name): name for name in FIELDS}
+
+
+def push_detail(listener: str, report: Report, *, failed: bool) -> dict[str, Any]:
+    """The `detail` of an attempt to push a message."""
+    detail: dict[str, Any] = {
+        "listener": listener,
+        "status": report.status,
+        "duration_ms": report.duration_ms,
+    }
+    if failed:
+        detail["error"] = report.error
+    if report.answer:
+        detail["answer"] = report.text
+    return detail
 
 
 def column(run: Run, name: str) -> list[Any]:

@@ -26,6 +26,10 @@ Guarantees, the same for every store:
   know it, no other verb and no number does. It goes when the last of its pushes is acknowledged,
   when it expires, or by `remove` or `purge`; its pushes go whenever the message itself does, a
   listener's whenever the listener does.
+- The queue's retention never ends an open push (one that is pending, in flight or retrying): a
+  message with one ends for pullers with `expired`, and is kept. A kept message that is as old as
+  the retention goes as soon as none of its pushes is open; exhausted ones go with it. An expiry
+  of the message's own is its publisher's wish, and ends it and all its pushes.
 - After a listener is dropped the sweep ends its pushes, and until it has, a message that is kept
   for them stays.
 - A push is due when the delay that its message was published with is over (on a FIFO queue: the

@@ -7,6 +7,7 @@ publish --> ready --lease--> leased --ack--> done
 delayed -----'                  '--- no attempts left --> buried
 """
 
+import codecs
 from enum import Enum
 from typing import Any, Literal
 
@@ -21,6 +22,8 @@ CLAIM_KNOWN_MS = 400 * DAY_MS
 
 # By how much a sealed body is longer: a nonce before it and a tag behind.
 SEAL_BYTES = 12 + 16
+
+_UTF8 = codecs.getincrementaldecoder("utf-8")
 
 ContentType = Literal["text", "json", "bytes"]
 Scope = Literal[
@@ -485,6 +488,10 @@ class Outcome(Enum):
 # --- pushes ----------------------------------------------------------------------------------
 
 
+# How much of a listener's answer is kept and shown.
+ANSWER_KEPT_BYTES = 1 << 10
+
+
 class Report(Struct, frozen=True):
     """What came of one push: the status answered (0: no whole answer) and how the answer began."""
 
@@ -492,6 +499,14 @@ class Report(Struct, frozen=True):
     error: str = ""
     duration_ms: int = 0
     answer: bytes = b""
+
+    @property
+    def text(self) -> str:
+        """The beginning of the answer, at most ANSWER_KEPT_BYTES of it.
+
+        Bytes that are not UTF-8 are replaced; a character that was cut in two is left out.
+        """
+        return _UTF8(errors="replace").decode(self.answer[:ANSWER_KEPT_BYTES])
 
 
 class Pushed(Struct, frozen=True):

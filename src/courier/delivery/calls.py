@@ -52,7 +52,7 @@ class Ended(Struct, frozen=True):
 
 
 class Calls:
-    """No more than `calls_max` at a time, for all consumers together."""
+    """Calls that are on their way, each on a slot of its consumer's."""
 
     def __init__(
         self,
@@ -62,14 +62,12 @@ class Calls:
         counts: Counts,
         *,
         timeout_ms: int,
-        calls_max: int,
     ) -> None:
         self._store = store
         self._clock = clock
         self._transport = transport
         self._counts = counts
         self._timeout_ms = timeout_ms
-        self._calls_max = calls_max
         self._calls: set[asyncio.Task[None]] = set()
         self._sending: set[asyncio.Task[PushResult]] = set()
         self._stopping = False
@@ -77,11 +75,6 @@ class Calls:
     @property
     def lease_ms(self) -> int:
         return self._timeout_ms + LEASE_MARGIN_MS
-
-    @property
-    def free(self) -> int:
-        """How many more may begin."""
-        return self._calls_max - len(self._calls)
 
     def start(self, leased: Batch, ended: Callable[[Ended], None]) -> None:
         """`ended` is called when the messages are settled."""

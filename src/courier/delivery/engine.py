@@ -2,8 +2,6 @@
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import Callable
 
 from courier.clock import Clock
 from courier.core.admin import Admin
@@ -14,6 +12,7 @@ from courier.core.store import Store
 from courier.core.types import SECOND_MS, Listener
 from courier.delivery.line import Line
 from courier.delivery.requests import Spelling
+from courier.delivery.slots import Slots
 from courier.delivery.transport import Transport
 
 log = logging.getLogger("courier.delivery")
@@ -24,10 +23,7 @@ STOP_WAIT_S = 5.0
 
 
 class Engine:
-    """Pushes messages to listeners until cancelled.
-
-    No more than `pushes_max` requests are on their way at a time, for all listeners together.
-    """
+    """Pushes messages to listeners until cancelled, as far as there are slots for requests."""
 
     def __init__(
         self,
@@ -39,7 +35,7 @@ class Engine:
         transport: Transport,
         spelling: Spelling,
         *,
-        pushes_max: int,
+        slots: Slots,
         delay_percent: int,
         liveness_every_ms: int,
         domains_required: bool,
@@ -51,37 +47,22 @@ class Engine:
         self.sealer = sealer
         self.transport = transport
         self.spelling = spelling
+        self.slots = slots
+        # As many connections are for probes alone: they tell who may be sent requests at all.
+        self.probe_slots = Slots(slots.size)
+        # Many listeners may fall silent together; noting it one by one lets others in between.
+        self.noting = asyncio.Lock()
         self.delay_percent = delay_percent
         self.liveness_every_s = liveness_every_ms / SECOND_MS
         self.domains_required = domains_required
         self.pushed = 0
         self.failed = 0
-        self._pushes_max = pushes_max
-        self._free = pushes_max
-        self._hungry: deque[Callable[[], None]] = deque()
         self._lines: dict[str, tuple[Line, asyncio.Task[None]]] = {}
 
     @property
     def in_flight(self) -> int:
-        return self._pushes_max - self._free
-
-    @property
-    def waiting(self) -> int:
-        """Lines that may make a request once another has ended."""
-        return len(self._hungry)
-
-    def reserve(self, wanted: int, hungry: Callable[[], None]) -> int:
-        """Up to `wanted` requests may be made; `hungry` is called when none may but one later."""
-        granted = min(wanted, self._free)
-        self._free -= granted
-        if not granted and hungry not in self._hungry:
-            self._hungry.append(hungry)
-        return granted
-
-    def release(self, count: int) -> None:
-        self._free += count
-        for _ in range(min(count, len(self._hungry))):
-            self._hungry.popleft()()
+        """Requests to listeners on their way."""
+        return sum(len(line.sending) for line, _ in self._lines.values())
 
     async def run(self) -> None:
         try:

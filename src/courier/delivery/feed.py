@@ -16,6 +16,7 @@ from courier.core.store import Store
 from courier.core.types import SECOND_MS, Actor, Consumer, Queue
 from courier.delivery.calls import Batch, Calls, Counts, Ended
 from courier.delivery.places import Place, Places
+from courier.delivery.slots import Slots
 
 # How soon a change is noticed that gives no hint: of a URL, or of how many calls there are.
 LOOK_EVERY_S = 0.5
@@ -42,6 +43,7 @@ class Services(Struct, frozen=True):
     places: Places
     calls: Calls
     counts: Counts
+    slots: Slots
 
 
 class _Wait(Struct, frozen=True):
@@ -67,6 +69,9 @@ class Feed:
         self._stopped = False
         self._hint: asyncio.Future[bool] | None = None
         self._running = 0
+        self._seat = services.slots.seat(
+            tenant=consumer.tenant, queue=consumer.parent, wake=self._look_again
+        )
         # When messages that still wait were first seen waiting.
         self._since_s: float | None = None
         self._missing = False
@@ -87,6 +92,7 @@ class Feed:
                 self._hint = self._store.wait(self._queue)
                 try:
                     wait = await self._careful_turn()
+                    self._seat.decline()
                     if wait is None or not wait.hinted:
                         self._pass_on()
                     if wait is None or self._stopped:
@@ -96,6 +102,7 @@ class Feed:
                     self._look_again()
         finally:
             self._note_missing(False)
+            self._seat.close()
 
     def stop(self) -> None:
         """No new batches; those on their way are not this feed's any more."""
@@ -164,7 +171,7 @@ class Feed:
         if now_s < self._resume_s:
             return _Wait(min(LOOK_EVERY_S, self._resume_s - now_s), hinted=False)
         together = 1 if self._failures else consumer.concurrency_max or CONCURRENCY_DEFAULT
-        room = min(together - self._running, self._calls.free)
+        room = together - self._running
         if room <= 0:
             return _Wait(LOOK_EVERY_S, hinted=False)  # or until one of its calls ends
         due_s = self._since_s + consumer.wait_ms_max / SECOND_MS
@@ -176,6 +183,9 @@ class Feed:
             return None
         # Of a FIFO queue, two batches of one lease could hold messages of one group.
         batches = 1 if queue.fifo else max(1, min(room, waiting // count))
+        batches = self._seat.take(batches)
+        if not batches:
+            return _Wait(LOOK_EVERY_S, hinted=False)  # or until it is offered a slot
         return await self._send(queue, consumer, place, count, batches)
 
     async def _ready(self, queue: Queue, batch_size: int) -> tuple[int, int]:
@@ -197,26 +207,32 @@ class Feed:
         self, queue: Queue, consumer: Consumer, place: Place, count: int, batches: int
     ) -> _Wait:
         """Lease up to so many batches of `count` messages, and start a call with each."""
-        pulled = await self._broker.pull(
-            queue,
-            count=count * batches,
-            lease_ms=self._calls.lease_ms,
-            actor=Actor(consumer.id, "worker"),
-        )
-        if not pulled.messages:
+        started = 0
+        try:
+            pulled = await self._broker.pull(
+                queue,
+                count=count * batches,
+                lease_ms=self._calls.lease_ms,
+                actor=Actor(consumer.id, "worker"),
+            )
+            messages = [message for message, _ in pulled.messages]
+            for first in range(0, len(messages), count):
+                batch = Batch(queue, consumer, place, messages[first : first + count])
+                started += 1
+                self._running += 1
+                self._calls.start(batch, self._ender(place.url, self._seat.begin()))
+        finally:
+            self._seat.give_back(batches - started)
+        if not messages:
             return _Wait(LOOK_EVERY_S)  # somebody else was faster
         # Those that are left are a new lot.
         self._since_s = None
-        messages = [message for message, _ in pulled.messages]
-        for first in range(0, len(messages), count):
-            batch = Batch(queue, consumer, place, messages[first : first + count])
-            self._running += 1
-            self._calls.start(batch, self._ender(place.url))
         return _Wait(0.0)
 
-    def _ender(self, url: str) -> Callable[[Ended], None]:
+    def _ender(self, url: str, number: int) -> Callable[[Ended], None]:
         def ended(call: Ended) -> None:
             self._running -= 1
+            self._seat.end(number)
             if url == self._url:
                 self._judge(call)
             self._look_again()

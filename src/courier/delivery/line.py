@@ -10,6 +10,7 @@ from courier import ids
 from courier.core import retry
 from courier.core.errors import BrokerError, NotFound, Unavailable
 from courier.core.types import (
+    ANSWER_KEPT_BYTES,
     BROKER,
     SECOND_MS,
     Domain,
@@ -26,6 +27,7 @@ from courier.core.types import (
 from courier.delivery import liveness, requests, secrets
 from courier.delivery.pace import Pace
 from courier.delivery.prober import Prober
+from courier.delivery.slots import Seat
 from courier.delivery.transport import PushResult
 from courier.delivery.urls import host_and_port
 
@@ -41,7 +43,6 @@ AHEAD_MS_MAX = 5 * SECOND_MS
 # A push is leased for as long as its request may take, and a little longer to note the outcome.
 # What was in flight when the process was killed waits for the end of that.
 LEASE_MARGIN_MS = 10 * SECOND_MS
-ANSWER_KEPT_BYTES = 1 << 10
 STORE_AWAY_S = 1.0
 BLOCKED_LOOK_S = 1.0
 _GONE = 410
@@ -57,6 +58,7 @@ class Line:
         self._pace = Pace()
         self._prober = Prober(engine, id, self._changed)
         self._unanswered = 0
+        self._seat: Seat | None = None
         self._ahead: deque[tuple[int, Message]] = deque()
         self._settled: list[PushSettlement] = []
         self._wake = asyncio.Event()
@@ -83,6 +85,8 @@ class Line:
         finally:
             prober.cancel()
             self._give_back()
+            if self._seat is not None:
+                self._seat.close()
 
     async def _turn(self) -> bool:
         """Note what is done, take what there is room for, wait; False: the listener is gone."""
@@ -93,24 +97,26 @@ class Line:
             return False
         self._current = listener, queue
         self._wake.clear()
+        seat = self._seat = self._seat or await self._seated(listener)
         hint = store.wait(self._id)
         hint.add_done_callback(self._hinted)
         try:
             limit = await self._limit(listener, queue)
             room = max(0, limit - len(self.sending))
-            granted = self._engine.reserve(room, self._wake.set) if room else 0
+            granted = seat.take(room)
+            seat.decline()
             asked = granted + (self._reach(listener) if limit and granted == room else 0)
             now_ms = self._engine.clock.now_ms()
             taken: list[Message] = []
             try:
                 taken = await self._note_and_take(listener, asked, now_ms)
             finally:
-                self._engine.release(max(0, granted - len(taken)))
+                seat.give_back(max(0, granted - len(taken)))
             for message in taken[:granted]:
-                self._begin(listener, queue, message)
+                self._begin(seat, listener, queue, message)
             self._ahead.extend((now_ms, message) for message in taken[granted:])
             self._begin_next()
-            if not asked and (room or not self.sending):
+            if not limit and await self._unhinted(listener, queue):
                 await self._woken_within(BLOCKED_LOOK_S)
             elif len(taken) < asked or not asked:  # else there may be more
                 await self._wake.wait()
@@ -124,13 +130,21 @@ class Line:
             self._wake.set()
 
     async def _woken_within(self, seconds: float) -> None:
-        """What the line waits for (a queue's pause, a domain) does not always wake it.
-
-        And a line that may make a request now need not be the one that was told so.
-        """
+        """What the line waits for does not wake it."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._wake.wait()
+
+    async def _seated(self, listener: Listener) -> Seat:
+        now_ms = self._engine.clock.now_ms()
+        found = await self._engine.store.push_stats([listener.id], now_ms=now_ms)
+        stats = found.get(listener.id)  # none if it was deleted meanwhile
+        return self._engine.slots.seat(
+            tenant=listener.tenant,
+            queue=listener.parent,
+            wake=self._wake.set,
+            quick=stats is not None and stats.last_success_ms > stats.last_failure_ms,
+        )
 
     # --- what to send ---
 
@@ -142,11 +156,15 @@ class Line:
         return 1 if listener.ordered else self._pace.width
 
     async def _may_send(self, listener: Listener, queue: Queue) -> bool:
-        if listener.disabled_by or queue.paused:
+        if listener.disabled_by or (await self._prober.known(listener)).state == "inactive":
             return False
-        if (await self._prober.known(listener)).state == "inactive":
-            return False
-        return not self._engine.domains_required or await self._verified(listener)
+        return not await self._unhinted(listener, queue)
+
+    async def _unhinted(self, listener: Listener, queue: Queue) -> bool:
+        """Whether it waits for something that gives no hint: the end of a pause, a domain."""
+        if queue.paused:
+            return True
+        return self._engine.domains_required and not await self._verified(listener)
 
     async def _verified(self, listener: Listener) -> bool:
         place = host_and_port(listener.url)
@@ -208,13 +226,14 @@ class Line:
 
     # --- one request ---
 
-    def _begin(self, listener: Listener, queue: Queue, message: Message) -> None:
+    def _begin(self, seat: Seat, listener: Listener, queue: Queue, message: Message) -> None:
+        number = seat.begin()
         task = asyncio.create_task(self._send(listener, queue, message))
         self.sending.add(task)
 
         def sent(task: "asyncio.Task[None]") -> None:
             self.sending.discard(task)
-            self._engine.release(1)
+            seat.end(number)
             self._begin_next()
             self._wake.set()
             if not task.cancelled() and (error := task.exception()):
@@ -225,16 +244,16 @@ class Line:
 
     def _begin_next(self) -> None:
         """What was taken ahead follows, as long as all goes well."""
-        if self._current is None:
+        if self._current is None or self._seat is None:
             return
         while self._ahead and len(self.sending) < self._pace.width:
             taken_ms, message = self._ahead[0]
             late = self._engine.clock.now_ms() - taken_ms > AHEAD_MS_MAX
-            if late or not self._pace.quick or not self._engine.reserve(1, self._wake.set):
+            if late or not self._pace.quick or not self._seat.take(1):
                 self._give_back()
                 return
             self._ahead.popleft()
-            self._begin(*self._current, message)
+            self._begin(self._seat, *self._current, message)
 
     async def _send(self, listener: Listener, queue: Queue, message: Message) -> None:
         try:
@@ -249,16 +268,19 @@ class Line:
         )
         if result.ok:
             self._engine.pushed += 1
-            self._pace.went_well(duration_ms=result.duration_ms)
+            self._pace.reached(duration_ms=result.duration_ms)
             self._unanswered = 0
             self._settled.append(Pushed(message.seq, message.attempts, report))
             return
         self._engine.failed += 1
-        self._pace.failed()
-        self._give_back()
         asked_ms = 0
         if result.status in _ASKING_TO_WAIT:
             asked_ms = retry.asked_ms(result.retry_after, wall_ms=self._engine.clock.wall_ms())
+        if result.status and not asked_ms:
+            self._pace.reached(duration_ms=result.duration_ms)
+        else:
+            self._pace.unreached()
+            self._give_back()
         delay_ms = retry.delay_ms(
             attempt=message.attempts,
             attempts_max=listener.attempts_max,
@@ -268,6 +290,8 @@ class Line:
         )
         self._settled.append(PushFailed(message.seq, message.attempts, report, delay_ms))
         if result.status == _GONE:
+            self._pace.restart()
+            self._give_back()
             await self._disable(listener)
         await self._judge(listener, result)
 
@@ -323,5 +347,5 @@ class Line:
 
     def _changed(self, before: Liveness) -> None:
         if before.state == "inactive":
-            self._pace.failed()  # back, and to be met with care
+            self._pace.restart()
         self._wake.set()

@@ -2,7 +2,8 @@
 
 The event loop has a few threads of its own for this and for much else, which a handful of dead
 names would occupy for minutes. Here a lookup has a thread of its own, which the end of the
-process does not wait for; whoever asks for the same name meanwhile gets the same answer.
+process does not wait for; all who ask for the same name meanwhile get the same answer. Names of one
+zone, such as `a.example.com` and `b.example.com`, share what `slots.py` gives to one tenant.
 """
 
 import asyncio
@@ -11,6 +12,8 @@ import threading
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any
+
+from courier.delivery.slots import Slots, Turn
 
 LOOKUPS_MAX = 64
 # Answers are used again for so long, failures too.
@@ -28,7 +31,7 @@ class Lookups:
         self._look = look or in_thread
         self._running: dict[tuple[str, int, int], asyncio.Task[Found]] = {}
         self._known: dict[tuple[str, int, int], tuple[float, Found | OSError]] = {}
-        self._turn = asyncio.Semaphore(LOOKUPS_MAX)
+        self._slots = Slots(LOOKUPS_MAX)
 
     async def find(self, host: str, port: int, family: int) -> Found:
         """Raises OSError."""
@@ -48,8 +51,14 @@ class Lookups:
         return known
 
     async def _find(self, key: tuple[str, int, int]) -> Found:
-        async with self._turn:
-            return await self._look(*key)
+        host = key[0]
+        found_before = key in self._known and not isinstance(self._known[key][1], OSError)
+        turn = Turn(self._slots, tenant=_zone(host), queue=host, quick=found_before)
+        try:
+            async with turn:
+                return await self._look(*key)
+        finally:
+            turn.close()
 
     def _done(self, key: tuple[str, int, int], task: "asyncio.Task[Found]") -> None:
         del self._running[key]
@@ -63,6 +72,11 @@ class Lookups:
             self._known[key] = now_s, error
         elif error is None:
             self._known[key] = now_s, task.result()
+
+
+def _zone(host: str) -> str:
+    """The last two labels of a name: who has many dead names has them in few zones."""
+    return ".".join(host.lower().rstrip(".").split(".")[-2:])
 
 
 async def in_thread(host: str, port: int, family: int) -> Found:

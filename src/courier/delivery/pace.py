@@ -1,8 +1,9 @@
 """Pure: how many requests a listener gets at a time, from how the last ones went.
 
-One at a time while it fails; whenever as many as it gets at a time have gone well, twice as many,
-up to the limit. So one that is down costs the others next to nothing, and one that is back is not
-overrun.
+Outcomes are judged in groups of `width`. If every request of the group reached the listener, the
+width doubles, up to the limit; otherwise it shrinks by half the share of those that did not. Any
+answer counts as reached, whatever it says about the message; no answer, or one that asks for time,
+does not. A listener that was away starts again with one.
 """
 
 IN_FLIGHT_MAX = 10
@@ -15,16 +16,29 @@ class Pace:
     def __init__(self) -> None:
         self.width = IN_FLIGHT_MAX
         self.quick = False
-        self._good = 0
+        self._seen = self._unreached = 0
 
-    def went_well(self, *, duration_ms: int) -> None:
+    def reached(self, *, duration_ms: int) -> None:
         self.quick = self.width == IN_FLIGHT_MAX and duration_ms <= QUICK_MS
-        self._good += 1
-        if self._good >= self.width:
-            self._good = 0
-            self.width = min(IN_FLIGHT_MAX, self.width * 2)
+        self._count(unreached=0)
 
-    def failed(self) -> None:
+    def unreached(self) -> None:
         self.quick = False
-        self._good = 0
+        self._count(unreached=1)
+
+    def restart(self) -> None:
+        self.quick = False
         self.width = 1
+        self._seen = self._unreached = 0
+
+    def _count(self, *, unreached: int) -> None:
+        self._seen += 1
+        self._unreached += unreached
+        if self._seen < self.width:
+            return
+        if self._unreached:
+            left = self.width - round(self.width * self._unreached / self._seen / 2)
+            self.width = max(1, min(self.width - 1, left))
+        else:
+            self.width = min(IN_FLIGHT_MAX, self.width * 2)
+        self._seen = self._unreached = 0

@@ -9,6 +9,7 @@ from courier import ids
 from courier.core.errors import BrokerError
 from courier.core.types import MINUTE_MS, SECOND_MS, Listener, Liveness
 from courier.delivery import liveness
+from courier.delivery.slots import Turn
 
 if TYPE_CHECKING:
     from courier.delivery.engine import Engine
@@ -31,6 +32,7 @@ class Prober:
         self._changed = changed
         self._known: Liveness | None = None
         self._saved_ms = 0
+        self._turn: Turn | None = None
 
     async def known(self, listener: Listener) -> Liveness:
         if self._known is None:
@@ -53,17 +55,21 @@ class Prober:
         """Until cancelled: often while messages are waiting, and else now and then."""
         every_s = self._engine.liveness_every_s
         wait_s, rest = every_s / FIRST_PROBE_PART, 0
-        while True:
-            await asyncio.sleep(wait_s * (0.9 + 0.2 * ids.luck()))
-            wait_s, rest = every_s, rest - 1
-            try:
-                if rest < 0 or await self._are_waiting():
-                    rest = IDLE_PROBE_FACTOR - 1
-                    await self._probe()
-            except BrokerError as error:
-                log.warning("probe_failed", extra={"listener": self._id, "reason": str(error)})
-            except Exception:
-                log.exception("probe_failed", extra={"listener": self._id})
+        try:
+            while True:
+                await asyncio.sleep(wait_s * (0.9 + 0.2 * ids.luck()))
+                wait_s, rest = every_s, rest - 1
+                try:
+                    if rest < 0 or await self._are_waiting():
+                        rest = IDLE_PROBE_FACTOR - 1
+                        await self._probe()
+                except BrokerError as error:
+                    log.warning("probe_failed", extra={"listener": self._id, "reason": str(error)})
+                except Exception:
+                    log.exception("probe_failed", extra={"listener": self._id})
+        finally:
+            if self._turn is not None:
+                self._turn.close()
 
     async def _are_waiting(self) -> bool:
         """Whether there are messages that the listener has still to get."""
@@ -76,7 +82,10 @@ class Prober:
         listener = await engine.store.get(Listener, self._id)
         if listener is None or listener.disabled_by:
             return
-        result = await engine.transport.get(listener.liveness_url, timeout_ms=PROBE_TIMEOUT_MS)
+        if self._turn is None:
+            self._turn = Turn(engine.probe_slots, tenant=listener.tenant, queue=listener.parent)
+        async with self._turn:
+            result = await engine.transport.get(listener.liveness_url, timeout_ms=PROBE_TIMEOUT_MS)
         why = result.error or f"answered {result.status}"
         known = await self.known(listener)
         now_ms = engine.clock.now_ms()
@@ -92,6 +101,7 @@ class Prober:
             return
         self._saved_ms = now_ms
         try:
-            await self._engine.admin.listeners.note_liveness(new)
+            async with self._engine.noting:
+                await self._engine.admin.listeners.note_liveness(new)
         except BrokerError as error:
             log.warning("liveness_not_noted", extra={"listener": self._id, "reason": str(error)})

@@ -9,7 +9,7 @@ import msgspec
 from courier import ids
 from courier.core.lifecycle import expires_ms
 from courier.core.types import MINUTE_MS, Level, Message, Queue, QueueStats
-from courier.store.pushes import PushLine
+from courier.store.pushes import OPEN, PushLine
 
 
 @dataclass
@@ -92,6 +92,20 @@ class Backlog:
         """Whether the message has a push that is not acknowledged."""
         pushes = [line.pushes.get(seq) for line in (*self.live_lines(), *self.dropped_lines)]
         return any(push is not None and push.status != "acknowledged" for push in pushes)
+
+    def owed(self, seq: int) -> bool:
+        """Whether the message has an open push."""
+        pushes = [line.pushes.get(seq) for line in (*self.live_lines(), *self.dropped_lines)]
+        return any(push is not None and push.status in OPEN for push in pushes)
+
+    def over(self, delivery: Delivery, now_ms: int) -> bool:
+        """Whether a kept message has expired and may go.
+
+        By an expiry of its own, or by the queue's retention when it has no open push.
+        """
+        if self.expiry_ms(delivery) > now_ms:
+            return False
+        return delivery.message.expires_ms is not None or not self.owed(delivery.message.seq)
 
     def due_ms(self, delivery: Delivery) -> int:
         if delivery.due_ms is None:

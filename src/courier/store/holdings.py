@@ -8,6 +8,7 @@ import msgspec
 
 from courier import ids
 from courier.core.errors import NotFound
+from courier.core.journal import push_detail
 from courier.core.lifecycle import GROUP_DEFAULT, Again, after_failure
 from courier.core.types import (
     BROKER,
@@ -170,7 +171,8 @@ class Holdings:
             last_leased_ms=delivery.last_leased_ms,
             **columns,
         )
-        if kind in ("acked", "buried") and backlog.wanted(seq):
+        aged = kind == "expired" and delivery.message.expires_ms is None
+        if (kind in ("acked", "buried") and backlog.wanted(seq)) or (aged and backlog.owed(seq)):
             # What pullers did with it is told, and of no use to listeners.
             delivery.attempts = 0
             backlog.kept[seq] = delivery
@@ -189,7 +191,8 @@ class Holdings:
     ) -> None:
         delivery = backlog.known(push.seq)
         line.arrived(push, report, now_ms=now_ms)
-        self._note_push("pushed", backlog, delivery, push, now_ms, _told(push, report))
+        detail = push_detail(push.listener, report, failed=False)
+        self._note_push("pushed", backlog, delivery, push, now_ms, detail)
         self._let_go(backlog, delivery, now_ms)
 
     def push_failed(
@@ -207,13 +210,14 @@ class Holdings:
         queue, delivery = backlog.queue, backlog.known(push.seq)
         due_ms = None if delay_ms is None else ended_ms + delay_ms
         line.failed(push, report, due_ms=due_ms, now_ms=now_ms)
-        detail = _told(push, report) | {"error": report.error}
+        detail = push_detail(push.listener, report, failed=True)
         self._note_push("push_failed", backlog, delivery, push, now_ms, detail, delay_ms)
         into = self.backlogs.get(queue.dead_letter or "")
         if delay_ms is None and into is not None:
             id, attempts = delivery.message.id, push.attempts
             origin = Origin(queue.id, id, attempts=attempts, reason="push")
             self._copy(delivery, into, origin, now_ms)
+        self._let_go(backlog, delivery, now_ms)
 
     def end_push(self, backlog: Backlog, line: PushLine, push: Push, *, now_ms: int) -> None:
         """Its listener is gone."""
@@ -230,9 +234,12 @@ class Holdings:
                 self._note_drop(reason, backlog, delivery, push, now_ms)
 
     def _let_go(self, backlog: Backlog, delivery: Delivery, now_ms: int) -> None:
-        """A message that was kept for its pushes goes with the last of them."""
+        """A message that was kept for its pushes goes with the last of them.
+
+        One that has an exhausted push stays as long as the queue's retention says.
+        """
         seq = delivery.message.seq
-        if seq in backlog.kept and not backlog.wanted(seq):
+        if seq in backlog.kept and (not backlog.wanted(seq) or backlog.over(delivery, now_ms)):
             self.end_kept("", backlog, delivery, now_ms=now_ms)
 
     def _note_push(
@@ -265,15 +272,6 @@ class Holdings:
             self._journal.message(
                 "push_dropped", by, backlog.queue, delivery, attempt=push.attempts, detail=detail
             )
-
-
-def _told(push: Push, report: Report) -> dict[str, Any]:
-    """What the journal tells of a report."""
-    return {
-        "listener": push.listener,
-        "status": report.status,
-        "duration_ms": report.duration_ms,
-    }
 
 
 def carried(delivery: Delivery, *, delay_ms: int | None) -> Draft:

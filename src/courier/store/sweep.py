@@ -80,13 +80,14 @@ class Sweep:
                     due.append((ended_ms, partial(self._end_or_fail, backlog, delivery, now_ms)))
             for delivery in backlog.kept.values():
                 ended_ms = backlog.expiry_ms(delivery)
-                if ended_ms <= now_ms:
+                if backlog.over(delivery, now_ms):
                     due.append((ended_ms, partial(self._end_kept, backlog, delivery, now_ms)))
             for line in backlog.lines.values():
                 for ended_ms, push in line.leases():
-                    # Of a lease and a message that end together, the message's end counts.
-                    expiry_ms = backlog.expiry_ms(backlog.known(push.seq))
-                    if ended_ms <= now_ms and ended_ms < expiry_ms:
+                    # Of a lease and a message that end together, the message's end counts, if
+                    # it ends the push.
+                    own_ms = backlog.known(push.seq).message.expires_ms
+                    if ended_ms <= now_ms and (own_ms is None or ended_ms < own_ms):
                         step = partial(self._fail_push, backlog, line, push, ended_ms, now_ms)
                         due.append((ended_ms, step))
         return [step for _, step in sorted(due, key=lambda item: item[0])]
@@ -121,7 +122,9 @@ class Sweep:
                 if backlog.delayed(delivery, now_ms):
                     yield backlog.due_ms(delivery)
             for delivery in backlog.kept.values():
-                yield backlog.expiry_ms(delivery)
+                expiry_ms = backlog.expiry_ms(delivery)
+                if expiry_ms > now_ms or backlog.over(delivery, now_ms):
+                    yield expiry_ms
             for line in backlog.lines.values():
                 yield from line.next(now_ms)
 

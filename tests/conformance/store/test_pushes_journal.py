@@ -55,6 +55,7 @@ def test_what_became_of_a_push_is_told_by_its_listener(
         "status": 503,
         "duration_ms": 40,
         "error": "answered 503",
+        "answer": "busy",
     }
     arrived = {"listener": listener.id, "status": 204, "duration_ms": 12}
     assert [tail(event) for event in events] == [
@@ -108,6 +109,31 @@ def test_each_push_of_a_batch_tells_its_own_story(
         "answered 500",
     ]
     assert [event["detail"]["duration_ms"] for event in events] == [1, 2, 3, 1]
+
+
+ANSWERS = {
+    "text": (b"no", "no"),
+    "not UTF-8": (b"a\xffb\x00", "a\ufffdb\x00"),
+    "cut in a character": (b"x" * 1_022 + "\u20ac".encode(), "x" * 1_022),
+    "long": (b"x" * 2_000, "x" * 1_024),
+}
+
+
+@pytest.mark.parametrize("how", ANSWERS)
+def test_how_the_answer_began_is_told(
+    driver: Driver, queue: Queue, listener: Listener, how: str
+) -> None:
+    answer, text = ANSWERS[how]
+    report = Report(200, "", 1, answer[:1_024])
+    driver.publish(queue, "a", "b")
+    driver.take(listener)
+    before = driver.last()
+    driver.settle_pushes(listener, Pushed(1, 1, report), PushFailed(2, 1, report, 10))
+    assert [event["detail"]["answer"] for event in driver.events(after=before)] == [text] * 2
+    for seq in (1, 2):
+        found = driver.push(listener, seq).report
+        assert found == report
+        assert found.text == text
 
 
 def test_a_settlement_without_effect_is_no_event(
@@ -186,7 +212,7 @@ def test_a_last_failure_without_dead_letters_tells_no_delay(
 ENDS: dict[str, Callable[[Driver, Queue], object]] = {
     "deleted": lambda driver, queue: driver.remove(queue, 1),
     "purged": lambda driver, queue: driver.purge(queue, upto_seq=1),
-    "expired": lambda driver, queue: driver.advance(queue.retention_ms),
+    "expired": lambda driver, queue: driver.advance(500),
 }
 
 
@@ -194,13 +220,13 @@ ENDS: dict[str, Callable[[Driver, Queue], object]] = {
 def test_the_end_of_a_message_is_followed_by_that_of_its_open_pushes(
     driver: Driver, kind: str
 ) -> None:
-    queue = driver.queue(retention_ms=500)
+    queue = driver.queue()
     listeners = []
     for title in ("pending", "arrived", "in flight", "exhausted", "retrying"):
         listeners.append(driver.listener(queue, title))
         driver.advance(1)
     pending, arrived, in_flight, exhausted, retrying = listeners
-    [id] = driver.publish(queue, "abc").ids
+    [id] = driver.publish(queue, Draft(b"abc", ttl_ms=500)).ids
     published_ms = driver.now_ms
     driver.arrive(arrived, driver.take_one(arrived))
     driver.take_one(in_flight, lease_ms=DAY_MS)
@@ -310,18 +336,17 @@ def test_the_sweep_tells_what_was_open_of_a_dropped_listener(
 
 
 @pytest.mark.parametrize("leased", [False, True], ids=["waiting", "leased"])
-@pytest.mark.parametrize("own", [False, True], ids=["retention", "own"])
 @pytest.mark.parametrize(
     ("lease_ms", "kinds"),
     [(99, ["push_failed", "expired", "push_dropped"]), (100, ["expired", "push_dropped"])],
     ids=["before", "with"],
 )
 def test_a_lease_that_ended_before_its_message_is_told_first(
-    driver: Driver, lease_ms: int, kinds: list[str], own: bool, leased: bool
+    driver: Driver, lease_ms: int, kinds: list[str], leased: bool
 ) -> None:
-    queue = driver.queue(retention_ms=DAY_MS if own else 100)
+    queue = driver.queue()
     listener = driver.listener(queue)
-    driver.publish(queue, Draft(b"a", ttl_ms=100 if own else None))
+    driver.publish(queue, Draft(b"a", ttl_ms=100))
     driver.take(listener, lease_ms=lease_ms)
     if leased:
         driver.lease(queue, lease_ms=150)

@@ -34,6 +34,12 @@ def kept(driver: Driver, queue: Queue) -> list[str]:
     return bodies([m for m in driver.browse(queue, kept=True) if m.seq not in held])
 
 
+def exhaust(driver: Driver, listener: Listener) -> None:
+    """Let all that is ready fail for good."""
+    for message in driver.take(listener):
+        driver.miss(listener, message, delay_ms=None)
+
+
 # --- what is kept, and how long ---
 
 
@@ -262,11 +268,10 @@ def test_a_kept_message_blocks_no_group(driver: Driver) -> None:
 # --- how it goes ---
 
 
-@pytest.mark.parametrize("own", [False, True], ids=["retention", "own"])
-def test_a_kept_message_expires(driver: Driver, own: bool) -> None:
-    queue = driver.queue(retention_ms=DAY_MS if own else 100)
-    listener = driver.listener(queue)
-    keep(driver, queue, *(Draft(b.encode(), ttl_ms=100 if own else None) for b in "abc"))
+def test_a_kept_message_ends_at_its_own_expiry(
+    driver: Driver, queue: Queue, listener: Listener
+) -> None:
+    keep(driver, queue, *(Draft(b.encode(), ttl_ms=100) for b in "abc"))
     a, b = driver.take(listener, count=2, lease_ms=DAY_MS)
     driver.miss(listener, a, delay_ms=None)
     failed_ms = driver.now_ms
@@ -289,21 +294,24 @@ def test_a_changed_retention_applies_to_kept_messages_at_once(
     driver: Driver, queue: Queue, listener: Listener
 ) -> None:
     keep(driver, queue, "old", Draft(b"own", ttl_ms=DAY_MS))
+    exhaust(driver, listener)
     driver.advance(100)
     keep(driver, queue, "new")
+    exhaust(driver, listener)
     driver.publish(queue, "held")
     queue = driver.update(queue, retention_ms=101)
     assert kept(driver, queue) == ["old", "own", "new"]
     queue = driver.update(queue, retention_ms=100)
     assert kept(driver, queue) == ["own", "new"]
-    assert bodies(driver.take(listener)) == ["own", "new", "held"]
+    assert bodies(driver.take(listener)) == ["held"]
 
 
 def test_a_sweep_counts_the_kept_messages_that_expired(driver: Driver) -> None:
     queue = driver.queue(retention_ms=100)
-    driver.listener(queue)
+    listener = driver.listener(queue)
     keep(driver, queue, *"abc")
     driver.publish(queue, "d")
+    exhaust(driver, listener)
     driver.advance(99)
     assert driver.sweep().next_ms == driver.now_ms + 1
     driver.advance(1)
@@ -311,6 +319,134 @@ def test_a_sweep_counts_the_kept_messages_that_expired(driver: Driver) -> None:
     assert max(counts) <= 2
     assert sum(counts) == 4
     assert driver.sweep().next_ms is None
+
+
+# --- what retention leaves to listeners ---
+
+
+@pytest.mark.parametrize("acked", [False, True], ids=["on the queue", "kept"])
+@pytest.mark.parametrize("fifo", [False, True], ids=["standard", "fifo"])
+def test_retention_ends_no_push_that_is_open(driver: Driver, fifo: bool, acked: bool) -> None:
+    queue = driver.queue(retention_ms=100, fifo=fifo)
+    listener = driver.listener(queue)
+    driver.publish(queue, *"abc")
+    if acked:
+        for message in driver.lease(queue):
+            driver.ack(queue, message)
+    a, b = driver.take(listener, count=2, lease_ms=DAY_MS)
+    driver.miss(listener, b, delay_ms=200)
+    before = driver.last()
+    driver.advance(100)
+    assert driver.stats(queue) == QueueStats()
+    assert driver.peek(queue) == driver.lease(queue) == driver.browse(queue) == []
+    assert kept(driver, queue) == list("abc")
+    assert driver.find(queue, a.id) is not None
+    assert driver.push_stats(listener).open == 3
+    assert driver.kinds(after=before) == ([] if acked else ["expired"] * 3)
+    assert bodies(driver.take(listener)) == ["c"]
+    driver.advance(100)
+    assert driver.arrive(listener, a)
+    assert kept(driver, queue) == list("bc")
+    driver.arrive(listener, driver.take_one(listener))
+    assert kept(driver, queue) == ["c"]
+    assert "push_dropped" not in driver.kinds()
+    assert driver.push_stats(listener).acknowledged == 2
+
+
+def test_a_message_past_its_retention_goes_when_its_last_open_push_is_exhausted(
+    driver: Driver,
+) -> None:
+    dead = driver.queue("dead")
+    queue = driver.queue(retention_ms=100, dead_letter=dead.id)
+    listener, other = driver.listener(queue), driver.listener(queue, "press")
+    driver.publish(queue, "a")
+    driver.advance(100)
+    exhaust(driver, listener)
+    assert kept(driver, queue) == ["a"]
+    assert driver.push_stats(listener).missed == 1
+    exhaust(driver, other)
+    assert kept(driver, queue) == []
+    assert driver.pushes(queue, 1) == []
+    assert driver.push_stats(listener).missed == 0
+    assert bodies(driver.peek(dead)) == ["a", "a"]
+    assert "push_dropped" not in driver.kinds()
+
+
+def test_a_message_past_its_retention_goes_with_its_listener(driver: Driver) -> None:
+    queue = driver.queue(retention_ms=100)
+    listener = driver.listener(queue)
+    driver.publish(queue, "a")
+    driver.advance(100)
+    driver.change(drops=[listener])
+    driver.sweep_all()
+    assert kept(driver, queue) == []
+    assert driver.kinds()[-2:] == ["listener_deleted", "push_dropped"] or driver.kinds()[-3:] == [
+        "expired",
+        "listener_deleted",
+        "push_dropped",
+    ]
+    assert driver.sweep().next_ms is None
+
+
+def test_a_push_in_flight_past_the_retention_is_made_again_when_its_lease_ends(
+    driver: Driver,
+) -> None:
+    queue = driver.queue(retention_ms=100)
+    listener = driver.listener(queue)
+    driver.publish(queue, "a")
+    driver.take(listener, lease_ms=100)
+    driver.advance(100)
+    assert driver.take_one(listener, lease_ms=100).attempts == 2
+    driver.advance(100)
+    last = driver.take_one(listener)
+    assert last.attempts == 3
+    assert driver.arrive(listener, last)
+    assert kept(driver, queue) == []
+    assert driver.kinds().count("expired") == 1
+
+
+def test_however_much_is_past_its_retention_all_of_it_is_pushed(driver: Driver) -> None:
+    queue = driver.queue(retention_ms=100)
+    listener = driver.listener(queue)
+    driver.publish(queue, *["old"] * 1_500)
+    driver.advance(50)
+    driver.publish(queue, "new")
+    driver.advance(50)
+    driver.sweep_all()
+    assert driver.stats(queue).count == 1
+    taken = []
+    while some := driver.take(listener, count=500):
+        taken += bodies(some)
+    assert taken == ["old"] * 1_500 + ["new"]
+
+
+def test_a_longer_retention_holds_for_what_it_kept_for_its_pushes(driver: Driver) -> None:
+    """It was passed over while it was owed; now it is exhausted, and not old enough to go."""
+    queue = driver.queue(retention_ms=100)
+    listener = driver.listener(queue)
+    driver.publish(queue, "a")
+    driver.advance(100)
+    driver.sweep_all()
+    queue = driver.update(queue, retention_ms=300)
+    exhaust(driver, listener)
+    driver.advance(199)
+    driver.sweep_all()
+    assert kept(driver, queue) == ["a"]
+    assert driver.retry_push(listener, 1)
+    exhaust(driver, listener)
+    driver.advance(1)
+    driver.sweep_all()
+    assert kept(driver, queue) == []
+    assert driver.sweep().next_ms is None
+
+
+def test_what_is_for_one_listener_outlives_its_retention(driver: Driver) -> None:
+    queue = driver.queue(retention_ms=100)
+    listener = driver.listener(queue)
+    driver.publish_rows(queue, Draft(b"a"), key="k", first=0, for_ms=DAY_MS, listener=listener)
+    driver.advance(100)
+    driver.sweep_all()
+    assert bodies(driver.take(listener)) == ["a"]
 
 
 ENDS: dict[str, Callable[[Driver, Queue], object]] = {

@@ -129,11 +129,10 @@ def test_an_ordered_listener_waits_for_the_end_of_a_lease(driver: Driver, queue:
 # --- expiry ---
 
 
-@pytest.mark.parametrize("own", [False, True], ids=["retention", "own"])
-def test_a_push_goes_when_its_message_expires(driver: Driver, own: bool) -> None:
-    queue = driver.queue(retention_ms=DAY_MS if own else 100)
-    listener = driver.listener(queue)
-    driver.publish(queue, *(Draft(b.encode(), ttl_ms=100 if own else None) for b in "abcd"))
+def test_a_push_goes_when_its_message_reaches_its_own_expiry(
+    driver: Driver, queue: Queue, listener: Listener
+) -> None:
+    driver.publish(queue, *(Draft(b.encode(), ttl_ms=100) for b in "abcd"))
     a, b, c = driver.take(listener, count=3)
     driver.arrive(listener, a)
     driver.miss(listener, b, delay_ms=None)
@@ -151,13 +150,10 @@ def test_a_push_goes_when_its_message_expires(driver: Driver, own: bool) -> None
 
 
 @pytest.mark.parametrize("acked", [False, True], ids=["on the queue", "kept"])
-@pytest.mark.parametrize("own", [False, True], ids=["retention", "own"])
 def test_however_much_has_expired_none_of_it_is_pushed(
-    driver: Driver, own: bool, acked: bool
+    driver: Driver, queue: Queue, listener: Listener, acked: bool
 ) -> None:
-    queue = driver.queue(retention_ms=DAY_MS if own else 100)
-    listener = driver.listener(queue)
-    driver.publish(queue, *(Draft(b"old", ttl_ms=100 if own else None) for _ in range(MANY)))
+    driver.publish(queue, *(Draft(b"old", ttl_ms=100) for _ in range(MANY)))
     if acked:
         driver.settle(queue, *(Ack(m.seq, 1) for m in driver.lease(queue, count=MANY)))
     driver.advance(50)

@@ -455,6 +455,9 @@ def test_kept_messages_survive(driver: Driver, restart: Restart) -> None:
     assert driver.browse(queue, kept=True) == before[2:]
     driver.advance(900)
     restart()
+    assert driver.browse(queue, kept=True) == before[2:], "it is still owed"
+    driver.miss(listener, c, delay_ms=None)
+    restart()
     assert driver.browse(queue, kept=True) == []
     assert driver.sweep().next_ms is None
 

@@ -541,9 +541,9 @@ def test_a_draft_for_one_listener_waits_for_its_delay(driver: Driver, fifo: bool
 
 
 def test_a_draft_for_one_listener_lives_no_longer_than_others(driver: Driver) -> None:
-    queue = driver.queue(retention_ms=100)
+    queue = driver.queue()
     listener = driver.listener(queue)
-    driver.publish_rows(queue, "a", listener=listener)
+    driver.publish_rows(queue, Draft(b"a", ttl_ms=100), listener=listener)
     driver.advance(100)
     driver.sweep_all()
     assert driver.browse(queue, kept=True) == []

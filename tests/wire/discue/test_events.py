@@ -145,7 +145,7 @@ def test_messages_are_told_of(organization: DiscueClient) -> None:
 
 def test_each_attempt_is_told_of(organization: DiscueClient, receiver: Receiver) -> None:
     queue = organization.new_queue()
-    receiver.on("/hook", status(503), OK)
+    receiver.on("/hook", status(503, b"not now"), OK)
     url, live = receiver.url("/hook"), receiver.url("/live")
     listener = organization.new_listener(queue, url, liveness_url=live)
     message = organization.add(queue, "x")
@@ -162,6 +162,7 @@ def test_each_attempt_is_told_of(organization: DiscueClient, receiver: Receiver)
         assert event["message"]["id"] == message
         assert (event["attempt"], event["status"]) == (attempt, code)
         assert 0 <= event["duration_ms"] < 20_000
+    assert failed["answer"] == "not now"
     assert failed["stored_at"] <= arrived["stored_at"] and failed["id"] < arrived["id"]
 
 

@@ -576,7 +576,8 @@ def test_a_message_tells_how_far_it_has_come_to_each_listener(
     assert failed["listener"]["id"] == bad["id"]
     assert (failed["attempts"], failed["last_status"]) == (1, 500)
     assert failed["next_attempt_at"] > failed["last_attempt_at"]
-    assert failed["last_error"] is None
+    assert (failed["last_error"], failed["last_answer"]) == (None, "no")
+    assert waiting["last_answer"] is None
     assert waiting["listener"]["id"] == idle["id"]
     assert (waiting["state"], waiting["attempts"]) == ("pending", 0)
     assert waiting["first_attempt_at"] is waiting["last_status"] is waiting["duration_ms"] is None

@@ -77,6 +77,7 @@ class Event(Struct):
     status: int | UnsetType = UNSET
     duration_ms: int | UnsetType = UNSET
     error: str | UnsetType = UNSET
+    answer: str | UnsetType = UNSET
 
 
 class EventsAnswer(Struct):
@@ -180,6 +181,7 @@ class EventRoutes:
         event.status = detail["status"]
         event.duration_ms = detail["duration_ms"]
         event.error = detail.get("error") or UNSET
+        event.answer = detail.get("answer") or UNSET
 
     async def message_stats(self, call: Call) -> Answer:
         now_ms = self._clock.now_ms()

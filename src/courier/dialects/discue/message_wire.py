@@ -44,6 +44,7 @@ class Delivery(Struct):
     next_attempt_at: int | None
     last_status: int | None
     last_error: str | None
+    last_answer: str | None
     duration_ms: int | None
 
 
@@ -150,5 +151,6 @@ def delivery(push: Push, listener: Listener) -> Delivery:
         next_attempt_at=push.due_ms,
         last_status=report.status or None if report else None,
         last_error=report.error or None if report else None,
+        last_answer=report.text or None if report else None,
         duration_ms=report.duration_ms if report else None,
     )

@@ -91,7 +91,7 @@ class SqliteStore:
         self._publishing = publishing = Publishing(book, groups, push_rows)
         self._endings = endings = Endings(book, groups, messages, publishing, push_rows, kept)
         self._rows = Rows(book, publishing, endings)
-        retention = Retention(book, endings)
+        retention = Retention(book, endings, push_rows)
         self._leases = Leases(book, groups, messages, publishing, endings, retention)
         self._claims = Claims(book, self._leases, endings)
         outcomes = Outcomes(book, push_rows, kept, messages, publishing)

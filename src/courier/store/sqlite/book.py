@@ -183,10 +183,15 @@ class Book:
         line.count += count
         line.bytes += size
         if aging and now_ms < line.aging_ms:
-            line.aging_ms = now_ms
-            self.next_retention_ms = min(self.next_retention_ms, line.expiry_ms)
+            self.ages(line, now_ms)
         self._touched[line.no] = line
         self.changed = True
+
+    def ages(self, line: Line, published_ms: int) -> None:
+        """Retention will end a message of this line that was published then."""
+        if published_ms < line.aging_ms:
+            line.aging_ms = published_ms
+            self.next_retention_ms = min(self.next_retention_ms, line.expiry_ms)
 
     def removed(self, line: Line, *, count: int, size: int, oldest_ms: int) -> None:
         """`count` messages are gone, the oldest of them published at `oldest_ms`."""

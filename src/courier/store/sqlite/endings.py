@@ -59,8 +59,13 @@ class Endings:
         actor: Actor,
         now_ms: int,
         detail: dict[str, Any] | None = None,
+        *,
+        aged: bool = False,
     ) -> None:
-        """Take messages off the line, each with an event that tells its whole life."""
+        """Take messages off the line, each with an event that tells its whole life.
+
+        `aged`: by the queue's retention, which ends no open push.
+        """
         keys, states, lanes, attempts, _, published, firsts, lasts, sizes, own = zip(
             *ended, strict=True
         )
@@ -69,7 +74,9 @@ class Endings:
         seqs = [key - line.base for key in keys]
         gone = seqs
         if line.push_lines and kind in _DONE:
-            gone = self._keep(line, ended, seqs)
+            gone = self._keep(line, ended, self._push_rows.unacknowledged(line, seqs))
+        elif line.push_lines and aged:
+            gone = self._keep(line, ended, self._push_rows.owed(line, seqs))
         self._delete(keys, states, lanes)
         line.again -= states.count(READY)
         line.delayed -= states.count(DELAYED)
@@ -97,24 +104,29 @@ class Endings:
         if line.push_lines and gone:
             self._push_rows.end(line, gone, kind, now_ms)
 
-    def _keep(self, line: Line, done: Sequence[Delivery], seqs: list[int]) -> list[int]:
+    def _keep(self, line: Line, done: Sequence[Delivery], kept: set[int]) -> list[int]:
         """Keep those of the messages that pushes still need; returns the others."""
-        kept = self._push_rows.unacknowledged(line, seqs)
-        if not kept:
-            return seqs
-        self._kept.keep(line, [line.message_key(d.seq, d.lane) for d in done if d.seq in kept])
-        return [seq for seq in seqs if seq not in kept]
+        if kept:
+            self._kept.keep(line, [line.message_key(d.seq, d.lane) for d in done if d.seq in kept])
+        return [delivery.seq for delivery in done if delivery.seq not in kept]
 
     def end_any(
-        self, line: Line, kind: str, ended: Sequence[Delivery], actor: Actor, now_ms: int
+        self,
+        line: Line,
+        kind: str,
+        ended: Sequence[Delivery],
+        actor: Actor,
+        now_ms: int,
+        *,
+        aged: bool = False,
     ) -> None:
-        """Take messages out for good, of which some may be kept and on the line no more."""
+        """End messages, including those kept only for pushes."""
         kept = [delivery.seq for delivery in ended if delivery.kept]
         if kept:
             self._kept.end(line, kept, kind, now_ms)
             ended = [delivery for delivery in ended if not delivery.kept]
         if ended:
-            self.end(line, kind, ended, actor, now_ms)
+            self.end(line, kind, ended, actor, now_ms, aged=aged)
 
     def _delete(
         self, keys: Sequence[int], states: Sequence[int | None], lanes: Sequence[int]

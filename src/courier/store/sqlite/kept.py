@@ -11,7 +11,10 @@ _KEEP = """
 UPDATE message SET id = (id & ~4398046511104) | -9223372036854775808
 WHERE id IN (SELECT value FROM json_each(?))
 """
-_AT = "SELECT id FROM message WHERE id IN (SELECT value FROM json_each(?))"
+_AT = """
+SELECT id & 4398046511103, published_ms, expires_ms FROM message
+WHERE id IN (SELECT value FROM json_each(?))
+"""
 _DELETE = "DELETE FROM message WHERE id IN (SELECT value FROM json_each(?))"
 
 
@@ -29,12 +32,26 @@ class Kept:
         line.passed[KEPT] = min(line.passed[KEPT], first - 1)
 
     def release(self, line: Line, seqs: Collection[int], now_ms: int) -> None:
-        """Pushes of these messages are done: those that were kept only for them go."""
+        """Pushes of these messages are open no more: those that were kept only for them go.
+
+        One that has an exhausted push stays as long as the queue's retention says.
+        """
         if not line.kept:
             return
         keys = keys_json(line.message_key(seq, KEPT) for seq in seqs)
-        kept = {key & SEQ_MASK for (key,) in self._book.rows(_AT, (keys,))}
-        done = kept - self._push_rows.unacknowledged(line, kept) if kept else kept
+        kept = {seq: times for seq, *times in self._book.rows(_AT, (keys,))}
+        if not kept:
+            return
+        missed = self._push_rows.unacknowledged(line, kept)
+        done = kept.keys() - missed
+        for seq in missed - self._push_rows.owed(line, missed):
+            published_ms, own_ms = kept[seq]
+            if own_ms is None and published_ms + line.queue.retention_ms <= now_ms:
+                done.add(seq)
+            elif own_ms is None:
+                # It may have been passed over, while it was owed and the retention was shorter.
+                line.passed[KEPT] = min(line.passed[KEPT], seq - 1)
+                self._book.ages(line, published_ms)
         if done:
             self.end(line, done, "", now_ms)
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from courier.core.journal import push_detail
 from courier.core.types import BROKER, Actor, Origin, Report
 from courier.store.sqlite.book import Book
 from courier.store.sqlite.kept import Kept
@@ -74,10 +75,7 @@ class Outcomes:
         pushes.acknowledged += len(rows)
         pushes.last_success_ms = now_ms
         self._book.touch_pushes(pushes)
-        detail = [
-            {"listener": pushes.id, "status": report.status, "duration_ms": report.duration_ms}
-            for _, report in arrivals
-        ]
+        detail = [push_detail(pushes.id, report, failed=False) for _, report in arrivals]
         self._push_rows.note("pushed", line, rows, _actor(pushes), now_ms, {"detail": detail})
         self._kept.release(line, [row.seq for row in rows], now_ms)
 
@@ -110,19 +108,13 @@ class Outcomes:
         self._push_rows.wake(pushes, ready)
         columns = {
             "delay_ms": [failure.delay_ms for failure in failures],
-            "detail": [
-                {
-                    "listener": pushes.id,
-                    "status": failure.report.status,
-                    "duration_ms": failure.report.duration_ms,
-                    "error": failure.report.error,
-                }
-                for failure in failures
-            ],
+            "detail": [push_detail(pushes.id, failure.report, failed=True) for failure in failures],
         }
         self._push_rows.note("push_failed", line, rows, _actor(pushes), now_ms, columns)
         for row in exhausted:
             self._copy_to_dead_letters(line, row, now_ms)
+        if exhausted:
+            self._kept.release(line, [row.seq for row in exhausted], now_ms)
 
     def _copy_to_dead_letters(self, line: Line, row: PushRow, now_ms: int) -> None:
         target = self._book.lines.get(line.queue.dead_letter or "")

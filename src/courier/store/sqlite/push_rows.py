@@ -42,6 +42,10 @@ _UNACKNOWLEDGED = """
 SELECT id & 4398046511103 FROM push
 WHERE id IN (SELECT value FROM json_each(?)) AND state <> -1
 """
+_OPEN = """
+SELECT id & 4398046511103 FROM push
+WHERE id IN (SELECT value FROM json_each(?)) AND state >= 0
+"""
 _DELETE = "DELETE FROM push WHERE id IN (SELECT value FROM json_each(?))"
 
 
@@ -120,6 +124,13 @@ class PushRows:
         if not owing:
             return set()
         return {seq for (seq,) in self._book.rows(_UNACKNOWLEDGED, (_keys(owing, seqs),))}
+
+    def owed(self, line: Line, seqs: Collection[int]) -> set[int]:
+        """Those of the messages that have an open push."""
+        owing = [pushes for pushes in line.push_lines if pushes.open]
+        if not owing or not seqs:
+            return set()
+        return {seq for (seq,) in self._book.rows(_OPEN, (_keys(owing, seqs),))}
 
     def end(self, line: Line, seqs: Collection[int], reason: str, now_ms: int) -> None:
         """These messages are gone, and their pushes go with them."""

@@ -1,11 +1,10 @@
 """Letting time pass for pushes: waits and leases end, pushes of listeners that are gone go."""
 
-from courier.core import lifecycle
 from courier.core.types import Report
 from courier.store.sqlite.book import Book
 from courier.store.sqlite.delivery import keys_json
 from courier.store.sqlite.kept import Kept
-from courier.store.sqlite.line import LANE, LEASED, LINE_BITS, Line, PushLine
+from courier.store.sqlite.line import LANE, LEASED, LINE_BITS, PushLine
 from courier.store.sqlite.outcomes import Failure, Outcomes
 from courier.store.sqlite.push_rows import PushRow, PushRows
 
@@ -46,8 +45,8 @@ class PushSweep:
             # Nothing comes due any more; these are about to go.
             self._release(pushes, rows)
             return len(rows)
-        # What goes together with its message is left to that.
-        rows = [row for row in rows if _expires_ms(line, row) > row.due_ms]
+        # What goes together with its message, whose expiry is its own, is left to that.
+        rows = [row for row in rows if row.expires_ms is None or row.expires_ms > row.due_ms]
         over = [Failure(row, _SILENCE, row.due_ms, 0) for row in rows if row.state == LEASED]
         ready = [row for row in rows if row.state != LEASED]
         if ready:
@@ -86,7 +85,3 @@ class PushSweep:
         self._db.execute(_DROP_LINE, (pushes.no,))
         self._book.push_lines.forget(pushes)
         self._book.changed = True
-
-
-def _expires_ms(line: Line, row: PushRow) -> int:
-    return lifecycle.expires_ms(line.queue, published_ms=row.published_ms, own_ms=row.expires_ms)

@@ -1,7 +1,8 @@
 """Ending messages that are as old as their queue allows.
 
-Only those without an expiry of their own. They are found in the order of their lane, where the
-others may lie before them for long: a line remembers how far it has looked, so that nothing is
+Only those without an expiry of their own; and a kept one only if no listener is owed it any more,
+else it goes with its last open push (`kept.py`). They are found in the order of their lane, where
+the others may lie before them for long: a line remembers how far it has looked, so that nothing is
 passed over twice.
 """
 
@@ -9,7 +10,8 @@ from courier.core.types import BROKER
 from courier.store.sqlite.book import Book
 from courier.store.sqlite.delivery import Delivery
 from courier.store.sqlite.endings import Endings
-from courier.store.sqlite.line import KEPT, LANE, LEASED, NEVER_MS, Line
+from courier.store.sqlite.line import KEPT, LANE, LEASED, NEVER_MS, SEQ_MASK, Line
+from courier.store.sqlite.push_rows import PushRows
 
 # What a verb does of all that is due before its own work; the rest is left to the sweep.
 INLINE_MAX = 1_000
@@ -23,9 +25,10 @@ WHERE m.id > ? AND m.id < ? ORDER BY m.id LIMIT ?
 
 
 class Retention:
-    def __init__(self, book: Book, endings: Endings) -> None:
+    def __init__(self, book: Book, endings: Endings, push_rows: PushRows) -> None:
         self._book = book
         self._endings = endings
+        self._push_rows = push_rows
 
     def keep_up(self, line: Line, now_ms: int) -> bool:
         """Before something of this line is handed out. False: the sweep is still at it."""
@@ -47,7 +50,7 @@ class Retention:
                 lane_ms = self._look(line, lane, left, now_ms, ended) if left else line.aging_ms
                 aging_ms = min(aging_ms, lane_ms)
         line.aging_ms = aging_ms
-        self._endings.end_any(line, "expired", ended, BROKER, now_ms)
+        self._endings.end_any(line, "expired", ended, BROKER, now_ms, aged=True)
         return len(ended)
 
     def _look(self, line: Line, lane: int, limit: int, now_ms: int, ended: list[Delivery]) -> int:
@@ -56,6 +59,9 @@ class Retention:
         low = line.message_key(line.passed[lane], lane)
         high = line.message_key(0, lane) + LANE
         rows = self._book.rows(_STANDING, (low, high, limit))
+        owed: set[int] = set()
+        if lane == KEPT:
+            owed = self._push_rows.owed(line, [row[0] & SEQ_MASK for row in rows])
         published_ms = NEVER_MS
         for *row, own_ms in rows:
             delivery = Delivery(*row)
@@ -65,6 +71,7 @@ class Retention:
                 over = delivery.state == LEASED and delivery.due_ms <= now_ms
                 if published_ms > old_ms or over:
                     return published_ms
-                ended.append(delivery)
+                if delivery.seq not in owed:
+                    ended.append(delivery)
             line.passed[lane] = delivery.seq
         return published_ms if len(rows) == limit else NEVER_MS

@@ -113,7 +113,7 @@ class Sweep:
                 self._leases.release(line, delivery, now_ms, now_ms)
                 returned += 1
             elif expires_ms <= delivery.due_ms:
-                self._endings.end(line, "expired", [delivery], BROKER, now_ms)
+                self._endings.end(line, "expired", [delivery], BROKER, now_ms, aged=own_ms is None)
                 expired += 1
             elif delivery.state == DELAYED:
                 self._leases.release(line, delivery, delivery.due_ms, now_ms)
