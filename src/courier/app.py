@@ -15,7 +15,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from courier import files, sealing, serving, tls, traffic
-from courier.clock import Clock, ClockRecord, SteadyClock, start_ms, wall_ns
+from courier.clock import Clock, SteadyClock, start_ms, wall_ns
+from courier.clock_record import ClockRecord
 from courier.config import Config
 from courier.core.admin import Admin
 from courier.core.announcer import Announcer

@@ -5,14 +5,10 @@ and takes a step of the wall clock for real only after it has lasted. `SystemClo
 processes beside the broker.
 """
 
-import json
 import logging
-import os
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple, Protocol
 
 # A larger difference between Courier's time and the wall clock is a step.
@@ -21,11 +17,8 @@ STEP_MS = 60_000
 SLEW_MAX = 0.1
 # How often the wall clock is read.
 FOLLOW_EVERY_MS = 100
-# How far the record of this boot may be off.
-RECORD_MS_MAX = 1_000
 
 _MS_NS = 1_000_000
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 log = logging.getLogger("courier.clock")
 
@@ -150,7 +143,7 @@ class SteadyClock:
 def start_ms(*, wall_ms: int, journal_ms: int, record_ms: int | None) -> int:
     """Courier's time at a start: never before the journal's last event.
 
-    `record_ms` is what `ClockRecord` says. Without it, a wall clock that is more than a minute
+    `record_ms` is what `clock_record.py` says. Without it, a wall clock that is more than a minute
     ahead of the journal may be right, after a long stop, or wrong: time goes on where the journal
     ends, and the wall clock must last like after any other step. `journal_ms` is 0 for a store
     without events.
@@ -160,58 +153,6 @@ def start_ms(*, wall_ms: int, journal_ms: int, record_ms: int | None) -> int:
     if record_ms is not None:
         return max(record_ms, journal_ms)
     return wall_ms if 0 <= wall_ms - journal_ms <= STEP_MS else journal_ms
-
-
-class ClockRecord:
-    """A file with Courier's time on the scale of time since boot.
-
-    With it a restart under the same boot goes on as if the process had not ended, however long it
-    was away and whatever the wall clock says. It is not synced: after a power cut the boot is
-    another one, and the record void.
-    """
-
-    def __init__(
-        self,
-        path: Path,
-        *,
-        boot_id: str | None = None,
-        elapsed_ns: Callable[[], int] = elapsed_ns,
-    ) -> None:
-        self._path = path
-        self._boot_id = _boot_id() if boot_id is None else boot_id
-        self._elapsed_ns = elapsed_ns
-        self._written_ms: int | None = None
-
-    def read(self) -> int | None:
-        """Courier's time now; None if there is no record of this boot."""
-        try:
-            record = json.loads(self._path.read_bytes())
-            boot_id, began_ms = record["boot_id"], record["boot_ms"]
-        except (OSError, ValueError, LookupError, TypeError):
-            return None
-        if not self._boot_id or boot_id != self._boot_id or type(began_ms) is not int:
-            return None
-        return began_ms + self._elapsed_ns() // _MS_NS
-
-    def keep(self, now_ms: int) -> None:
-        """Write it if it is not there or more than RECORD_MS_MAX off. Raises OSError."""
-        boot_ms = now_ms - self._elapsed_ns() // _MS_NS
-        written_ms = self._written_ms
-        if not self._boot_id or (
-            written_ms is not None and abs(boot_ms - written_ms) < RECORD_MS_MAX
-        ):
-            return
-        fresh = self._path.with_suffix(".new")
-        with open(os.open(fresh, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "w") as file:
-            json.dump({"boot_id": self._boot_id, "boot_ms": boot_ms}, file)
-        fresh.replace(self._path)
-        self._written_ms = boot_ms
-
-
-def _boot_id() -> str:
-    with suppress(OSError):
-        return _BOOT_ID.read_text().strip()
-    return ""
 
 
 class ManualClock:

@@ -8,15 +8,14 @@ from hypothesis import strategies as st
 
 from courier.clock import (
     FOLLOW_EVERY_MS,
-    RECORD_MS_MAX,
     SLEW_MAX,
     STEP_MS,
-    ClockRecord,
     ManualClock,
     SteadyClock,
     SystemClock,
     start_ms,
 )
+from courier.clock_record import RECORD_MS_MAX, ClockRecord
 
 MS_NS = 1_000_000
 HOUR_MS = 3_600_000

@@ -99,15 +99,15 @@ class Inside:
             title=id,
             modified_ms=now_ms,
             url=url,
-            secrets=(self.sealed(id),),
+            secrets=(self.sealed(id, tenant=fields.get("tenant", self.tenant.id)),),
             **{**on, **fields},
         )
         await self.store.change(puts=[listener], actor=BROKER, now_ms=now_ms)
         return listener
 
-    def sealed(self, listener: str) -> Secret:
+    def sealed(self, listener: str, *, tenant: str) -> Secret:
         secret = signing.new_secret()
-        return secrets.sealed(secret, self.sealer, Listener, tenant=self.tenant.id, id=listener)
+        return secrets.sealed(secret, self.sealer, Listener, tenant=tenant, id=listener)
 
     async def change(self, *records: Any) -> None:
         await self.store.change(puts=records, actor=BROKER, now_ms=self.clock.now_ms())
