@@ -151,7 +151,7 @@ class _Filler:
             keys.new_key(
                 tenant=self._tenant,
                 name=f"k{n}",
-                grants=keys.grants(["read"], tuple(each.id for each in queues[:100])),
+                grants=keys.grants(["read"], tuple(each.id for each in queues[:20])),
                 now_ms=self._now_ms,
             )[0]
             for n in range(KEYS)

@@ -194,11 +194,16 @@ def waited(place: Place, pulse: Pulse, asked: Asked) -> tuple[float, int]:
     return least, status
 
 
-def test_no_route_holds_up_others(place: Place, pulse: Pulse, tmp_path: Path) -> None:
+@pytest.mark.parametrize("turns", [(0,), (1,), (2, 3)], ids=["reading", "writing", "ending"])
+def test_no_route_holds_up_others(
+    place: Place, pulse: Pulse, tmp_path: Path, turns: tuple[int, ...]
+) -> None:
     waits: list[tuple[float, str]] = []
     broken: list[str] = []
     seen: set[Any] = set()
     for site, route in sorted(tables(tmp_path), key=_turn):
+        if _turn((site, route))[0] not in turns:
+            continue
         for asked in requests(place, site, route, seen):
             wait, status = waited(place, pulse, asked)
             waits.append((wait, f"{asked.what} ({status})"))
