@@ -125,7 +125,7 @@ async def state(store: Store) -> State:
     for each in queues:
         messages = await store.browse(each.id, after_seq=0, limit=9_999, now_ms=NOW_MS, kept=True)
         found.append([(message.seq, message.body, message.attempts) for message in messages])
-        stats = await store.stats(each.id, now_ms=NOW_MS)
+        stats = (await store.stats([each.id], now_ms=NOW_MS))[each.id]
         found.append((stats.count, stats.bytes, stats.leased, stats.delayed))
     head = await store.head()
     kinds: Counter[str] = Counter()

@@ -11,7 +11,7 @@ from courier.core.types import Draft
 from courier.store.sqlite import SqliteStore
 from courier.store.sqlite.damage import log_damage
 from tests.faults import account
-from tests.faults.account import status_of, wait_until
+from tests.faults.account import metrics_of, status_of, wait_until
 from tests.faults.disk_run import killed
 from tests.faults.disk_story import ACTOR, NOW_MS, ORDERS
 from tests.server import Server
@@ -65,7 +65,7 @@ def test_a_damaged_log_is_said_and_can_be_accepted(server: Server, at: float) ->
     with server.start():
         assert messages(server) < MESSAGES
         assert (server.data / "courier.db-wal.damaged-1").exists()
-        metrics = httpx.get(f"{server.url}/metrics", trust_env=False).text
+        metrics = metrics_of(server)
         assert "courier_store_damage_accepted_total 1.0" in metrics
         token = server.credentials["admin"]["token"]
 

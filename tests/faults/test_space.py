@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from tests.faults import account
-from tests.faults.account import status_of, wait_until
+from tests.faults.account import metrics_of, status_of, wait_until
 from tests.faults.disk import SmallDisk, may_mount
 from tests.faults.environment import Environment, message
 from tests.server import Server
@@ -122,7 +122,7 @@ def test_a_filling_disk_refuses_publishers_and_can_be_drained(
     ready = httpx.get(f"{disk.server.url}/ready", trust_env=False)
     assert ready.status_code == 503 and "must stay free" in ready.text
     assert status_of(disk.server, "/health") == 200
-    metrics = httpx.get(f"{disk.server.url}/metrics", trust_env=False).text
+    metrics = metrics_of(disk.server)
     assert "courier_disk_free_bytes " in metrics
     assert "courier_store_refusals_for_space_total" in metrics
     assert client.post("/queues", json={"queue_name": "more"}).status_code == 503
