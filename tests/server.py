@@ -42,6 +42,7 @@ class Server:
         module: str = "courier",
         encrypted: bool = False,
     ) -> None:
+        self._module = module
         self.data = directory / "data"
         self.port = free_port()
         self.url = f"{'https' if encrypted else 'http'}://127.0.0.1:{self.port}"
@@ -63,8 +64,14 @@ class Server:
         if self.running:
             self.stop()
 
-    def start(self) -> Self:
-        """Start, and return once `/ready` answers 200."""
+    def ended(self) -> int:
+        """The exit status of a server that is to leave by itself."""
+        status = self._running().wait(STOP_SECONDS_MAX)
+        self._process = None
+        return status
+
+    def start(self, *, ready: bool = True) -> Self:
+        """Start, and return once `/ready` answers 200, or at once."""
         assert self._process is None, "the server runs already"
         address = ["--host", "127.0.0.1", "--port", str(self.port), "--data", str(self.data)]
         # Settings of whoever runs the tests are not the server's.
@@ -78,7 +85,8 @@ class Server:
                 env={**inherited, "PYTHONUNBUFFERED": "1", **self._env},
             )
         try:
-            self._wait_until_ready()
+            if ready:
+                self._wait_until_ready()
         except BaseException:
             self.kill()
             raise

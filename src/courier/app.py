@@ -121,6 +121,9 @@ async def open_store(config: Config) -> Store:
         cache_bytes=config.cache_bytes,
         commit_calls_max=config.commit_calls_max,
         commit_inline_ms_max=config.commit_inline_ms_max,
+        disk_free_bytes_min=config.disk_free_bytes_min,
+        check_at_start=config.check_at_start,
+        accept_damage=config.accept_damage,
     )
 
 

@@ -146,6 +146,25 @@ class Config:
     cache_bytes: Annotated[
         int, Rule("Memory the store may use to cache its file.", low=_MIB, high=_TIB)
     ] = 32 * _MIB
+    disk_free_bytes_min: Annotated[
+        int,
+        Rule(
+            "Room on the disk below which publishing is refused while messages can still be "
+            "pulled and acknowledged; at most a sixteenth of the disk; 0 is no limit.",
+            high=_TIB,
+        ),
+    ] = 256 * _MIB
+    check_at_start: Annotated[
+        str,
+        Rule(
+            "How the database is checked for damage at the start: quick takes half a second at "
+            "most, full reads all of it.",
+            choices=("off", "quick", "full"),
+        ),
+    ] = "quick"
+    accept_damage: Annotated[
+        bool, Rule("Start with what can be read of a damaged store, and lose the rest.")
+    ] = False
     sweep_every_ms: Annotated[
         int,
         Rule("Longest time between two sweeps for due things.", low=1, high=_MINUTE_MS),

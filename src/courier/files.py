@@ -53,7 +53,11 @@ def make_directory(path: Path) -> None:
     if path.parent != path:
         make_directory(path.parent)
     path.mkdir(DIRECTORY_MODE, exist_ok=True)
-    sync_directory(path.parent)
+    try:
+        sync_directory(path.parent)
+    except OSError:
+        path.rmdir()  # else the next start would take it for durable
+        raise
 
 
 def remove(path: Path) -> None:

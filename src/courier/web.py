@@ -22,6 +22,7 @@ from courier.core.broker import Caller
 from courier.core.errors import (
     BrokerError,
     InvalidRequest,
+    OutcomeUnknown,
     OverLimit,
     Rejected,
     ShuttingDown,
@@ -450,6 +451,9 @@ class App:
         request.params = found.params
         try:
             response = await self._run(found, request, new=known is None)
+        except OutcomeUnknown as error:
+            log.error("outcome_unknown", extra={"path": request.path, "reason": str(error)})
+            return None
         except BrokerError as error:
             if error.signin:
                 self._not_let_in(error, site, request)

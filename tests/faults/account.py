@@ -61,6 +61,12 @@ def status_of(server: Server, path: str, **headers: str) -> int:
     return httpx.get(url, headers=headers, trust_env=False, verify=False).status_code
 
 
+def metrics_of(server: Server) -> str:
+    token = server.credentials["admin"]["token"]
+    headers = {"Authorization": f"Bearer {token}"}
+    return httpx.get(f"{server.url}/metrics", headers=headers, trust_env=False, verify=False).text
+
+
 def wait_until(true: Callable[[], bool], otherwise: str) -> None:
     deadline = time.monotonic() + CHANGE_SECONDS_MAX
     while not true():

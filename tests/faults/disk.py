@@ -25,7 +25,8 @@ class FileLimit:
     """
 
     def fill(self, server: Server) -> None:
-        largest = max(path.stat().st_size for path in server.data.rglob("*"))
+        files = [path for path in server.data.rglob("*") if path.suffix != ".reserve"]
+        largest = max(path.stat().st_size for path in files)
         resource.prlimit(server.pid, resource.RLIMIT_FSIZE, (largest + MIB, _hard(server)))
 
     def free(self, server: Server) -> None:

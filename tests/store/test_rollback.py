@@ -42,18 +42,26 @@ class BrokenFile(apsw.VFSFile):
         self._is_log = str(file).endswith("-wal")
 
     def xSync(self, flags: int) -> None:
-        if self._is_log and self._disk.broken:
+        if self._is_log and self._disk.fails():
             raise apsw.IOError("the disk is gone")
         super().xSync(flags)
 
 
 class Disk(apsw.VFS):
-    """The default file system; while it is broken, no write-ahead log can be synced."""
+    """The default file system; while it is broken, every second sync of a log fails.
+
+    The one between lets the store overwrite what the failed commit has left.
+    """
 
     def __init__(self) -> None:
         self.broken = False
+        self._failed = False
         self._base = apsw.vfs_names()[0]
         super().__init__("breakable", self._base, makedefault=True)
+
+    def fails(self) -> bool:
+        self._failed = self.broken and not self._failed
+        return self._failed
 
     def xOpen(self, name: str | apsw.URIFilename | None, flags: list[int]) -> apsw.VFSFile:
         return BrokenFile(self._base, name, flags, self)

@@ -9,7 +9,8 @@ BrokerError                     never raised itself
     Paused     Frozen           NotPullable
     ClaimLost  RateLimited
   Unavailable                   try again later
-    StoreUnavailable            ShuttingDown
+    StoreUnavailable            ShuttingDown      OutOfSpace
+    OutcomeUnknown              never rendered: the connection is closed without an answer
 """
 
 
@@ -157,7 +158,7 @@ class RateLimited(Rejected):
 
 
 class Unavailable(BrokerError):
-    """Try again later; nothing of the request was stored."""
+    """Try again later; except for OutcomeUnknown, nothing of the request was stored."""
 
 
 class StoreUnavailable(Unavailable):
@@ -168,3 +169,24 @@ class StoreUnavailable(Unavailable):
 class ShuttingDown(Unavailable):
     def __init__(self) -> None:
         super().__init__("the server is shutting down")
+
+
+class OutOfSpace(Unavailable):
+    """The disk is below its low-water mark: what would grow the store is refused for now."""
+
+    RETRY_AFTER_S = 30
+
+    def __init__(self, *, free: int, limit: int) -> None:
+        super().__init__(
+            f"the disk has {free} bytes left for messages, and {limit} must stay free; "
+            "pull, acknowledge or purge messages to make room"
+        )
+        self.free = free
+        self.limit = limit
+
+
+class OutcomeUnknown(Unavailable):
+    """The disk did not say whether the request was stored, and both answers could be wrong."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the disk did not say whether this was stored: {reason}")

@@ -35,6 +35,10 @@ tenant.
                     like this within a minute. actor is the id of the key, tenant its tenant, both
                     empty if there is no such key; see `signins.py`
 
+`damage_accepted` is no tenant's: the operator started on a damaged store, and `detail` has the
+`frame` of `frames` of the log at which it ends, how many commits were `lost` at least, or what was
+wrong with the `database`.
+
 Beside the kinds of events, tallies count (see `core/types.py`)
 
     requested       API requests of a tenant
@@ -106,7 +110,8 @@ UNNOTED = (KeyUse, Liveness)
 UNNOTED_UPDATES = (Pipeline, Session, *UNNOTED)
 # What is no change; see `Note`.
 NOTE_KINDS = ("signin_failed",)
-KINDS = frozenset((*MESSAGE_KINDS, *NOTE_KINDS)) | {
+OPERATOR_KINDS = ("damage_accepted",)
+KINDS = frozenset((*MESSAGE_KINDS, *NOTE_KINDS, *OPERATOR_KINDS)) | {
     f"{name}_{what}"
     for kind, name in RECORD_KINDS.items()
     if kind not in UNNOTED

@@ -37,6 +37,10 @@ Guarantees, the same for every store:
   a `push_failed`.
 - A verb on a queue that does not exist raises NotFound("queue", id). Anything wrong with the
   disk raises StoreUnavailable, and the store works again by itself once the cause is gone.
+- A call that raised StoreUnavailable has not happened and never will, whatever happens to the
+  process after. OutcomeUnknown is raised when the disk does not let the store make sure of that.
+- Below the low-water mark of free disk `publish`, `publish_rows`, `backfill` and a `change` that
+  creates records raise OutOfSpace; all other verbs go on.
 """
 
 import asyncio
@@ -443,7 +447,15 @@ class Store(Protocol):
         ...
 
     async def check(self) -> None:
-        """Write something small; raises StoreUnavailable when the disk does not take it."""
+        """Write something small; raises StoreUnavailable when the disk does not take it.
+
+        Also while a commit is in doubt or since damage was met, and OutOfSpace below the
+        low-water mark.
+        """
+        ...
+
+    def free_bytes(self) -> int | None:
+        """Bytes that the disk has left for messages; None: there is no such limit."""
         ...
 
     def figures(self) -> dict[str, int]:

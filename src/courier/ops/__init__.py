@@ -18,6 +18,7 @@ from courier.core.errors import (
     InUse,
     InvalidRequest,
     NotFound,
+    OutOfSpace,
     OverLimit,
     RateLimited,
     RowsChanged,
@@ -125,7 +126,8 @@ class Ops:
     def refuse(self, error: BrokerError, route: Route | None, request: Request) -> Response:
         status, code = refusal(error)
         body = _encode({"error": {"code": code, "message": str(error)}})
-        headers = ((b"retry-after", b"1"),) if status in (429, 503) else ()
+        after_s = OutOfSpace.RETRY_AFTER_S if isinstance(error, OutOfSpace) else 1
+        headers = ((b"retry-after", b"%d" % after_s),) if status in (429, 503) else ()
         return Response(body, status, headers=headers)
 
     def broken(self) -> Response:
@@ -158,6 +160,8 @@ def refusal(error: BrokerError) -> tuple[int, str]:
             return 413, "too_large"
         case RateLimited():
             return 429, "rate_limited"
+        case OutOfSpace():
+            return 503, "out_of_space"
         case Unavailable():
             return 503, "unavailable"
     return 400, "refused"

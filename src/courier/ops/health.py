@@ -109,6 +109,13 @@ class HealthRoutes:
             missed.add(labels, stats[listener.id].missed)
         return [open, missed]
 
+    def _disk_gauges(self) -> list[Metric]:
+        free = self._store.free_bytes()
+        if free is None:
+            return []
+        told = "Bytes that the disk has left for messages, with what deleted ones have left."
+        return [GaugeMetricFamily("courier_disk_free_bytes", told, value=free)]
+
     def _counters(self) -> list[Metric]:
         pushes = CounterMetricFamily(
             "courier_pushes", "Requests made to listeners.", labels=("outcome",)
@@ -123,6 +130,7 @@ class HealthRoutes:
         return [
             pushes,
             in_flight,
+            *self._disk_gauges(),
             *(
                 CounterMetricFamily(f"courier_store_{name}", "Counted by the store.", value=value)
                 for name, value in self._store.figures().items()

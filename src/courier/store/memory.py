@@ -675,6 +675,9 @@ class MemoryStore:
     async def check(self) -> None:
         """Memory is always writable."""
 
+    def free_bytes(self) -> int | None:
+        return None
+
     def figures(self) -> dict[str, int]:
         return {}
 

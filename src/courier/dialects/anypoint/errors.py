@@ -12,6 +12,7 @@ from courier.core.errors import (
     InvalidRequest,
     NotFound,
     NotPullable,
+    OutOfSpace,
     OverLimit,
     Paused,
     RateLimited,
@@ -60,6 +61,8 @@ def refusal(error: BrokerError) -> Refusal:
             return Refusal(405, str(error))
         case Frozen() | Paused() | NotPullable():
             return Refusal(503, str(error), 60)
+        case OutOfSpace():
+            return Refusal(503, str(error), OutOfSpace.RETRY_AFTER_S)
         case BodyLate():
             return Refusal(408, str(error))
         case StoreUnavailable() | ShuttingDown() | BodiesFull():

@@ -12,6 +12,7 @@ from courier.core.errors import (
     InvalidRequest,
     NotFound,
     NotPullable,
+    OutOfSpace,
     OverLimit,
     Paused,
     RateLimited,
@@ -90,6 +91,8 @@ def refusal(error: BrokerError, route: Route | None) -> Refusal:
             return Refusal(404, 7003, str(error))
         case WrongMethod():
             return Refusal(405, 7001, str(error))
+        case OutOfSpace():
+            return Refusal(503, 15000, str(error), OutOfSpace.RETRY_AFTER_S)
         case BodyLate():
             return Refusal(408, 10026, str(error))
         case StoreUnavailable() | ShuttingDown() | BodiesFull():

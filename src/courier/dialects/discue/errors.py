@@ -16,6 +16,7 @@ from courier.core.errors import (
     InvalidRequest,
     NotFound,
     NotPullable,
+    OutOfSpace,
     OverLimit,
     Paused,
     RateLimited,
@@ -141,6 +142,8 @@ def refusal(error: BrokerError) -> Refusal:
             return Refusal(429, text, retry_after_s=-(-error.retry_after_ms // 1000))
         case Unsupported():
             return Refusal(501, text)
+        case OutOfSpace():
+            return Refusal(503, text, retry_after_s=OutOfSpace.RETRY_AFTER_S)
         case StoreUnavailable() | ShuttingDown() | BodiesFull():
             return Refusal(503, text, retry_after_s=1)
     raise TypeError(f"no refusal for {type(error).__name__}")

@@ -3,14 +3,17 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, Any, Self, TypeVar
 
 import apsw
 
+from courier.core.errors import StoreUnavailable
 from courier.core.sealed import Sealer
 from courier.core.store import R
 from courier.core.types import (
+    BROKER,
     Actor,
     AnyRecord,
     Draft,
@@ -31,10 +34,12 @@ from courier.core.types import (
     Tally,
     Via,
 )
+from courier.files import sync_directory
 from courier.store.migrate import migrate
 from courier.store.sqlite.book import Book
 from courier.store.sqlite.claims import Claims
-from courier.store.sqlite.connection import claim, connect, disk_errors
+from courier.store.sqlite.connection import claim, close, connect, disk_errors
+from courier.store.sqlite.damage import check_database, settle_log
 from courier.store.sqlite.endings import Endings
 from courier.store.sqlite.groups import Groups
 from courier.store.sqlite.history import History, trim
@@ -52,6 +57,7 @@ from courier.store.sqlite.rows import Rows
 from courier.store.sqlite.secret import load as load_secret
 from courier.store.sqlite.settings import Settings
 from courier.store.sqlite.sweep import Sweep
+from courier.store.sqlite.volume import Volume
 from courier.store.sqlite.writer import Writer
 from courier.store.waiting import Waiters
 
@@ -61,7 +67,6 @@ READERS = 2
 # How many numbers are asked for at a time; some cost a statement or two.
 STATS_PART_MAX = 200
 _EPOCH = "SELECT epoch FROM meta"
-_CHECK = "UPDATE meta SET checked_ms = checked_ms + 1"
 
 
 class SqliteStore:
@@ -72,12 +77,14 @@ class SqliteStore:
         path: Path,
         db: apsw.Connection,
         lock: IO[str],
+        volume: Volume,
         *,
         secret: bytes,
         commit_calls_max: int,
         commit_inline_ms_max: int,
     ) -> None:
         self._db = db
+        self._volume = volume
         self._lock = lock
         self._waiters = Waiters()
         self._book = book = Book(db, self._waiters)
@@ -101,10 +108,16 @@ class SqliteStore:
         self._history = History(path)
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="courier-read")
         self.writer = Writer(
-            db, self._book, calls_max=commit_calls_max, inline_s=commit_inline_ms_max / 1000
+            db,
+            self._book,
+            volume,
+            calls_max=commit_calls_max,
+            inline_s=commit_inline_ms_max / 1000,
         )
         self._epoch: str = db.execute(_EPOCH).get
         self._secret = secret
+        self._damage: dict[str, Any] = {}
+        self._damage_accepted = 0
 
     @classmethod
     async def open(
@@ -115,24 +128,36 @@ class SqliteStore:
         cache_bytes: int = 32 << 20,
         commit_calls_max: int = 1_024,
         commit_inline_ms_max: int = 1,
+        disk_free_bytes_min: int = 0,
+        check_at_start: str = "off",
+        accept_damage: bool = False,
     ) -> Self:
-        """Open or create the file. Raises StoreUnavailable when that cannot be done."""
-        lock = claim(path)
-        try:
+        """Open or create the file. Raises StoreUnavailable when that cannot be done.
+
+        `check_at_start` is off, quick or full. With `accept_damage` a damaged store is opened with
+        what can be read of it, and the first sweep writes a `damage_accepted` event.
+        """
+        with ExitStack() as failing:
+            lock = failing.enter_context(claim(path))
             with disk_errors():
                 db = connect(path, cache_bytes=cache_bytes)
-                migrate(db, "courier.store.sqlite")
-                return cls(
+                failing.callback(close, db)
+                damage = _recover(db, path, check=check_at_start, accept=accept_damage)
+                volume = Volume(path, db, free_bytes_min=disk_free_bytes_min)
+                _prepare(db, path, volume)
+                store = cls(
                     path,
                     db,
                     lock,
+                    volume,
                     secret=load_secret(db, sealer),
                     commit_calls_max=commit_calls_max,
                     commit_inline_ms_max=commit_inline_ms_max,
                 )
-        except BaseException:
-            lock.close()
-            raise
+            store._damage = damage
+            store._damage_accepted = int(bool(damage))
+            failing.pop_all()
+            return store
 
     @property
     def secret(self) -> bytes:
@@ -167,6 +192,9 @@ class SqliteStore:
         actor: Actor,
         now_ms: int,
     ) -> None:
+        if any(self._settings.is_new(record) for record in puts):
+            self._volume.require_space()
+
         def op() -> None:
             # What was due before the change happens by the rules that held until now.
             self._sweep.pass_time(now_ms)
@@ -190,6 +218,8 @@ class SqliteStore:
         bytes_max: int | None = None,
         via: Via | None = None,
     ) -> list[Receipt]:
+        self._volume.require_space()
+
         def op() -> list[Receipt]:
             self._sweep.pass_time(now_ms)
             return self._publishing.publish(batches, actor, now_ms, bytes_max=bytes_max, via=via)
@@ -210,6 +240,8 @@ class SqliteStore:
         listener: str | None = None,
         marks: Sequence[bytes] | None = None,
     ) -> int:
+        self._volume.require_space()
+
         def op() -> int:
             return self._rows.publish(
                 self._enter(queue, now_ms),
@@ -348,7 +380,7 @@ class SqliteStore:
         return await self.writer.submit(op)
 
     async def tail(self, queue: str) -> int:
-        return self._book.line(queue).tail
+        return await self.writer.submit(lambda: self._book.line(queue).tail)
 
     async def redrive(
         self, queue: str, *, seqs: Sequence[int], actor: Actor, now_ms: int, dry_run: bool = False
@@ -449,6 +481,8 @@ class SqliteStore:
         limit: int,
         now_ms: int,
     ) -> tuple[int, int]:
+        self._volume.require_space()
+
         def backfill(line: Line, pushes: PushLine) -> tuple[int, int]:
             times = (since_ms, until_ms)
             return self._pushes.backfill(line, pushes, times, after_seq, limit, now_ms)
@@ -473,23 +507,53 @@ class SqliteStore:
         self._book.line(queue)
         return await self._read(self._history.levels, queue, since_ms)
 
-    def _read(self, verb: Callable[..., T], *values: Any) -> "asyncio.Future[T]":
-        return asyncio.get_running_loop().run_in_executor(self._readers, verb, *values)
+    async def _read(self, verb: Callable[..., T], *values: Any) -> T:
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(self._readers, verb, *values)
+        except StoreUnavailable as error:
+            if error.__cause__ is not None:
+                self._volume.failed(error.__cause__)
+            raise
 
     # --- time passing ---
 
     async def sweep(self, *, limit: int, now_ms: int) -> Swept:
-        return await self.writer.submit(lambda: self._sweep.sweep(now_ms, limit))
+        def op() -> Swept:
+            self._volume.look()
+            if self._damage:  # noted here because a store is opened before there is a clock
+                columns = {"detail": self._damage}
+                self._book.note(
+                    "damage_accepted", None, actor=BROKER, now_ms=now_ms, columns=columns
+                )
+            return self._sweep.sweep(now_ms, limit)
+
+        return await self.writer.submit(op, then=self._damage.clear if self._damage else None)
 
     async def check(self) -> None:
         def op() -> None:
-            self._db.execute(_CHECK)
+            self._volume.look()
+            self._volume.touch()
             self._book.changed = True
 
+        self._volume.require_health()
+        self.writer.require_no_doubt()
         await self.writer.submit(op)
+        self._volume.require_space()
 
     def figures(self) -> dict[str, int]:
-        return {"commits": self.writer.groups, "committed_calls": self.writer.calls}
+        volume = self._volume
+        return {
+            "commits": self.writer.groups,
+            "committed_calls": self.writer.calls,
+            "commits_in_doubt": self.writer.doubts,
+            "checkpoint_failures": volume.checkpoint_failures,
+            "refusals_for_space": volume.refusals,
+            "damage_accepted": self._damage_accepted,
+        }
+
+    def free_bytes(self) -> int | None:
+        return self._volume.free_bytes
 
     # --- journal ---
 
@@ -531,5 +595,25 @@ class SqliteStore:
     async def close(self) -> None:
         await self.writer.close()
         self._readers.shutdown()
-        self._db.close()
+        close(self._db)
         self._lock.close()
+
+
+def _recover(db: apsw.Connection, path: Path, *, check: str, accept: bool) -> dict[str, Any]:
+    """Judge what the last process left; what was accepted of damage."""
+    db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+    damage = settle_log(db, path, accept=accept)
+    found = ""
+    if check != "off":
+        found = check_database(db, path, full=check == "full", accept=accept)
+    db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
+    log = {"frame": damage.frame, "frames": damage.frames, "lost": damage.lost} if damage else {}
+    return {**log, **({"database": found} if found else {})}
+
+
+def _prepare(db: apsw.Connection, path: Path, volume: Volume) -> None:
+    """Begin with an empty log, the newest tables, and names that a power loss cannot take."""
+    volume.empty_log()
+    migrate(db, "courier.store.sqlite")
+    sync_directory(path.parent)
+    volume.look()

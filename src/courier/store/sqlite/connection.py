@@ -1,6 +1,7 @@
 """Opening the database file, and what its errors mean."""
 
 import fcntl
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +12,7 @@ import apsw
 from courier import files
 from courier.core.errors import StoreUnavailable
 
-WAL_PAGES_MAX = 4_000
+log = logging.getLogger("courier.store")
 
 # What a full, broken or locked disk raises. Anything else from the driver is a bug of ours.
 DISK_ERRORS = (
@@ -23,6 +24,8 @@ DISK_ERRORS = (
     apsw.LockedError,
     apsw.CorruptError,
     apsw.NotADBError,
+    apsw.ProtocolError,
+    apsw.PermissionsError,
 )
 
 
@@ -30,16 +33,17 @@ DISK_ERRORS = (
 def disk_errors() -> Iterator[None]:
     try:
         yield
-    except DISK_ERRORS as error:
+    except (*DISK_ERRORS, OSError) as error:
         raise StoreUnavailable(str(error)) from error
 
 
 def claim(path: Path) -> IO[str]:
     """Make sure that no other process works on this file, for as long as the result is open."""
-    # Files that SQLite adds later have the mode of the first one.
-    for each in (path, file := Path(f"{path}.lock")):
-        files.create(each)
-    lock = file.open("w")
+    with disk_errors():
+        # Files that SQLite adds later have the mode of the first one.
+        for each in (path, file := Path(f"{path}.lock")):
+            files.create(each)
+        lock = file.open("w")
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
@@ -55,6 +59,23 @@ def connect(path: Path, *, cache_bytes: int, readonly: bool = False) -> apsw.Con
         else apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
     )
     db = apsw.Connection(str(path), flags=flags, statementcachesize=200)
+    try:
+        _set_up(db, cache_bytes=cache_bytes, readonly=readonly)
+    except BaseException:
+        close(db)
+        raise
+    return db
+
+
+def close(db: apsw.Connection) -> None:
+    """What cannot be written any more is in the log, and the next start finds it there."""
+    try:
+        db.close()
+    except DISK_ERRORS as error:
+        log.warning("close_failed", extra={"reason": str(error)})
+
+
+def _set_up(db: apsw.Connection, *, cache_bytes: int, readonly: bool) -> None:
     # Without the stability guarantee SQLite plans every range query anew when its bounds
     # change, which costs more than running it.
     db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
@@ -62,7 +83,8 @@ def connect(path: Path, *, cache_bytes: int, readonly: bool = False) -> apsw.Con
     db.execute(f"PRAGMA cache_size = {-cache_bytes // 1024:d}")
     db.execute("PRAGMA temp_store = memory")
     if not readonly:
-        db.execute("PRAGMA journal_mode = wal")
+        # SQLite goes on in the old mode, in which a power loss can undo commits, and says so.
+        if db.execute("PRAGMA journal_mode = wal").get != "wal":
+            raise StoreUnavailable("its journal mode cannot be set")
         db.execute("PRAGMA synchronous = full")
-        db.execute(f"PRAGMA wal_autocheckpoint = {WAL_PAGES_MAX:d}")
-    return db
+        db.wal_autocheckpoint(0)  # its errors would not be noticed; see `volume.py`

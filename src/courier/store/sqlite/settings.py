@@ -93,6 +93,11 @@ class Settings:
         records.sort(key=_order)
         return records
 
+    def is_new(self, record: AnyRecord) -> bool:
+        """It would add to what is stored for good; sessions and notes of progress do not."""
+        kind = type(record)
+        return kind not in UNNOTED_UPDATES and record.id not in self._by_kind[kind]
+
     def _check(self, puts: Sequence[AnyRecord], drops: Sequence[AnyRecord]) -> None:
         """Raise Conflict when a name, or the place of a queue's consumer, is taken."""
         changed = {(type(record), record.id) for record in (*drops, *puts)}

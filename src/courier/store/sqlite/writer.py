@@ -7,9 +7,14 @@ is slow to give it back.
 COMMIT waits for the disk. A slow disk is waited for on a thread of its own: the loop goes on
 serving, and calls pile up into the next group. A fast one answers before a thread would have
 been woken, so then the loop waits itself; the time of recent commits decides.
+
+A COMMIT whose sync failed is in doubt: SQLite has rolled it back, but its frames may lie whole in
+the log, and a start after a kill would find and accept them. The next commit overwrites them, so
+nobody is answered and nothing else runs before one has succeeded; see `_settle_doubt`.
 """
 
 import asyncio
+import logging
 import time
 from collections import deque
 from collections.abc import Callable
@@ -18,7 +23,7 @@ from typing import Any, Protocol, TypeVar
 
 import apsw
 
-from courier.core.errors import Rejected, ShuttingDown, StoreUnavailable
+from courier.core.errors import OutcomeUnknown, Rejected, ShuttingDown, StoreUnavailable
 from courier.store.sqlite.connection import DISK_ERRORS
 
 T = TypeVar("T")
@@ -27,6 +32,13 @@ RECENT_COMMITS = 16
 GATHER_S_MAX = 0.005
 # The calls of a group hold the loop together; after so much work the rest is the next group's.
 GROUP_S_MAX = 0.03
+# Longest time that callers of a commit in doubt wait for a true answer.
+DOUBT_S_MAX = 5.0
+DOUBT_RETRY_S = 0.1
+# Most calls that wait while a commit is in doubt.
+WAITING_MAX = 10_000
+
+log = logging.getLogger("courier.store")
 
 
 class Group(Protocol):
@@ -40,6 +52,27 @@ class Group(Protocol):
 
     def reload(self) -> None:
         """Forget what a rolled back group did in memory."""
+        ...
+
+
+class Log(Protocol):
+    """What the writer asks of the write-ahead log."""
+
+    @property
+    def due(self) -> bool:
+        """It is long enough to be checkpointed."""
+        ...
+
+    def checkpoint(self) -> None:
+        """Copy it into the database; failures are noted and tried again later."""
+        ...
+
+    def touch(self) -> None:
+        """Change something small in the open transaction, so that COMMIT writes to the log."""
+        ...
+
+    def failed(self, error: BaseException) -> bool:
+        """A statement or a COMMIT met this error of the disk. True: there is room again."""
         ...
 
 
@@ -71,12 +104,23 @@ class _Call:
             self.future.set_exception(self.error)
 
 
+class _Doubt:
+    """Calls of a commit that may have reached the log, and when they are given up."""
+
+    def __init__(self, calls: list[_Call], error: BaseException, until_s: float) -> None:
+        self.calls = calls
+        self.error = error
+        self.until_s = until_s
+        self.over = False
+
+
 class Writer:
     def __init__(
-        self, db: apsw.Connection, group: Group, *, calls_max: int, inline_s: float
+        self, db: apsw.Connection, group: Group, log: Log, *, calls_max: int, inline_s: float
     ) -> None:
         self._cursor = db.cursor()
         self._group = group
+        self._log = log
         self._calls_max = calls_max
         self._loop = asyncio.get_running_loop()
         self._disk = ThreadPoolExecutor(1, thread_name_prefix="courier-commit")
@@ -88,8 +132,10 @@ class Writer:
         self._commit_s = inline_s
         self._gathered = 0
         self._gather_until_s = 0.0
+        self._doubt: _Doubt | None = None
         self.groups = 0
         self.calls = 0
+        self.doubts = 0
 
     def submit(
         self, op: Callable[[], T], *, then: Callable[[], None] | None = None, alone: bool = False
@@ -103,11 +149,19 @@ class Writer:
         if self._closed:
             future.set_exception(ShuttingDown())
             return future
+        if self._doubt is not None and (self._doubt.over or len(self._waiting) >= WAITING_MAX):
+            future.set_exception(_unavailable(self._doubt.error))
+            return future
         self._waiting.append(_Call(op, then, alone, future))
         if not self._busy:
             self._busy = True
             self._begin()
         return future
+
+    def require_no_doubt(self) -> None:
+        """Raises StoreUnavailable while the last commit has failed and may yet be found."""
+        if self._doubt is not None:
+            raise self._doubt.error
 
     def _begin(self) -> None:
         self._gathered = 0
@@ -130,9 +184,9 @@ class Writer:
     async def close(self) -> None:
         """Finish what was submitted; refuse what comes after."""
         self._closed = True
-        while self._busy:
+        while self._busy and not (self._doubt is not None and self._doubt.over):
             await asyncio.sleep(0.001)
-        self._disk.shutdown()
+        await self._loop.run_in_executor(None, self._disk.shutdown)
 
     def _take(self) -> list[_Call]:
         calls: list[_Call] = []
@@ -161,13 +215,16 @@ class Writer:
         if changed and self._commit_s < self._inline_s:
             self._finish(calls, self._commit())
         elif changed:
-            commit = self._disk.submit(self._commit)
-            commit.add_done_callback(
-                lambda done: self._loop.call_soon_threadsafe(self._finish, calls, done.result())
-            )
+            self._on_disk(self._commit, lambda error: self._finish(calls, error))
         else:
             self._answer(calls)
             self._next()
+
+    def _on_disk(self, work: Callable[[], T], then: Callable[[T], None]) -> None:
+        """Run `work` on the thread that waits for the disk, and `then` back on the loop."""
+        self._disk.submit(work).add_done_callback(
+            lambda done: self._loop.call_soon_threadsafe(then, done.result())
+        )
 
     def _next(self) -> None:
         if self._waiting:
@@ -203,20 +260,25 @@ class Writer:
             self._cursor.execute("COMMIT")
         except BaseException as error:
             return error
-        # A checkpoint now and then takes long; that alone does not make the disk slow.
         took_s = min(time.perf_counter() - began_s, 2 * self._inline_s)
         self._commit_s += (took_s - self._commit_s) / RECENT_COMMITS
         return None
 
     def _finish(self, calls: list[_Call], error: BaseException | None) -> None:
         if error is not None:
-            self._undo(calls, error)
+            if isinstance(error, DISK_ERRORS) and not _unwritten(error):
+                self._begin_doubt(calls, error)
+            else:
+                self._undo(calls, error)
             return
         self.groups += 1
         self.calls += len(calls)
         self._group.committed()
         self._answer(calls)
-        self._next()
+        if self._log.due:
+            self._on_disk(self._log.checkpoint, lambda _: self._next())
+        else:
+            self._next()
 
     def _answer(self, calls: list[_Call]) -> None:
         for call in calls:
@@ -227,8 +289,11 @@ class Writer:
                 call.error = error
                 call.answer()
 
-    def _undo(self, calls: list[_Call], error: BaseException) -> None:
-        """Nothing of this group happened. One bad call must not fail its neighbours."""
+    def _rollback(self, error: BaseException) -> tuple[BaseException, bool]:
+        """The error that callers are given, once nothing is left of their transaction.
+
+        And whether there is room again that was not there before.
+        """
         self._stale = True
         if not self._cursor.connection.get_autocommit():
             try:
@@ -236,15 +301,86 @@ class Writer:
             except DISK_ERRORS as second:
                 error = second
         if isinstance(error, DISK_ERRORS):
-            unavailable = StoreUnavailable(str(error))
-            unavailable.__cause__ = error
-            error = unavailable
-        elif len(calls) > 1:
+            return _unavailable(error), self._log.failed(error)
+        return error, False
+
+    def _undo(self, calls: list[_Call], error: BaseException) -> None:
+        """Nothing of this group happened. One bad call must not fail its neighbours.
+
+        Where a full disk was given room they are run once more, and those that need less than
+        others may then find it.
+        """
+        error, room = self._rollback(error)
+        if room or (not isinstance(error, StoreUnavailable) and len(calls) > 1):
             for call in reversed(calls):
                 call.alone, call.error, call.value = True, None, None
                 self._waiting.appendleft(call)
             calls = []
+        self._refuse(calls, error)
+        if self._log.due:
+            self._on_disk(self._log.checkpoint, lambda _: self._next())
+        else:
+            self._next()
+
+    # --- a commit in doubt ---
+
+    def _begin_doubt(self, calls: list[_Call], error: BaseException) -> None:
+        refused, _ = self._rollback(error)
+        log.error("commit_in_doubt", extra={"reason": str(error), "calls": len(calls)})
+        self.doubts += 1
+        self._doubt = _Doubt(calls, refused, self._loop.time() + DOUBT_S_MAX)
+        self._settle_doubt()
+
+    def _settle_doubt(self) -> None:
+        """Overwrite what the failed COMMIT left in the log; then its callers can be refused.
+
+        SQLite writes the next commit where the failed one began, and every frame's checksum
+        includes those before it, so that whatever is left behind the new commit is not valid.
+        """
+        self._on_disk(self._overwrite, self._overwritten)
+
+    def _overwrite(self) -> BaseException | None:
+        try:
+            self._cursor.execute("BEGIN IMMEDIATE")
+            self._log.touch()
+            self._cursor.execute("COMMIT")
+        except DISK_ERRORS as error:
+            return error
+        return None
+
+    def _overwritten(self, error: BaseException | None) -> None:
+        doubt = self._doubt
+        assert doubt is not None
+        if error is None:
+            self._doubt = None
+            self._refuse(doubt.calls, doubt.error)
+            self._next()
+            return
+        self._rollback(error)
+        if self._loop.time() >= doubt.until_s and not doubt.over:
+            doubt.over = True
+            self._refuse(doubt.calls, OutcomeUnknown(str(doubt.error)))
+            self._refuse(list(self._waiting), doubt.error)
+            doubt.calls = []
+            self._waiting.clear()
+        if not (self._closed and doubt.over):
+            self._loop.call_later(DOUBT_RETRY_S, self._settle_doubt)
+
+    def _refuse(self, calls: list[_Call], error: BaseException) -> None:
+        """All of them, also those that were rejected: by a state that is no longer true."""
         for call in calls:
-            call.error = call.error or error
+            call.error = error
         self._answer(calls)
-        self._next()
+
+
+def _unwritten(error: BaseException) -> bool:
+    """The error is one of writing: then the frame that ends the transaction is not in the log."""
+    return isinstance(error, apsw.FullError) or (
+        getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_WRITE
+    )
+
+
+def _unavailable(error: BaseException) -> StoreUnavailable:
+    unavailable = StoreUnavailable(str(error))
+    unavailable.__cause__ = error
+    return unavailable

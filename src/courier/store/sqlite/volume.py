@@ -1,0 +1,167 @@
+"""The disk under the database: its write-ahead log, the room that is left, and a reserve.
+
+A reserve file holds room back. When the disk is full it is given up, so that what is acknowledged,
+purged or trimmed can still be written; publishers are refused by then. It is made again when
+there is room.
+"""
+
+import logging
+import os
+from pathlib import Path
+
+import apsw
+
+from courier.core.errors import OutOfSpace, StoreUnavailable
+
+WAL_PAGES_MAX = 4_000
+WAL_PAGES_MIN = 32
+RESERVE_BYTES_MAX = 16 << 20
+# Reserve and low-water mark never take more than this part of the disk.
+DISK_PART = 16
+
+_TOUCH = "UPDATE meta SET checked_ms = checked_ms + 1"
+_PAGE_BYTES = "PRAGMA page_size"
+_FREE_PAGES = "PRAGMA freelist_count"
+
+log = logging.getLogger("courier.store")
+
+
+class Volume:
+    def __init__(self, path: Path, db: apsw.Connection, *, free_bytes_min: int) -> None:
+        self._path = path
+        self._db = db
+        self._cursor = db.cursor()
+        self._reserve = path.with_suffix(".reserve")
+        room = os.statvfs(path.parent)
+        part = room.f_blocks * room.f_frsize // DISK_PART
+        self._reserve_bytes = min(RESERVE_BYTES_MAX, part) if free_bytes_min else 0
+        self._free_bytes_min = min(free_bytes_min, part)
+        self._page_bytes = int(db.execute(_PAGE_BYTES).get)
+        # A full log must fit into the reserve: then it can be copied into the database.
+        pages = self._reserve_bytes // self._page_bytes or WAL_PAGES_MAX
+        self._pages_max = max(WAL_PAGES_MIN, min(WAL_PAGES_MAX, pages))
+        self._pages_due = self._pages_max
+        self._pages = 0
+        self._partial = False
+        self._off = False
+        self._full = False
+        self.damaged = ""
+        self.free_bytes = 0
+        self.reserved = False
+        self.refusals = 0
+        self.checkpoint_failures = 0
+        db.set_wal_hook(self._committed)
+
+    def _committed(self, _: apsw.Connection, __: str, pages: int) -> int:
+        self._pages = pages
+        return apsw.SQLITE_OK
+
+    # --- the log ---
+
+    @property
+    def due(self) -> bool:
+        return (self._pages >= self._pages_due or self._full) and not self._off
+
+    def touch(self) -> None:
+        self._cursor.execute(_TOUCH)
+
+    def empty_log(self) -> None:
+        """Copy all of the log into the database, and begin it again."""
+        try:
+            self._db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        except apsw.FullError:
+            if not self._reserve.exists():
+                raise
+            os.truncate(self._reserve, 0)
+            self._db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+
+    def checkpoint(self) -> None:
+        """Copy the log into the database.
+
+        SQLite writes without a sync when readers keep it from copying all, and does not write
+        those pages again. If a sync fails after that, a later one that succeeds proves nothing
+        about them: then the log is kept until the next start recovers from all of it.
+        """
+        full, self._full = self._full, False
+        mode = apsw.SQLITE_CHECKPOINT_TRUNCATE if full else apsw.SQLITE_CHECKPOINT_PASSIVE
+        try:
+            pages, copied = self._db.wal_checkpoint(mode=mode)
+        except apsw.Error as error:
+            self._checkpoint_failed(error)
+            return
+        self._partial = copied < pages
+        self._pages = pages - copied
+        self._pages_due = self._pages + self._pages_max
+
+    def _checkpoint_failed(self, error: apsw.Error) -> None:
+        self._pages_due = self._pages + self._pages_max // 4
+        if isinstance(error, apsw.BusyError):  # a reader; there will be another time
+            return
+        self.checkpoint_failures += 1
+        log.error("checkpoint_failed", extra={"reason": str(error)})
+        if isinstance(error, apsw.FullError):
+            self._release()
+        elif self._partial:
+            self._off = True
+            self._db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+            log.error("checkpoints_stopped", extra={"until": "restart"})
+
+    def failed(self, error: BaseException) -> bool:
+        """A statement or a COMMIT met this error of the disk. True: there is room again."""
+        if isinstance(error, apsw.CorruptError | apsw.NotADBError):
+            self.damaged = str(error)
+        return isinstance(error, apsw.FullError) and self._release()
+
+    # --- the room ---
+
+    def _release(self) -> bool:
+        """Give the reserve up, and shorten the log with what it gives; False: it is gone."""
+        if not self.reserved:
+            return False
+        log.error("disk_full", extra={"released_bytes": self._reserve_bytes})
+        os.truncate(self._reserve, 0)
+        self.reserved = False
+        self.free_bytes = 0  # until the next look: what was given up is not for publishers
+        self._full = True
+        return True
+
+    def look(self) -> None:
+        """See how much room there is, and make the reserve if there is enough.
+
+        Pages that deleted rows have left in the database count: new rows are written there.
+        """
+        room = os.statvfs(self._path.parent)
+        free = room.f_bavail * room.f_frsize
+        if self._reserve_bytes and not self.reserved and free >= 2 * self._reserve_bytes:
+            try:
+                self._make_reserve()
+                free -= self._reserve_bytes
+            except OSError as error:
+                log.warning("reserve_not_made", extra={"reason": str(error)})
+        self.free_bytes = free + self._cursor.execute(_FREE_PAGES).get * self._page_bytes
+
+    def _make_reserve(self) -> None:
+        file = os.open(self._reserve, os.O_CREAT | os.O_WRONLY, 0o600)
+        try:
+            if os.fstat(file).st_size != self._reserve_bytes:
+                os.ftruncate(file, 0)
+                os.posix_fallocate(file, 0, self._reserve_bytes)
+        finally:
+            os.close(file)
+        self.reserved = True
+
+    def require_space(self) -> None:
+        """Raises OutOfSpace below the low-water mark, which is higher without the reserve."""
+        limit = self._free_bytes_min
+        if not self.reserved:
+            limit = max(limit, 2 * self._reserve_bytes)
+        if self.free_bytes < limit:
+            self.refusals += 1
+            raise OutOfSpace(free=self.free_bytes, limit=limit)
+
+    def require_health(self) -> None:
+        """Raises StoreUnavailable when damage was met or the log can no longer be copied."""
+        if self.damaged:
+            raise StoreUnavailable(f"the database is damaged: {self.damaged}")
+        if self._off:
+            raise StoreUnavailable("the disk lost writes of a checkpoint; restart the server")

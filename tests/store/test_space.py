@@ -1,0 +1,127 @@
+"""Below the low-water mark what would grow the store is refused, and all else goes on."""
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from courier import ids
+from courier.core.errors import OutOfSpace
+from courier.core.types import Ack, Actor, Draft, Queue, Session
+from courier.store.sqlite import SqliteStore
+
+ACTOR = Actor("somebody", "test")
+NOW_MS = 1_700_000_000_000
+MIB = 1 << 20
+
+
+class Room:
+    """What `os.statvfs` says of the disk."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.free = 10_000 * MIB
+        patch.setattr(os, "statvfs", self._statvfs)
+
+    def _statvfs(self, _: object) -> os.statvfs_result:
+        return os.statvfs_result((MIB, MIB, 10_000, self.free // MIB, self.free // MIB, *[0] * 5))
+
+
+@pytest.fixture
+def room(monkeypatch: pytest.MonkeyPatch) -> Room:
+    return Room(monkeypatch)
+
+
+async def opened(tmp_path: Path) -> SqliteStore:
+    return await SqliteStore.open(tmp_path / "courier.db", disk_free_bytes_min=256 * MIB)
+
+
+def new_queue(name: str) -> Queue:
+    return Queue(id=ids.new_id(), tenant="t", name=name, created_ms=1, modified_ms=1)
+
+
+def test_what_grows_the_store_is_refused_and_all_else_goes_on(tmp_path: Path, room: Room) -> None:
+    async def story() -> None:
+        store = await opened(tmp_path)
+        queue = new_queue("q")
+        drafts = [Draft(b"a"), Draft(b"b"), Draft(b"c")]
+        await store.change(puts=[queue], actor=ACTOR, now_ms=NOW_MS)
+        await store.publish([(queue.id, drafts)], actor=ACTOR, now_ms=NOW_MS)
+        room.free = 200 * MIB
+        await store.sweep(limit=1, now_ms=NOW_MS)
+        with pytest.raises(OutOfSpace):
+            await store.publish([(queue.id, drafts)], actor=ACTOR, now_ms=NOW_MS)
+        with pytest.raises(OutOfSpace):
+            await store.publish_rows(
+                queue.id, drafts, key="k", first=0, until_ms=NOW_MS, actor=ACTOR, now_ms=NOW_MS
+            )
+        with pytest.raises(OutOfSpace):
+            await store.change(puts=[new_queue("more")], actor=ACTOR, now_ms=NOW_MS)
+        with pytest.raises(OutOfSpace):
+            await store.check()
+        assert store.figures()["refusals_for_space"] >= 4
+        assert store.free_bytes() == 200 * MIB
+
+        session = Session(id=ids.new_id(), tenant="t", created_ms=1, expires_ms=NOW_MS)
+        await store.change(puts=[session], actor=ACTOR, now_ms=NOW_MS)
+        await store.change(puts=[replace(queue, paused=True)], actor=ACTOR, now_ms=NOW_MS)
+        leased = await store.lease(queue.id, count=1, lease_ms=9, actor=ACTOR, now_ms=NOW_MS)
+        acks = [Ack(message.seq, 1) for message in leased.messages]
+        await store.settle(queue.id, acks, actor=ACTOR, now_ms=NOW_MS)
+        assert await store.remove(queue.id, [2], actor=ACTOR, now_ms=NOW_MS) == [True]
+        assert await store.purge(queue.id, upto_seq=9, limit=9, actor=ACTOR, now_ms=NOW_MS) == 1
+        assert await store.trim_journal(upto=3)
+        await store.change(drops=[queue], actor=ACTOR, now_ms=NOW_MS)
+
+        room.free = 300 * MIB
+        await store.check()
+        await store.change(puts=[new_queue("more")], actor=ACTOR, now_ms=NOW_MS)
+        await store.close()
+
+    asyncio.run(story())
+
+
+def test_room_that_deleted_messages_have_left_counts(tmp_path: Path, room: Room) -> None:
+    async def story() -> None:
+        store = await opened(tmp_path)
+        queue = new_queue("q")
+        await store.change(puts=[queue], actor=ACTOR, now_ms=NOW_MS)
+        for _ in range(20):
+            large = [Draft(b"x" * MIB)]
+            await store.publish([(queue.id, large)], actor=ACTOR, now_ms=NOW_MS)
+        room.free = 250 * MIB
+        with pytest.raises(OutOfSpace):
+            await store.check()
+        while await store.purge(queue.id, upto_seq=99, limit=5, actor=ACTOR, now_ms=NOW_MS):
+            pass
+        await store.check()
+        await store.publish([(queue.id, [Draft(b"a")])], actor=ACTOR, now_ms=NOW_MS)
+        await store.close()
+
+    asyncio.run(story())
+
+
+def test_the_mark_is_a_part_of_a_small_disk(tmp_path: Path, room: Room) -> None:
+    async def story() -> None:
+        mib = 10_000 // 16
+        store = await SqliteStore.open(tmp_path / "courier.db", disk_free_bytes_min=1 << 40)
+        room.free = (mib + 1) * MIB
+        await store.check()
+        room.free = (mib - 1) * MIB
+        with pytest.raises(OutOfSpace):
+            await store.check()
+        await store.close()
+
+    asyncio.run(story())
+
+
+def test_without_a_mark_nothing_is_held_back(tmp_path: Path, room: Room) -> None:
+    async def story() -> None:
+        room.free = 0
+        store = await SqliteStore.open(tmp_path / "courier.db")
+        await store.check()
+        assert not list(tmp_path.glob("*.reserve"))
+        await store.close()
+
+    asyncio.run(story())
