@@ -14,6 +14,7 @@ from pathlib import Path
 FILE_MODE = 0o600
 DIRECTORY_MODE = 0o700
 _UMASK = 0o077
+_PART_BYTES = 1 << 20
 # What a file that is being written has behind its name.
 FRESH = ".new"
 
@@ -35,6 +36,24 @@ def write(path: Path, content: bytes) -> None:
         os.fsync(file.fileno())
     fresh.replace(path)
     sync_directory(path.parent)
+
+
+def write_again(path: Path) -> None:
+    """Write a file's bytes over themselves, and sync them.
+
+    After a failed sync the system may hold pages that it takes for written though the disk never
+    got them. What is to be built on must not be among those.
+    """
+    if not path.exists():
+        return
+    file = os.open(path, os.O_RDWR)
+    try:
+        at = 0
+        while data := os.pread(file, _PART_BYTES, at):
+            at += os.pwrite(file, data, at)
+        os.fsync(file)
+    finally:
+        os.close(file)
 
 
 def create(path: Path) -> None:

@@ -7,8 +7,6 @@ before it shows that this commit had succeeded. If SQLite will not accept that c
 that was acknowledged is lost, and the operator must know before anything is overwritten.
 """
 
-import os
-import shutil
 import sys
 import time
 from array import array
@@ -21,11 +19,11 @@ from typing import BinaryIO
 import apsw
 from msgspec import Struct
 
+from courier import files
 from courier.core.errors import StoreUnavailable
 
 CHECK_MS_MAX = 500
 _CHECK_STEPS = 10_000
-_COPY_BYTES = 1 << 20
 _HEADER_BYTES = 32
 _FRAME_HEADER_BYTES = 24
 _MAGIC = 0x377F0682
@@ -193,32 +191,14 @@ def settle_log(db: apsw.Connection, path: Path, *, accept: bool) -> LogDamage | 
             "with --accept-damage to go on without them (a copy of the log is kept)"
         )
     if damage is not None:
-        shutil.copyfile(log, _free_name(log))
-    _write_again(log)
+        files.write(_free_name(log), log.read_bytes())
+    files.write_again(log)
     return damage
 
 
 def _free_name(log: Path) -> Path:
     names = (log.with_name(f"{log.name}.damaged-{number}") for number in count(1))
     return next(name for name in names if not name.exists())
-
-
-def _write_again(log: Path) -> None:
-    """Write the log's bytes over themselves, and sync.
-
-    After a failed sync the system may hold pages that it takes for written though the disk never
-    got them. Recovery must not build on those.
-    """
-    if not log.exists():
-        return
-    file = os.open(log, os.O_RDWR)
-    try:
-        at = 0
-        while data := os.pread(file, _COPY_BYTES, at):
-            at += os.pwrite(file, data, at)
-        os.fsync(file)
-    finally:
-        os.close(file)
 
 
 def check_database(db: apsw.Connection, path: Path, *, full: bool, accept: bool) -> str:
