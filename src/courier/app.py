@@ -62,7 +62,7 @@ RECORD_EVERY_S = 1.0
 log = logging.getLogger("courier")
 
 # What the server keeps in its data directory, which may hold files of others.
-OUR_FILES = ("courier.db*", "credentials*", "encryption.*", "clock.*")
+OUR_FILES = ("courier.db*", "courier.reserve*", "credentials*", "encryption.*", "clock.*")
 
 
 class Courier(Struct):
