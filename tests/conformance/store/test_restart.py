@@ -29,15 +29,10 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-<<<<<<< HEAD
-def driver(path: Path, clock: ManualClock, runner: asyncio.Runner) -> Iterator[Driver]:
-    driver = Driver(runner.run(opener(path)), clock, runner)
-=======
 def driver(
     path: Path, clock: ManualClock, runner: asyncio.Runner, opener: Opener
 ) -> Iterator[Driver]:
     driver = Driver(runner.run(opener(path)), clock, runner)
->>>>>>> e35a590 (store: an engine on blocks, ranges and lines, beside the present store)
     yield driver
     runner.run(driver.store.close())
 
@@ -46,11 +41,7 @@ def driver(
 def restart(driver: Driver, path: Path, opener: Opener) -> Callable[[], None]:
     def restart() -> None:
         driver.run(driver.store.close())
-<<<<<<< HEAD
         driver.store = driver.run(opener(path))
-=======
-        driver.store = driver.run(opener(path))
->>>>>>> e35a590 (store: an engine on blocks, ranges and lines, beside the present store)
 
     return restart
 
@@ -526,11 +517,7 @@ def test_one_file_is_opened_by_one_store_at_a_time(
     driver: Driver, path: Path, opener: Opener
 ) -> None:
     with pytest.raises(StoreUnavailable):
-<<<<<<< HEAD
         driver.run(opener(path))
-=======
-        driver.run(opener(path))
->>>>>>> e35a590 (store: an engine on blocks, ranges and lines, beside the present store)
     queue = driver.queue()
     driver.publish(queue, "a")
     assert driver.stats(queue).count == 1

@@ -227,7 +227,9 @@ class Blocks:
             return near
         found = self._in_memory(line, seq)
         if found is None or (bodies and found.bodies is None):
-            rows = await self._disk.blocks(line.no, seq, messages=ahead, bodies=bodies)
+            # Blocks without bodies are not kept, so none is read ahead.
+            messages = ahead if bodies else 1
+            rows = await self._disk.blocks(line.no, seq, messages=messages, bodies=bodies)
             read = [block_of(row) for row in rows]
             for block in read if bodies else ():
                 self._keep(block)
