@@ -10,9 +10,8 @@ BrokerError                     never raised itself
     ClaimLost  RateLimited
   Unavailable                   try again later
     StoreUnavailable            ShuttingDown      OutOfSpace
-    OutcomeUnknown              never rendered: the connection is closed without an answer
-    StoreUnavailable            ShuttingDown
     (StoreDamaged)
+    OutcomeUnknown              never rendered: the connection is closed without an answer
 """
 
 
