@@ -62,8 +62,13 @@ class Endings:
         actor: Actor,
         now_ms: int,
         detail: dict[str, Any] | None = None,
+        *,
+        aged: bool = False,
     ) -> None:
-        """Take messages off the queue's line, each with an event that tells its whole life."""
+        """Take messages off the queue's line, each with an event that tells its whole life.
+
+        `aged`: by the queue's retention, which ends no open push.
+        """
         if not ended:
             return
         if any([each.state == LEASED for each in ended]):
@@ -87,8 +92,10 @@ class Endings:
         )
         if line.queue.fifo:
             await self._groups.refresh(line, [each.group for each in ended])
-        if kind not in _DONE:
-            await self.end_pushes(line, [each.seq for each in ended], kind, now_ms)
+        if kind not in _DONE and line.pushes:
+            seqs = [each.seq for each in ended]
+            owed = await self.owed(line, seqs) if aged else set()
+            await self.end_pushes(line, [seq for seq in seqs if seq not in owed], kind, now_ms)
 
     async def end_pushes(
         self, line: QueueLine, seqs: Collection[int], reason: str, now_ms: int
@@ -148,6 +155,40 @@ class Endings:
             if pushes.owing:
                 found |= (await self._deliveries.standing_at(pushes, seqs)).keys()
         return sorted(found)
+
+    async def owed(self, line: QueueLine, seqs: Collection[int]) -> set[int]:
+        """Those of the messages that have an open push."""
+        found: set[int] = set()
+        for pushes in line.pushes:
+            if pushes.open and seqs:
+                standing = await self._deliveries.standing_at(pushes, seqs)
+                found |= {seq for seq, each in standing.items() if each.state != EXHAUSTED}
+        return found
+
+    async def release(self, line: QueueLine, seqs: Collection[int], now_ms: int) -> None:
+        """Pushes of these messages are open no more. One that pullers are done with, and that has
+        an exhausted push, stays as long as the queue's retention says."""
+        missing = [pushes for pushes in line.pushes if pushes.exhausted]
+        if not missing:
+            return
+        held = await self._deliveries.standing_at(line, seqs)
+        rest = [seq for seq in seqs if seq not in held]
+        owed = await self.owed(line, rest)
+        old_ms = now_ms - line.queue.retention_ms
+        for pushes in missing:
+            found = await self._deliveries.standing_at(pushes, [s for s in rest if s not in owed])
+            aged = [each for each in found.values() if each.expires_ms is None]
+            for each in aged:
+                if each.published_ms > old_ms:
+                    self.exhausted(line, pushes, each)
+            old = [each.seq for each in aged if each.published_ms <= old_ms]
+            await self.end_pushes(line, old, "expired", now_ms)
+
+    def exhausted(self, line: QueueLine, pushes: PushLine, each: Delivery) -> None:
+        """Retention may end this push, unless the message has an expiry of its own."""
+        if each.expires_ms is None:
+            pushes.passed = min(pushes.passed, each.seq - 1)
+            self._book.age(pushes, each.published_ms, line)
 
     async def there(self, line: QueueLine, seqs: Collection[int]) -> set[int]:
         """Those of the messages that are held, or kept for pushes."""

@@ -61,7 +61,7 @@ class Engine:
             book, deliveries, groups, messages, publishing, endings, retention, stats
         )
         self.claims = Claims(book, deliveries, leases, endings, messages, facts)
-        self.pushes = Pushes(book, deliveries, messages, publishing, retention)
+        self.pushes = Pushes(book, deliveries, messages, publishing, endings)
         self.time = Sweep(book, deliveries, leases, endings, retention, self.pushes)
         self.trim = Trim(book, deliveries)
 

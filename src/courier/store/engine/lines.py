@@ -219,7 +219,7 @@ class QueueLine(Line):
         """Nothing of this queue reaches its retention before this."""
         aging_ms = self.aging_ms if self.count else NEVER_MS
         for pushes in self.pushes:
-            if pushes.owing:
+            if pushes.exhausted:
                 aging_ms = min(aging_ms, pushes.aging_ms)
         return aging_ms + self.queue.retention_ms if aging_ms < NEVER_MS else NEVER_MS
 
@@ -306,7 +306,7 @@ class PushLine(Line):
         self.exhausted, self.gone, _, self.missed, self.acknowledged = row[11:16]
         self.last_success_ms, self.last_failure_ms = row[16:18]
         self.dropped = row[18] is not None
-        self.aging_ms = 0 if self.owing else NEVER_MS
+        self.aging_ms = 0 if self.exhausted else NEVER_MS
 
     def stats(self) -> PushStats:
         return PushStats(

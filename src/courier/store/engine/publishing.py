@@ -307,7 +307,7 @@ class Publishing:
             await self._place(line, block, first, count)
         else:
             self._note_acked(line, block, base, count, actor, now_ms)
-        self._bind(line, block, first, count, aging=aging > 0, only=only)
+        self._bind(line, block, first, count, only)
 
     def _expires(self, block: Block, expires_ms: int) -> None:
         if block.expires_ms is None or expires_ms < block.expires_ms:
@@ -348,8 +348,6 @@ class Publishing:
         block: Block,
         first: int,
         count: int,
-        *,
-        aging: bool,
         only: PushLine | None,
     ) -> None:
         """A push for each listener, or for one alone."""
@@ -363,8 +361,6 @@ class Publishing:
                 pushes.fresh += count
                 self._book.touch(pushes)
                 self._book.wake_pushes(pushes, count)
-            if aging:
-                self._book.age(pushes, block.at_ms, line)
 
     def _note_acked(
         self, line: QueueLine, block: Block, base: int, count: int, actor: Actor, now_ms: int

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from courier import ids
+from courier.core.journal import push_detail
 from courier.core.types import (
     BROKER,
     Actor,
@@ -23,7 +24,7 @@ from courier.store.engine.blocks import NOT_RARE
 from courier.store.engine.book import Book
 from courier.store.engine.deliveries import Deliveries, Fresh
 from courier.store.engine.disk import Missed, Open, Ready
-from courier.store.engine.endings import facts_of
+from courier.store.engine.endings import Endings, facts_of
 from courier.store.engine.layout import (
     ACKNOWLEDGED,
     DELAYED,
@@ -35,7 +36,6 @@ from courier.store.engine.layout import (
 from courier.store.engine.lines import Delivery, PushLine, QueueLine
 from courier.store.engine.messages import Messages
 from courier.store.engine.publishing import Publishing, copy_of
-from courier.store.engine.retention import Retention
 
 # A backfill may pass over this many messages of other times before it answers.
 LOOKED_AT_MAX = 5_000
@@ -64,20 +64,20 @@ class Pushes:
         deliveries: Deliveries,
         messages: Messages,
         publishing: Publishing,
-        retention: Retention,
+        endings: Endings,
     ) -> None:
         self._book = book
         self._deliveries = deliveries
         self._messages = messages
         self._publishing = publishing
-        self._retention = retention
+        self._endings = endings
 
     # --- handing out ---
 
     async def take(
         self, line: QueueLine, pushes: PushLine, count: int, lease_ms: int, now_ms: int
     ) -> list[Message]:
-        if not count or not pushes.open or not await self._retention.keep_up(line, now_ms):
+        if not count or not pushes.open:
             return []
         rows, fresh = await self._ready(pushes, count, now_ms)
         if not rows and not fresh.spans:
@@ -179,6 +179,7 @@ class Pushes:
         if kind is Pushed:
             arrivals = [(row, item.report) for item, row in pairs if isinstance(item, Pushed)]
             self._arrived(line, pushes, arrivals, now_ms)
+            await self._endings.release(line, [row.seq for row, _ in arrivals], now_ms)
         elif kind is PushFailed:
             failures = [
                 Failure(row, item.report, now_ms, item.delay_ms)
@@ -208,10 +209,7 @@ class Pushes:
             self._deliveries.put(pushes, row, ACKNOWLEDGED, 0)
         pushes.acknowledged += len(rows)
         pushes.last_success_ms = now_ms
-        detail = [
-            {"listener": pushes.id, "status": report.status, "duration_ms": report.duration_ms}
-            for _, report in arrivals
-        ]
+        detail = [push_detail(pushes.id, report, failed=False) for _, report in arrivals]
         self._note("pushed", line, pushes, rows, now_ms, {"detail": detail})
 
     async def failed(
@@ -233,21 +231,15 @@ class Pushes:
         if ready:
             self._book.wake_pushes(pushes, ready)
         rows = [failure.delivery for failure in failures]
-        detail = [
-            {
-                "listener": pushes.id,
-                "status": failure.report.status,
-                "duration_ms": failure.report.duration_ms,
-                "error": failure.report.error,
-            }
-            for failure in failures
-        ]
+        detail = [push_detail(pushes.id, failure.report, failed=True) for failure in failures]
         delays = [failure.delay_ms for failure in failures]
         extra = {"delay_ms": delays, "detail": detail}
         self._note("push_failed", line, pushes, rows, now_ms, extra)
         for failure in failures:
             if failure.delay_ms is None:
                 await self._copy_to_dead_letters(line, failure.delivery, now_ms)
+                self._endings.exhausted(line, pushes, failure.delivery)
+        await self._endings.release(line, [f.delivery.seq for f in failures], now_ms)
 
     async def _copy_to_dead_letters(self, line: QueueLine, row: Delivery, now_ms: int) -> None:
         target = self._book.lines.get(line.queue.dead_letter or "")
@@ -353,9 +345,6 @@ class Pushes:
                 *(own_id, expires_ms, None, 0, 0, None),
             )
             self._deliveries.add(pushes, row)
-            if expires_ms is None:
-                self._book.age(pushes, block.at_ms, line)
-                pushes.passed = min(pushes.passed, seq - 1)
         if unbound:
             self._book.wake_pushes(pushes, len(unbound))
         return len(unbound)

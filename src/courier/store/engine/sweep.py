@@ -176,7 +176,8 @@ class Sweep:
                 self._deliveries.put(line, delivery, READY, 0)
                 returned += 1
             elif expires_ms <= delivery.due_ms:
-                await self._endings.end(line, "expired", [delivery], BROKER, now_ms)
+                aged = delivery.expires_ms is None
+                await self._endings.end(line, "expired", [delivery], BROKER, now_ms, aged=aged)
                 expired += 1
             elif delivery.state == DELAYED:
                 await self._leases.release(line, delivery, delivery.due_ms, now_ms)
@@ -217,8 +218,8 @@ class Sweep:
             for row in rows:
                 self._deliveries.put(pushes, row, READY, row.due_ms)
             return len(rows)
-        # What goes together with its message is left to that.
-        there = [row for row in rows if self._expires_ms(line, row) > row.due_ms]
+        # What goes together with its message, whose expiry is its own, is left to that.
+        there = [row for row in rows if row.expires_ms is None or row.expires_ms > row.due_ms]
         ready = [row for row in there if row.state != LEASED]
         for row in ready:
             self._deliveries.put(pushes, row, READY, row.due_ms)
@@ -228,11 +229,6 @@ class Sweep:
         if ended:
             await self._pushes.failed(line, pushes, ended, now_ms)
         return len(there)
-
-    def _expires_ms(self, line: QueueLine, row: Delivery) -> int:
-        return lifecycle.expires_ms(
-            line.queue, published_ms=row.published_ms, own_ms=row.expires_ms
-        )
 
     # --- messages ---
 
@@ -321,6 +317,7 @@ class Sweep:
             if left > 0 and line is not None and pushes.owing:
                 found = await self._deliveries.standing(pushes, limit=left)
                 self._endings.give_up(line, pushes, found, "listener", now_ms)
+                await self._endings.release(line, [each.seq for each in found], now_ms)
                 ended += len(found)
                 left -= len(found)
             if left > 0 and line is not None:
