@@ -47,6 +47,8 @@ class Book:
         self.secret = b""
         self.minute = self.minute_end_ms = 0
         self.doubt_ms = 0
+        # Lines on which something cannot be read. Time does not pass for them, and others go on.
+        self.damaged: set[int] = set()
         self._heap_max = _HEAP_MIN
         self._reset()
 

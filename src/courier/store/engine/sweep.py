@@ -1,9 +1,12 @@
 """Letting time pass: leases and delays end, messages expire, what was deleted empties itself."""
 
 import heapq
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from courier.core import lifecycle
+from courier.core.errors import StoreDamaged
 from courier.core.types import BROKER, DAY_MS, MINUTE_MS, Swept
 from courier.store.engine.book import Book, Heap
 from courier.store.engine.deliveries import Deliveries
@@ -115,6 +118,15 @@ class Sweep:
             expired += await self._aged(now_ms, left)
         return expired, returned, buried
 
+    @contextmanager
+    def _noting_damage(self, line: QueueLine | PushLine) -> Iterator[None]:
+        """What cannot be read fails this group, and no later one."""
+        try:
+            yield
+        except StoreDamaged:
+            self._book.damaged.add(line.no)
+            raise
+
     async def _look_ahead(self) -> None:
         await self._book.spill()
         rows_ms, expiry = await self._book.disk.next_due()
@@ -153,6 +165,8 @@ class Sweep:
     async def _delivery(self, line: QueueLine | PushLine, over: Over) -> Delivery | None:
         """What ended, if it is still what it was: something before may have changed it."""
         seq = over.key & SEQ_MASK
+        if line.no in self._book.damaged:
+            return None
         if over.row is None:
             return (await self._deliveries.standing_at(line, [seq])).get(seq)
         row = (await self._deliveries.rows_at(line, [seq])).get(seq)
@@ -165,7 +179,8 @@ class Sweep:
         for each in over:
             line = self._book.by_no[each.key >> SEQ_BITS]
             assert isinstance(line, QueueLine)
-            delivery = await self._delivery(line, each)
+            with self._noting_damage(line):
+                delivery = await self._delivery(line, each)
             if delivery is None:
                 continue
             expires_ms = lifecycle.expires_ms(
@@ -201,7 +216,8 @@ class Sweep:
         found: dict[int, list[Delivery]] = {}
         for each in over:
             line = self._book.by_no[each.key >> SEQ_BITS]
-            delivery = await self._delivery(line, each)
+            with self._noting_damage(line):
+                delivery = await self._delivery(line, each)
             if delivery is not None:
                 found.setdefault(line.no, []).append(delivery)
         returned = 0
@@ -238,7 +254,10 @@ class Sweep:
         for _, key in blocks:
             if ended >= limit:
                 break
-            ended += await self._expire_in(key, now_ms, limit - ended)
+            line = self._book.by_no[key >> SEQ_BITS]
+            if line.no not in self._book.damaged:
+                with self._noting_damage(line):
+                    ended += await self._expire_in(key, now_ms, limit - ended)
         return ended
 
     async def _expire_in(self, key: int, now_ms: int, limit: int) -> int:
@@ -279,6 +298,8 @@ class Sweep:
             at_ms, key = expiry
             line = book.by_no[key >> SEQ_BITS]
             assert isinstance(line, QueueLine)
+            if line.no in book.damaged:
+                break
             over, coming = await self._expiries(line, key, at_ms)
             if over:
                 break
@@ -296,8 +317,9 @@ class Sweep:
         """Messages as old as their queue allows."""
         expired, left = 0, limit
         for line in self._book.lines.values():
-            if line.expiry_ms <= now_ms:
-                ended = await self._retention.expire(line, left, now_ms)
+            if line.expiry_ms <= now_ms and line.no not in self._book.damaged:
+                with self._noting_damage(line):
+                    ended = await self._retention.expire(line, left, now_ms)
                 expired += ended
                 left -= ended * line.weight
                 if left <= 0:
@@ -370,8 +392,9 @@ class Sweep:
     async def _forget(self, now_ms: int, limit: int) -> bool:
         """Old keys, numbers and acknowledged pushes. False: there is more to forget."""
         for line in self._book.lines.values():
-            if line.pushes:
-                await self._forget_acknowledged(line)
+            if line.pushes and line.no not in self._book.damaged:
+                with self._noting_damage(line):
+                    await self._forget_acknowledged(line)
         await self._book.spill()
         cutoffs = Cutoffs(
             now_ms,
