@@ -167,8 +167,11 @@ class SqliteDisk:
         many = self._cursor.executemany
         for rows, table in ((changes.deliveries, sql.DELIVERIES), (changes.pushes, sql.PUSHES)):
             if rows:
-                many(table.put, [_row(row) for row in rows.values() if row is not None])
-                many(table.delete, [(key,) for key, row in rows.items() if row is None])
+                put = [_row(row) for row in rows.values() if row is not None]
+                if put:
+                    many(table.put, put)
+                if len(put) < len(rows):
+                    many(table.delete, [(key,) for key, row in rows.items() if row is None])
                 rows.clear()
         for key, at_ms in changes.expiries.items():
             if at_ms is None:
@@ -214,13 +217,16 @@ class SqliteDisk:
         for key in changes.freed:
             execute(sql.DROP_BLOCK, (key,))
             execute(sql.DROP_EXPIRY, (key,))
-        many(sql.DROP_SETTLED, changes.settled)
-        many(sql.DROP_FACTS_BETWEEN, changes.forgotten)
+        if changes.settled:
+            many(sql.DROP_SETTLED, changes.settled)
+        if changes.forgotten:
+            many(sql.DROP_FACTS_BETWEEN, changes.forgotten)
         if changes.packet:
             execute(sql.PUT_PACKET, changes.packet)
         for minute, totals in changes.minutes.items():
             execute(sql.ADD_MINUTE, (*minute, *totals))
-        many(sql.PUT_LEVEL, changes.levels)
+        if changes.levels:
+            many(sql.PUT_LEVEL, changes.levels)
 
     async def check(self) -> None:
         self._execute(sql.CHECK)
