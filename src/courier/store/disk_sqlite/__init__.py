@@ -15,6 +15,7 @@ import apsw
 
 from courier.core.sealed import Sealer
 from courier.core.types import Level, Tally
+from courier.files import sync_directory
 from courier.store.disk_sqlite import statements as sql
 from courier.store.disk_sqlite.masks import packed_mask, unpacked_mask
 from courier.store.engine.blocks import BlockRow
@@ -39,8 +40,9 @@ from courier.store.engine.disk import (
 from courier.store.engine.layout import SEQ_BITS, SPAN
 from courier.store.engine.lines import Delivery
 from courier.store.migrate import migrate
-from courier.store.sqlite.connection import claim, connect, disk_errors
+from courier.store.sqlite.connection import claim, close, connect, disk_errors
 from courier.store.sqlite.secret import load as load_secret
+from courier.store.sqlite.volume import Volume
 
 T = TypeVar("T")
 
@@ -52,14 +54,20 @@ _BLOCKS_MAX = 64
 
 
 class SqliteDisk:
-    def __init__(self, path: Path, *, sealer: Sealer | None, cache_bytes: int) -> None:
+    def __init__(
+        self, path: Path, *, sealer: Sealer | None, cache_bytes: int, free_bytes_min: int
+    ) -> None:
         """Open or create the file. Raises StoreUnavailable when that cannot be done."""
         self._path = path
         self._lock: IO[str] = claim(path)
         try:
             with disk_errors():
                 self.db = connect(path, cache_bytes=cache_bytes)
+                self.volume = Volume(path, self.db, free_bytes_min=free_bytes_min)
+                self.volume.empty_log()
                 migrate(self.db, "courier.store.disk_sqlite", base=SCHEMA_BASE)
+                sync_directory(path.parent)
+                self.volume.look()
                 self._secret = load_secret(self.db, sealer)
         except BaseException:
             self._lock.close()
@@ -229,7 +237,8 @@ class SqliteDisk:
             many(sql.PUT_LEVEL, changes.levels)
 
     async def check(self) -> None:
-        self._execute(sql.CHECK)
+        self.volume.look()
+        self.volume.touch()
 
     # --- trimming, inside a group ---
 
@@ -338,7 +347,7 @@ class SqliteDisk:
 
     async def close(self) -> None:
         self._readers.shutdown()
-        self.db.close()
+        close(self.db)
         self._lock.close()
 
 

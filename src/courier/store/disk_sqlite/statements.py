@@ -19,7 +19,6 @@ def texts_json(texts: Iterable[str]) -> str:
 # --- what is kept in memory ---
 
 EPOCH = "SELECT epoch FROM meta"
-CHECK = "UPDATE meta SET checked = checked + 1"
 RECORDS = "SELECT body FROM record"
 PUT_RECORD = "INSERT OR REPLACE INTO record VALUES (?, ?, ?)"
 DROP_RECORD = "DELETE FROM record WHERE kind = ? AND id = ?"

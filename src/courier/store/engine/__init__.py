@@ -67,7 +67,11 @@ class EngineStore:
             block_bytes=block_bytes,
         )
         self.writer = JoiningWriter(
-            disk.db, self.engine, calls_max=commit_calls_max, inline_s=commit_inline_ms_max / 1000
+            disk.db,
+            self.engine,
+            disk.volume,
+            calls_max=commit_calls_max,
+            inline_s=commit_inline_ms_max / 1000,
         )
         self._damaged = 0
 
@@ -80,12 +84,15 @@ class EngineStore:
         cache_bytes: int = 32 << 20,
         commit_calls_max: int = 1_024,
         commit_inline_ms_max: int = 1,
+        disk_free_bytes_min: int = 0,
         block_messages: int = 128,
         block_bytes: int = 256 << 10,
         block_cache_bytes: int = 16 << 20,
     ) -> Self:
         """Open or create the file. Raises StoreUnavailable when that cannot be done."""
-        disk = SqliteDisk(path, sealer=sealer, cache_bytes=cache_bytes)
+        disk = SqliteDisk(
+            path, sealer=sealer, cache_bytes=cache_bytes, free_bytes_min=disk_free_bytes_min
+        )
         try:
             store = cls(
                 disk,
@@ -155,6 +162,9 @@ class EngineStore:
         actor: Actor,
         now_ms: int,
     ) -> None:
+        if any(self.engine.settings.is_new(record) for record in puts):
+            self.disk.volume.require_space()
+
         async def change() -> None:
             # What was due before the change happens by the rules that held until now.
             await self.engine.time.pass_time(now_ms)
@@ -173,6 +183,7 @@ class EngineStore:
         bytes_max: int | None = None,
         via: Via | None = None,
     ) -> list[Receipt]:
+        self.disk.volume.require_space()
         if len(batches) == 1 and via is None:
             queue, drafts = batches[0]
             run = partial(self._publish, queue, actor=actor, bytes_max=bytes_max)
@@ -212,6 +223,8 @@ class EngineStore:
         listener: str | None = None,
         marks: Sequence[bytes] | None = None,
     ) -> int:
+        self.disk.volume.require_space()
+
         async def publish(line: QueueLine) -> int:
             return await self.engine.numbered.publish(
                 line,
@@ -443,6 +456,7 @@ class EngineStore:
         limit: int,
         now_ms: int,
     ) -> tuple[int, int]:
+        self.disk.volume.require_space()
         backfill = self.engine.pushes.backfill
         times = (since_ms, until_ms)
         return await self._on_listener(
@@ -473,21 +487,34 @@ class EngineStore:
     # --- time passing ---
 
     async def sweep(self, *, limit: int, now_ms: int) -> Swept:
-        return await self._run(lambda: self.engine.time.sweep(now_ms, limit))
+        async def sweep() -> Swept:
+            self.disk.volume.look()
+            return await self.engine.time.sweep(now_ms, limit)
+
+        return await self._run(sweep)
 
     async def check(self) -> None:
         async def check() -> None:
             await self.disk.check()
             self.engine.book.changed = True
 
+        self.disk.volume.require_health()
+        self.writer.require_no_doubt()
         await self._run(check)
+        self.disk.volume.require_space()
 
     def figures(self) -> dict[str, int]:
         return {
             "commits": self.writer.groups,
             "committed_calls": self.writer.calls,
+            "commits_in_doubt": self.writer.doubts,
+            "checkpoint_failures": self.disk.volume.checkpoint_failures,
+            "refusals_for_space": self.disk.volume.refusals,
             "damaged_reads": self._damaged,
         }
+
+    def free_bytes(self) -> int | None:
+        return self.disk.volume.free_bytes
 
     # --- journal ---
 

@@ -106,6 +106,9 @@ class Settings:
                 self.mirror.keep(record)
         self._changed = {}
 
+    def is_new(self, record: AnyRecord) -> bool:
+        return self._get(type(record), record.id) is None
+
     # --- as the group sees it ---
 
     def _get(self, kind: type, id: str) -> AnyRecord | None:

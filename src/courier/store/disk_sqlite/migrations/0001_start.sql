@@ -5,7 +5,7 @@ CREATE TABLE meta (
     one INTEGER PRIMARY KEY CHECK (one = 1),
     epoch TEXT NOT NULL,
     secret BLOB NOT NULL,
-    checked INTEGER NOT NULL DEFAULT 0,
+    checked_ms INTEGER NOT NULL DEFAULT 0,
     rolled INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 
