@@ -498,13 +498,13 @@ def settlement(seq: int, attempt: int, verdict: Verdict) -> Settlement:
     return Extend(seq, attempt, lease_ms=value)
 
 
-def live(histories: type[Histories]) -> None:
-    """Many histories, each of up to STEPS_MAX steps."""
+def live(histories: type[Histories], *, examples: int = EXAMPLES, steps: int = STEPS_MAX) -> None:
+    """Many histories, each of up to that many steps."""
     run_state_machine_as_test(
         histories,
         settings=settings(
-            max_examples=EXAMPLES,
-            stateful_step_count=STEPS_MAX,
+            max_examples=examples,
+            stateful_step_count=steps,
             deadline=None,
             suppress_health_check=list(HealthCheck),
         ),

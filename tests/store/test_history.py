@@ -4,8 +4,10 @@ import asyncio
 from pathlib import Path
 
 from courier import ids
+from courier.core.store import Store
 from courier.core.types import DAY_MS, HOUR_MS, MINUTE_MS, Actor, Draft, Level, Queue, Tally
 from courier.store.sqlite import SqliteStore
+from tests.store.conftest import StoreClass
 
 ACTOR = Actor("somebody", "test")
 HOUR_BEGAN_MS = 1_700_000_000_000 // HOUR_MS * HOUR_MS
@@ -17,13 +19,15 @@ def new_queue() -> Queue:
     return Queue(id=ids.new_id(), tenant="t", name="q", created_ms=NOW_MS, modified_ms=NOW_MS)
 
 
-async def publish(store: SqliteStore, queue: Queue, now_ms: int) -> None:
+async def publish(store: Store, queue: Queue, now_ms: int) -> None:
     await store.publish([(queue.id, [Draft(b"a")])], actor=ACTOR, now_ms=now_ms)
 
 
-def test_calls_of_two_minutes_that_share_a_commit_are_told_apart(tmp_path: Path) -> None:
+def test_calls_of_two_minutes_that_share_a_commit_are_told_apart(
+    tmp_path: Path, store_class: StoreClass
+) -> None:
     async def story() -> None:
-        store = await SqliteStore.open(tmp_path / "courier.db")
+        store = await store_class.open(tmp_path / "courier.db")
         queue = new_queue()
         await store.change(puts=[queue], actor=ACTOR, now_ms=NOW_MS)
         commits = store.figures()["commits"]
@@ -47,11 +51,13 @@ def test_calls_of_two_minutes_that_share_a_commit_are_told_apart(tmp_path: Path)
     asyncio.run(story())
 
 
-def test_a_restart_within_a_minute_changes_no_level(tmp_path: Path) -> None:
+def test_a_restart_within_a_minute_changes_no_level(
+    tmp_path: Path, store_class: StoreClass
+) -> None:
     async def story() -> None:
         queue = new_queue()
         for minute in (0, 0, 2, 2, 3):
-            store = await SqliteStore.open(tmp_path / "courier.db")
+            store = await store_class.open(tmp_path / "courier.db")
             if await store.get(Queue, queue.id) is None:
                 await store.change(puts=[queue], actor=ACTOR, now_ms=NOW_MS)
             await publish(store, queue, NOW_MS + minute * MINUTE_MS)
@@ -62,15 +68,15 @@ def test_a_restart_within_a_minute_changes_no_level(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_many_old_minutes_are_summed_up_in_parts(tmp_path: Path) -> None:
+def test_many_old_minutes_are_summed_up_in_parts(tmp_path: Path, store_class: StoreClass) -> None:
     minutes = range(130)
     late_ms = NOW_MS + 17 * DAY_MS
 
-    async def tallies(store: SqliteStore) -> list[Tally]:
+    async def tallies(store: Store) -> list[Tally]:
         return await store.tallies(tenant="u", since_ms=0, until_ms=late_ms)
 
     async def story() -> None:
-        store = await SqliteStore.open(tmp_path / "courier.db")
+        store = await store_class.open(tmp_path / "courier.db")
         for minute in minutes:
             counts = {("u", "requested"): 1 + minute, ("v", "requested"): 1}
             await store.tally(counts, now_ms=NOW_MS + minute * MINUTE_MS)
@@ -83,7 +89,7 @@ def test_many_old_minutes_are_summed_up_in_parts(tmp_path: Path) -> None:
 
         # Whoever comes next goes on from there.
         await store.close()
-        store = await SqliteStore.open(tmp_path / "courier.db")
+        store = await store_class.open(tmp_path / "courier.db")
         while (await store.sweep(limit=50, now_ms=late_ms)).more:
             pass
         hour = HOUR_BEGAN_MS // MINUTE_MS
@@ -103,9 +109,11 @@ def test_many_old_minutes_are_summed_up_in_parts(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_an_offset_is_found_where_the_clock_was_set_back(tmp_path: Path) -> None:
+def test_an_offset_is_found_where_the_clock_was_set_back(
+    tmp_path: Path, store_class: StoreClass
+) -> None:
     async def story() -> None:
-        store = await SqliteStore.open(tmp_path / "courier.db")
+        store = await store_class.open(tmp_path / "courier.db")
         queue = new_queue()
         await store.change(puts=[queue], actor=ACTOR, now_ms=NOW_MS)
         # Two share a commit, and the first of them is the later one.
@@ -113,7 +121,7 @@ def test_an_offset_is_found_where_the_clock_was_set_back(tmp_path: Path) -> None
         for ms in (20, 30):
             await publish(store, queue, NOW_MS + ms)
         await store.close()
-        store = await SqliteStore.open(tmp_path / "courier.db")
+        store = await store_class.open(tmp_path / "courier.db")
         for ms in (35, 50):
             await publish(store, queue, NOW_MS + ms)
         wanted = {0: 0, 1: 1, 10: 1, 40: 1, 41: 6, 50: 6, 51: 7}

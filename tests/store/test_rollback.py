@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from courier import ids
 from courier.core.errors import StoreUnavailable
+from courier.core.store import Store
 from courier.core.types import (
     DAY_MS,
     MINUTE_MS,
@@ -26,7 +27,7 @@ from courier.core.types import (
     Report,
     Retry,
 )
-from courier.store.sqlite import SqliteStore
+from tests.store.conftest import StoreClass
 
 ACTOR = Actor("somebody", "test")
 NOW_MS = 1_700_000_000_000
@@ -77,9 +78,9 @@ def disk() -> Iterator[Disk]:
 @pytest.mark.parametrize("fifo", [False, True])
 @pytest.mark.parametrize("inline_ms_max", [0, 60_000])
 def test_a_group_that_cannot_be_committed_leaves_everything_as_it_was(
-    tmp_path: Path, disk: Disk, inline_ms_max: int, fifo: bool
+    tmp_path: Path, disk: Disk, inline_ms_max: int, fifo: bool, store_class: StoreClass
 ) -> None:
-    async def seen(store: SqliteStore, queue: Queue, now_ms: int) -> list[Any]:
+    async def seen(store: Store, queue: Queue, now_ms: int) -> list[Any]:
         return [
             (await store.stats([queue.id], now_ms=now_ms))[queue.id],
             await store.tail(queue.id),
@@ -91,7 +92,7 @@ def test_a_group_that_cannot_be_committed_leaves_everything_as_it_was(
         ]
 
     async def story() -> None:
-        store = await SqliteStore.open(tmp_path / "courier.db", commit_inline_ms_max=inline_ms_max)
+        store = await store_class.open(tmp_path / "courier.db", commit_inline_ms_max=inline_ms_max)
         queue = Queue(id=ids.new_id(), tenant="t", name="q", created_ms=1, modified_ms=1, fifo=fifo)
         await store.change(puts=[queue], actor=ACTOR, now_ms=NOW_MS)
 
@@ -162,12 +163,12 @@ def new_listener(queue: Queue, title: str, **fields: Any) -> Listener:
 
 @pytest.mark.parametrize("inline_ms_max", [0, 60_000])
 def test_pushes_of_a_group_that_cannot_be_committed_are_as_they_were(
-    tmp_path: Path, disk: Disk, inline_ms_max: int
+    tmp_path: Path, disk: Disk, inline_ms_max: int, store_class: StoreClass
 ) -> None:
     report = Report(200, "", 5, b"answer")
 
     async def story() -> None:
-        store = await SqliteStore.open(tmp_path / "courier.db", commit_inline_ms_max=inline_ms_max)
+        store = await store_class.open(tmp_path / "courier.db", commit_inline_ms_max=inline_ms_max)
         dead = Queue(id=ids.new_id(), tenant="t", name="dead", created_ms=1, modified_ms=1)
         queue = replace(dead, id=ids.new_id(), name="work", dead_letter=dead.id)
         first, second = new_listener(queue, "first"), new_listener(queue, "second", ordered=True)
@@ -256,9 +257,9 @@ def test_pushes_of_a_group_that_cannot_be_committed_are_as_they_were(
     asyncio.run(story())
 
 
-def test_who_waits_is_told_after_the_commit(tmp_path: Path) -> None:
+def test_who_waits_is_told_after_the_commit(tmp_path: Path, store_class: StoreClass) -> None:
     async def story() -> None:
-        store = await SqliteStore.open(tmp_path / "courier.db", commit_inline_ms_max=0)
+        store = await store_class.open(tmp_path / "courier.db", commit_inline_ms_max=0)
         queue = Queue(id=ids.new_id(), tenant="t", name="q", created_ms=1, modified_ms=1)
         await store.change(puts=[queue], actor=ACTOR, now_ms=NOW_MS)
         hint = store.wait(queue.id)

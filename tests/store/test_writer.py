@@ -8,7 +8,7 @@ import pytest
 
 from courier import ids
 from courier.core.types import Actor, Draft, Queue
-from courier.store.sqlite import SqliteStore
+from tests.store.conftest import StoreClass
 
 ACTOR = Actor("somebody", "test")
 NOW_MS = 1_700_000_000_000
@@ -29,10 +29,14 @@ def nothing() -> None:
 @pytest.mark.parametrize("op, then", [(fail, nothing), (nothing, fail)], ids=["op", "then"])
 @pytest.mark.parametrize("inline_ms_max", [0, 60_000])
 def test_a_call_that_fails_takes_no_other_with_it(
-    tmp_path: Path, op: Callable[[], None], then: Callable[[], None], inline_ms_max: int
+    tmp_path: Path,
+    op: Callable[[], None],
+    then: Callable[[], None],
+    inline_ms_max: int,
+    store_class: StoreClass,
 ) -> None:
     async def story() -> None:
-        store = await SqliteStore.open(tmp_path / "courier.db", commit_inline_ms_max=inline_ms_max)
+        store = await store_class.open(tmp_path / "courier.db", commit_inline_ms_max=inline_ms_max)
         queue = Queue(id=ids.new_id(), tenant="t", name="q", created_ms=1, modified_ms=1)
         await store.change(puts=[queue], actor=ACTOR, now_ms=NOW_MS)
 

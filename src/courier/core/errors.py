@@ -10,6 +10,7 @@ BrokerError                     never raised itself
     ClaimLost  RateLimited
   Unavailable                   try again later
     StoreUnavailable            ShuttingDown      OutOfSpace
+    (StoreDamaged)
     OutcomeUnknown              never rendered: the connection is closed without an answer
 """
 
@@ -164,6 +165,15 @@ class Unavailable(BrokerError):
 class StoreUnavailable(Unavailable):
     def __init__(self, reason: str) -> None:
         super().__init__(f"the store is not available: {reason}")
+
+
+class StoreDamaged(StoreUnavailable):
+    """What is stored there is not what was written; `what` is a block or a packet."""
+
+    def __init__(self, what: str, key: int) -> None:
+        super().__init__(f"{what} {key} is damaged on disk")
+        self.what = what
+        self.key = key
 
 
 class ShuttingDown(Unavailable):

@@ -1,17 +1,19 @@
 """A store of each kind, on an event loop that outlives the single call."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from courier.clock import ManualClock
 from courier.core.store import Store
 from courier.core.types import Listener, Queue
+from courier.store.engine import EngineStore
 from courier.store.memory import MemoryStore
 from courier.store.sqlite import SqliteStore
-from tests.conformance.store.driver import Driver
+from tests.conformance.store.driver import SEALER, Driver
 
 
 async def open_memory(path: Path) -> Store:
@@ -19,19 +21,42 @@ async def open_memory(path: Path) -> Store:
 
 
 async def open_sqlite(path: Path) -> Store:
-    return await SqliteStore.open(path)
+    return await SqliteStore.open(path, sealer=SEALER)
 
 
 async def open_sqlite_on_a_slow_disk(path: Path) -> Store:
     """Every commit is waited for on the writer's thread, while further calls come in."""
-    return await SqliteStore.open(path, commit_inline_ms_max=0)
+    return await SqliteStore.open(path, sealer=SEALER, commit_inline_ms_max=0)
 
 
-OPENERS: dict[str, Callable[[Path], Awaitable[Store]]] = {
+async def open_engine(path: Path) -> Store:
+    return await EngineStore.open(path, sealer=SEALER)
+
+
+async def open_engine_with_small_blocks(path: Path) -> Store:
+    """Every edge of a block is met soon, and nothing is found in memory."""
+    return await EngineStore.open(
+        path, sealer=SEALER, commit_inline_ms_max=0, block_messages=3, block_cache_bytes=0
+    )
+
+
+OPENERS: dict[str, Callable[[Path], Coroutine[Any, Any, Store]]] = {
     "memory": open_memory,
     "sqlite": open_sqlite,
     "sqlite-slow": open_sqlite_on_a_slow_disk,
+    "engine": open_engine,
+    "engine-small": open_engine_with_small_blocks,
 }
+
+
+Opener = Callable[[Path], Coroutine[Any, Any, Store]]
+# Stores that outlive their process.
+ON_DISK = ("sqlite", "engine", "engine-small")
+
+
+@pytest.fixture(params=ON_DISK)
+def opener(request: pytest.FixtureRequest) -> Opener:
+    return OPENERS[request.param]
 
 
 @pytest.fixture

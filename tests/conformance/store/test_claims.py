@@ -23,6 +23,7 @@ from courier.core.types import (
     Retry,
 )
 from courier.store.sqlite import SqliteStore
+from tests.conformance.store.conftest import Opener
 from tests.conformance.store.driver import CALLER, Driver, bodies
 
 # More than a store does of what is due before the verb itself.
@@ -519,14 +520,14 @@ def test_the_sweep_forgets_old_claims_up_to_its_limit(tmp_path: Path, clock: Man
 
 
 def test_a_claim_survives_a_restart(
-    tmp_path: Path, clock: ManualClock, runner: asyncio.Runner
+    tmp_path: Path, clock: ManualClock, runner: asyncio.Runner, opener: Opener
 ) -> None:
     path = tmp_path / "kept.db"
-    driver = Driver(runner.run(SqliteStore.open(path)), clock, runner)
+    driver = Driver(runner.run(opener(path)), clock, runner)
 
     def restart() -> None:
         runner.run(driver.store.close())
-        driver.store = runner.run(SqliteStore.open(path))
+        driver.store = runner.run(opener(path))
 
     queue = driver.queue()
     driver.publish(queue, *"abcd")
@@ -581,12 +582,12 @@ def test_nobody_else_gets_a_message_of_a_claim(driver: Driver, queue: Queue) -> 
 
 
 def test_fifty_thousand_messages_are_claimed_and_acknowledged_in_one_go(
-    tmp_path: Path, clock: ManualClock
+    tmp_path: Path, clock: ManualClock, opener: Opener
 ) -> None:
     """Everybody waits for the writer meanwhile, so it must be over soon."""
 
     async def story() -> tuple[int, list[float]]:
-        store = await SqliteStore.open(tmp_path / "many.db")
+        store = await opener(tmp_path / "many.db")
         queue = Queue(id="c0" + "1" * 30, tenant="t", name="q", created_ms=0, modified_ms=0)
         now_ms = clock.now_ms()
         await store.change(puts=[queue], actor=CALLER, now_ms=now_ms)

@@ -18,8 +18,8 @@ from courier.core.types import (
     QueueStats,
     Via,
 )
-from courier.store.sqlite import SqliteStore
-from tests.conformance.store.driver import SEALER, TENANT, Driver, bodies, sealed
+from tests.conformance.store.conftest import Opener
+from tests.conformance.store.driver import TENANT, Driver, bodies, sealed
 from tests.conformance.store.test_records import RECORDS
 
 
@@ -29,17 +29,19 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def driver(path: Path, clock: ManualClock, runner: asyncio.Runner) -> Iterator[Driver]:
-    driver = Driver(runner.run(SqliteStore.open(path, sealer=SEALER)), clock, runner)
+def driver(
+    path: Path, clock: ManualClock, runner: asyncio.Runner, opener: Opener
+) -> Iterator[Driver]:
+    driver = Driver(runner.run(opener(path)), clock, runner)
     yield driver
     runner.run(driver.store.close())
 
 
 @pytest.fixture
-def restart(driver: Driver, path: Path) -> Callable[[], None]:
+def restart(driver: Driver, path: Path, opener: Opener) -> Callable[[], None]:
     def restart() -> None:
         driver.run(driver.store.close())
-        driver.store = driver.run(SqliteStore.open(path, sealer=SEALER))
+        driver.store = driver.run(opener(path))
 
     return restart
 
@@ -74,9 +76,9 @@ def test_the_secret_and_the_epoch_survive(driver: Driver, restart: Restart) -> N
 
 
 def test_another_store_has_another_secret_and_epoch(
-    driver: Driver, runner: asyncio.Runner, tmp_path: Path
+    driver: Driver, runner: asyncio.Runner, tmp_path: Path, opener: Opener
 ) -> None:
-    other = runner.run(SqliteStore.open(tmp_path / "other.db"))
+    other = runner.run(opener(tmp_path / "other.db"))
     try:
         assert other.secret != driver.store.secret
         assert runner.run(other.head()).epoch != driver.run(driver.store.head()).epoch
@@ -511,9 +513,11 @@ def test_a_new_name_survives(driver: Driver, queue: Queue, restart: Restart) -> 
     assert driver.peek(queue)[0].headers == {"k": "v", "name": "new"}
 
 
-def test_one_file_is_opened_by_one_store_at_a_time(driver: Driver, path: Path) -> None:
+def test_one_file_is_opened_by_one_store_at_a_time(
+    driver: Driver, path: Path, opener: Opener
+) -> None:
     with pytest.raises(StoreUnavailable):
-        driver.run(SqliteStore.open(path, sealer=SEALER))
+        driver.run(opener(path))
     queue = driver.queue()
     driver.publish(queue, "a")
     assert driver.stats(queue).count == 1

@@ -239,20 +239,30 @@ class Writer:
             self._stale = False
         began_s = time.perf_counter()
         worked_s = time.thread_time() if len(calls) > 1 else 0.0
-        for place, call in enumerate(calls, 1):
-            try:
-                call.value = call.op()
-            except Rejected as error:
-                call.error = error
+        units = self._units(calls)
+        for place, unit in enumerate(units, 1):
+            self._run(unit)
             # The second clock does not count what other processes took, but is slow to read.
             if (
                 time.perf_counter() - began_s >= GROUP_S_MAX
                 and time.thread_time() - worked_s >= GROUP_S_MAX
             ):
-                self._waiting.extendleft(reversed(calls[place:]))
-                del calls[place:]
+                rest = [call for unit in units[place:] for call in unit]
+                self._waiting.extendleft(reversed(rest))
+                calls[:] = [call for unit in units[:place] for call in unit]
                 break
         return self._group.flush()
+
+    def _units(self, calls: list[_Call]) -> list[list[_Call]]:
+        """What is run at a time, in order."""
+        return [[call] for call in calls]
+
+    def _run(self, unit: list[_Call]) -> None:
+        for call in unit:
+            try:
+                call.value = call.op()
+            except Rejected as error:
+                call.error = error
 
     def _commit(self) -> BaseException | None:
         began_s = time.perf_counter()

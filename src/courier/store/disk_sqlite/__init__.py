@@ -1,0 +1,370 @@
+"""The engine's disk on SQLite: one file, one process. See `engine/disk.py` for what it promises.
+
+The writer begins and commits transactions; reads of the journal and of past numbers run on threads
+and connections of their own.
+"""
+
+import asyncio
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import IO, Any, TypeVar
+
+import apsw
+
+from courier.core.sealed import Sealer
+from courier.core.types import Level, Tally
+from courier.files import sync_directory
+from courier.store.disk_sqlite import statements as sql
+from courier.store.disk_sqlite.masks import packed_mask, unpacked_mask
+from courier.store.engine.blocks import BlockRow
+from courier.store.engine.disk import (
+    At,
+    Between,
+    Changes,
+    Claimed,
+    Cutoffs,
+    Due,
+    Fact,
+    Heads,
+    InGroup,
+    Loose,
+    Missed,
+    Open,
+    Opened,
+    Packet,
+    Ready,
+    Which,
+)
+from courier.store.engine.layout import SEQ_BITS, SPAN
+from courier.store.engine.lines import Delivery
+from courier.store.migrate import migrate
+from courier.store.sqlite.connection import claim, close, connect, disk_errors
+from courier.store.sqlite.secret import load as load_secret
+from courier.store.sqlite.volume import Volume
+
+T = TypeVar("T")
+
+READERS = 2
+# Files of the store before this one have lower schema numbers, and are refused.
+SCHEMA_BASE = 1_000
+_READER_CACHE_BYTES = 2_000_000
+_BLOCKS_MAX = 64
+
+
+class SqliteDisk:
+    def __init__(
+        self, path: Path, *, sealer: Sealer | None, cache_bytes: int, free_bytes_min: int
+    ) -> None:
+        """Open or create the file. Raises StoreUnavailable when that cannot be done."""
+        self._path = path
+        self._lock: IO[str] = claim(path)
+        try:
+            with disk_errors():
+                self.db = connect(path, cache_bytes=cache_bytes)
+                self.volume = Volume(path, self.db, free_bytes_min=free_bytes_min)
+                self.volume.empty_log()
+                migrate(self.db, "courier.store.disk_sqlite", base=SCHEMA_BASE)
+                sync_directory(path.parent)
+                self.volume.look()
+                self._secret = load_secret(self.db, sealer)
+        except BaseException:
+            self._lock.close()
+            raise
+        self._cursor = self.db.cursor()
+        self._execute = self._cursor.execute
+        self._local = threading.local()
+        self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="courier-read")
+
+    def _rows(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
+        return self._execute(statement, values).fetchall()
+
+    async def open(self) -> Opened:
+        epoch: str = self._execute(sql.EPOCH).get
+        newest = self._execute(sql.NEWEST_PACKET).fetchone() or (0, 0, 0)
+        oldest = self._execute(sql.OLDEST_PACKET).fetchone() or (newest[0] + 1, newest[1])
+        return Opened(
+            epoch,
+            self._secret,
+            [body for (body,) in self._rows(sql.RECORDS)],
+            self._rows(sql.LINES),
+            [
+                (key, until_ms, at_ms, claim, unpacked_mask(count, done))
+                for key, until_ms, at_ms, count, claim, done in self._rows(sql.RANGES)
+            ],
+            (*newest, *oldest),
+        )
+
+    # --- reading inside a group ---
+
+    async def blocks(self, line: int, seq: int, *, messages: int, bodies: bool) -> list[BlockRow]:
+        base = line << SEQ_BITS
+        key = base | seq
+        begin = self._execute(sql.BLOCK_AT, (base, key)).fetchone()
+        if begin is not None and begin[0] + begin[1] > key:
+            key = begin[0]
+        statement = sql.BLOCKS if bodies else sql.BLOCK_METAS
+        found: list[BlockRow] = []
+        left = messages
+        for row in self._execute(statement, (key, base + SPAN, _BLOCKS_MAX)):
+            found.append(BlockRow(*row))
+            left -= row[4]
+            if left <= 0:
+                break
+        return found
+
+    async def deliveries(
+        self, line: int, which: Which, *, pushes: bool, limit: int
+    ) -> list[Delivery]:
+        base = line << SEQ_BITS
+        end = base + SPAN
+        table = sql.PUSHES if pushes else sql.DELIVERIES
+        if isinstance(which, At):
+            if len(which.seqs) == 1:
+                rows = self._rows(table.one, (base | which.seqs[0],))
+            else:
+                rows = self._rows(table.at, (sql.keys_json(base | seq for seq in which.seqs),))
+        elif isinstance(which, Ready):
+            rows = self._rows(table.ready, (base, end, limit))
+        elif isinstance(which, Between):
+            statement = table.between_all if which.over else table.between
+            rows = self._rows(statement, (base | which.first, base | which.last, limit))
+        elif isinstance(which, InGroup):
+            rows = self._rows(sql.GROUP, (which.name, base, end, limit))
+        elif isinstance(which, Heads):
+            statement = sql.FREE_HEADS if which.free else sql.HEADS
+            rows = self._rows(statement, (base, end, sql.texts_json(which.names)))
+        elif isinstance(which, Claimed):
+            rows = self._rows(sql.CLAIMED, (which.claim, limit))
+        elif isinstance(which, Open):
+            rows = self._rows(sql.OPEN, (base, end, limit))
+        else:
+            assert isinstance(which, Missed)
+            rows = self._rows(sql.MISSED, (base, end, limit))
+        return [Delivery(*row) for row in rows]
+
+    async def due(self, now_ms: int, *, limit: int) -> Due:
+        values = (now_ms, limit)
+        return Due(
+            [Delivery(*row) for row in self._rows(sql.DELIVERIES.due, values)],
+            [Delivery(*row) for row in self._rows(sql.PUSHES.due, values)],
+            self._rows(sql.EXPIRED, values),
+        )
+
+    async def next_due(self) -> tuple[int | None, tuple[int, int] | None]:
+        found = [self._execute(table.next_due).get for table in (sql.DELIVERIES, sql.PUSHES)]
+        rows_ms = min((ms for ms in found if ms is not None), default=None)
+        return rows_ms, self._execute(sql.NEXT_EXPIRY).fetchone()
+
+    async def known(self, line: int, kind: str, keys: Sequence[str]) -> dict[str, Fact]:
+        if len(keys) == 1:
+            rows = self._rows(sql.FACT, (line, kind, keys[0]))
+        else:
+            rows = self._rows(sql.FACTS, (line, kind, sql.texts_json(keys)))
+        return {key: Fact(until_ms, value) for key, until_ms, value in rows}
+
+    async def known_below(self, line: int, kind: str, prefix: str) -> list[Fact]:
+        # What begins with the prefix and a slash sorts before the prefix and what follows: a 0.
+        rows = self._rows(sql.FACTS_BELOW, (line, kind, prefix, prefix))
+        return [Fact(*row) for row in rows]
+
+    # --- writing a group ---
+
+    async def apply(self, changes: Changes, *, last: bool) -> None:
+        many = self._cursor.executemany
+        for rows, table in ((changes.deliveries, sql.DELIVERIES), (changes.pushes, sql.PUSHES)):
+            if rows:
+                put = [_row(row) for row in rows.values() if row is not None]
+                if put:
+                    many(table.put, put)
+                if len(put) < len(rows):
+                    many(table.delete, [(key,) for key, row in rows.items() if row is None])
+                rows.clear()
+        for key, at_ms in changes.expiries.items():
+            if at_ms is None:
+                self._execute(sql.DROP_EXPIRY, (key,))
+            else:
+                self._execute(sql.PUT_EXPIRY, (key, at_ms))
+        changes.expiries.clear()
+        for fact_key, fact in changes.facts.items():
+            if fact is None:
+                self._execute(sql.DROP_FACT, fact_key)
+            else:
+                self._execute(sql.PUT_FACT, (*fact_key, *fact))
+        changes.facts.clear()
+        if last:
+            self._apply_rest(changes)
+
+    def _apply_rest(self, changes: Changes) -> None:
+        execute, many = self._execute, self._cursor.executemany
+        for (kind, id), body in changes.records.items():
+            if body is None:
+                execute(sql.DROP_RECORD, (kind, id))
+            else:
+                execute(sql.PUT_RECORD, (kind, id, body))
+        for no in changes.emptied:
+            base = no << SEQ_BITS
+            for statement in sql.EMPTY:
+                execute(statement, (base, base + SPAN))
+            execute(sql.DROP_FACTS, (no,))
+        for no, line in changes.lines.items():
+            if line is None:
+                execute(sql.DROP_LINE, (no,))
+            else:
+                execute(sql.PUT_LINE, line.row())
+        for block in changes.blocks:
+            execute(sql.PUT_BLOCK, block)
+        for key, ended in changes.ranges.items():
+            if ended.left:
+                mask = packed_mask(ended.done) if ended.left < len(ended.done) else None
+                count = len(ended.done)
+                execute(sql.PUT_RANGE, (key, ended.until_ms, ended.at_ms, count, ended.claim, mask))
+            elif ended.stored:
+                execute(sql.DROP_RANGE, (key,))
+        for key in changes.freed:
+            execute(sql.DROP_BLOCK, (key,))
+            execute(sql.DROP_EXPIRY, (key,))
+        if changes.settled:
+            many(sql.DROP_SETTLED, changes.settled)
+        if changes.forgotten:
+            many(sql.DROP_FACTS_BETWEEN, changes.forgotten)
+        if changes.packet:
+            execute(sql.PUT_PACKET, changes.packet)
+        for minute, totals in changes.minutes.items():
+            execute(sql.ADD_MINUTE, (*minute, *totals))
+        if changes.levels:
+            many(sql.PUT_LEVEL, changes.levels)
+
+    async def check(self) -> None:
+        self.volume.look()
+        self.volume.touch()
+
+    # --- trimming, inside a group ---
+
+    async def old_packets(self, upto: int, *, limit: int) -> list[tuple[int, int]]:
+        return self._rows(sql.OLD_PACKETS, (upto, limit))
+
+    async def trim(self, last: int) -> tuple[int, int]:
+        self._execute(sql.TRIM, (last,))
+        first, total_bytes = self._rows(sql.OLDEST_PACKET)[0]
+        return first, total_bytes
+
+    async def loose(self, after: int, upto: int, *, limit: int) -> list[Loose]:
+        return [Loose(*row) for row in self._rows(sql.LOOSE, (after, upto, limit))]
+
+    async def forget(self, cutoffs: Cutoffs, *, limit: int) -> bool:
+        old = (self._execute(sql.ROLLED).get, cutoffs.minute, limit)
+        forgotten = [
+            self._changes(sql.FORGET_FACTS, (cutoffs.now_ms, limit)),
+            self._changes(sql.FORGET_LEVELS, (cutoffs.level, limit)),
+            self._changes(sql.FORGET_MINUTES, (cutoffs.hour, limit)),
+        ]
+        self._execute(sql.SUM_UP, old)
+        summed = self._changes(sql.FORGET_SUMMED, old)
+        if 0 < summed < limit:
+            self._execute(sql.SAVE_ROLLED, (cutoffs.minute,))
+        return max(*forgotten, summed) < limit
+
+    def _changes(self, statement: str, values: tuple[int, ...]) -> int:
+        self._execute(statement, values)
+        return self.db.changes()
+
+    # --- reading the past, beside the group ---
+
+    async def packets(
+        self, after: int, *, limit: int, bytes_max: int | None
+    ) -> list[tuple[Packet, list[BlockRow]]]:
+        return await self._read(self._packets, after, limit, bytes_max)
+
+    def _packets(
+        self, after: int, limit: int, bytes_max: int | None
+    ) -> list[tuple[Packet, list[BlockRow]]]:
+        found: list[tuple[Packet, list[BlockRow]]] = []
+        count = size = 0
+        # Packets and blocks must be of one moment: a trim may come between.
+        with disk_errors(), self._reader() as db:
+            for row in db.execute(sql.PACKETS, (after,)):
+                packet = Packet(*row)
+                blocks = [BlockRow(*b) for b in db.execute(sql.BLOCKS_OF, (packet.last,))]
+                found.append((packet, blocks))
+                count += min(packet.length, packet.last - after)
+                size += len(packet.data) + sum([len(block.data or b"") for block in blocks])
+                if count >= limit or (bytes_max is not None and size >= bytes_max):
+                    break
+        return found
+
+    async def packet_at(self, at_ms: int) -> tuple[int, Packet | None]:
+        return await self._read(self._packet_at, at_ms)
+
+    def _packet_at(self, at_ms: int) -> tuple[int, Packet | None]:
+        """Packets lie in the order of their times, so the first of a time is found by halving."""
+        with disk_errors(), self._reader() as db:
+            before, upto = 0, db.execute(sql.LAST_OFFSET).get or 0
+            found: Packet | None = None
+            while before < upto:
+                middle = (before + upto) // 2
+                row = db.execute(sql.PACKET_AFTER, (middle,)).fetchone()
+                assert row is not None, "an offset of the journal has its packet"
+                packet = Packet(*row)
+                if packet.at_ms < at_ms:
+                    before = packet.last
+                else:
+                    upto, found = middle, packet
+        return before, found
+
+    async def tallies(
+        self, tenant: str, id: str | None, since_minute: int, until_minute: int
+    ) -> list[Tally]:
+        def read() -> list[Tally]:
+            minutes = (since_minute, until_minute)
+            with disk_errors():
+                execute = self._reader().execute
+                if id is None:
+                    rows = execute(sql.TALLIES, (tenant, *minutes))
+                else:
+                    rows = execute(sql.TALLIES_OF, (id, tenant, *minutes))
+                return [Tally(*row) for row in rows]
+
+        return await self._read(read)
+
+    async def levels(self, queue: str, since_minute: int) -> list[Level]:
+        def read() -> list[Level]:
+            with disk_errors():
+                rows = self._reader().execute(sql.LEVELS, (queue, since_minute))
+                return [Level(*row) for row in rows]
+
+        return await self._read(read)
+
+    def _reader(self) -> apsw.Connection:
+        if not hasattr(self._local, "db"):
+            self._local.db = connect(self._path, cache_bytes=_READER_CACHE_BYTES, readonly=True)
+        connection: apsw.Connection = self._local.db
+        return connection
+
+    def _read(self, verb: Callable[..., T], *values: Any) -> "asyncio.Future[T]":
+        return asyncio.get_running_loop().run_in_executor(self._readers, verb, *values)
+
+    async def close(self) -> None:
+        self._readers.shutdown()
+        close(self.db)
+        self._lock.close()
+
+
+def _row(d: Delivery) -> tuple[Any, ...]:
+    return (
+        d.key,
+        d.state,
+        d.attempt,
+        d.due_ms,
+        d.published_ms,
+        d.first_ms,
+        d.last_ms,
+        d.size,
+        d.own_id,
+        d.expires_ms,
+        d.group,
+        d.follows,
+        d.claim,
+        d.report,
+    )

@@ -1,0 +1,218 @@
+"""Every statement of the SQLite disk."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import msgspec
+
+_encode_json = msgspec.json.Encoder().encode
+
+
+def keys_json(keys: Iterable[int]) -> str:
+    return _encode_json(list(keys)).decode()
+
+
+def texts_json(texts: Iterable[str]) -> str:
+    return _encode_json(list(texts)).decode()
+
+
+# --- what is kept in memory ---
+
+EPOCH = "SELECT epoch FROM meta"
+RECORDS = "SELECT body FROM record"
+PUT_RECORD = "INSERT OR REPLACE INTO record VALUES (?, ?, ?)"
+DROP_RECORD = "DELETE FROM record WHERE kind = ? AND id = ?"
+LINES = "SELECT * FROM line ORDER BY no"
+PUT_LINE = "INSERT OR REPLACE INTO line VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
+DROP_LINE = "DELETE FROM line WHERE no = ?"
+RANGES = "SELECT id, until_ms, at_ms, count, claim, done FROM range ORDER BY id"
+PUT_RANGE = "INSERT OR REPLACE INTO range VALUES (?, ?, ?, ?, ?, ?)"
+DROP_RANGE = "DELETE FROM range WHERE id = ?"
+# Everything of a line that is deleted, but for its blocks.
+EMPTY = (
+    "DELETE FROM range WHERE id >= ? AND id < ?",
+    "DELETE FROM delivery WHERE id >= ? AND id < ?",
+    "DELETE FROM push WHERE id >= ? AND id < ?",
+)
+
+# --- blocks ---
+
+BLOCK_AT = """
+SELECT id, count FROM block WHERE id > ? AND id <= ? ORDER BY id DESC LIMIT 1
+"""
+BLOCKS = """
+SELECT id, at_ms, flags, only, count, last, meta_sum, data_sum, meta, data
+FROM block WHERE id >= ? AND id < ? ORDER BY id LIMIT ?
+"""
+BLOCK_METAS = """
+SELECT id, at_ms, flags, only, count, last, meta_sum, data_sum, meta, NULL
+FROM block WHERE id >= ? AND id < ? ORDER BY id LIMIT ?
+"""
+BLOCKS_OF = """
+SELECT id, at_ms, flags, only, count, last, meta_sum, data_sum, meta, data
+FROM block INDEXED BY block_last WHERE last = ? ORDER BY id
+"""
+PUT_BLOCK = "INSERT OR REPLACE INTO block VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+DROP_BLOCK = "DELETE FROM block WHERE id = ?"
+LOOSE = """
+SELECT id, count, last, length(data) FROM block INDEXED BY block_last
+WHERE last > ? AND last <= ? ORDER BY last, id LIMIT ?
+"""
+PUT_EXPIRY = "INSERT OR REPLACE INTO expiry VALUES (?, ?)"
+DROP_EXPIRY = "DELETE FROM expiry WHERE id = ?"
+EXPIRED = "SELECT at_ms, id FROM expiry WHERE at_ms <= ? ORDER BY at_ms, id LIMIT ?"
+NEXT_EXPIRY = "SELECT at_ms, id FROM expiry ORDER BY at_ms, id LIMIT 1"
+
+# --- deliveries ---
+
+_COLUMNS = """id, state, attempt, due_ms, published_ms, first_ms, last_ms, size, own_id, expires_ms,
+    grp, follows, claim, report"""
+
+
+class Table(NamedTuple):
+    """Statements for one of the two tables of deliveries."""
+
+    put: str
+    delete: str
+    one: str
+    at: str
+    ready: str
+    between: str
+    between_all: str
+    due: str
+    next_due: str
+
+
+def _table(name: str) -> Table:
+    select = f"SELECT {_COLUMNS} FROM {name}"
+    return Table(
+        # Of a message that has a row, only these columns change; so do their indexes alone.
+        put=f"""INSERT INTO {name} VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)
+            ON CONFLICT (id) DO UPDATE SET state = excluded.state, attempt = excluded.attempt,
+            due_ms = excluded.due_ms, first_ms = excluded.first_ms, last_ms = excluded.last_ms,
+            follows = excluded.follows, claim = excluded.claim, report = excluded.report""",
+        delete=f"DELETE FROM {name} WHERE id = ?",
+        one=f"{select} WHERE id = ?",
+        at=f"{select} WHERE id IN (SELECT value FROM json_each(?))",
+        ready=f"""{select} INDEXED BY {name}_ready
+            WHERE state = 0 AND id > ? AND id < ? ORDER BY id LIMIT ?""",
+        between=f"""{select}
+            WHERE state >= 0 AND id >= ? AND id <= ? ORDER BY id LIMIT ?""",
+        between_all=f"{select} WHERE id >= ? AND id <= ? ORDER BY id LIMIT ?",
+        due=f"""{select} INDEXED BY {name}_due
+            WHERE state BETWEEN 1 AND 2 AND due_ms <= ? ORDER BY due_ms, id LIMIT ?""",
+        next_due=f"""SELECT min(due_ms) FROM {name} INDEXED BY {name}_due
+            WHERE state BETWEEN 1 AND 2""",
+    )
+
+
+DELIVERIES = _table("delivery")
+PUSHES = _table("push")
+GROUP = f"""
+SELECT {_COLUMNS} FROM delivery INDEXED BY delivery_group
+WHERE grp = ? AND id > ? AND id < ? ORDER BY id LIMIT ?
+"""
+HEADS = f"""
+SELECT {_COLUMNS} FROM delivery WHERE id IN (
+    SELECT (
+        SELECT d.id FROM delivery AS d INDEXED BY delivery_group
+        WHERE d.grp = name.value AND d.id > ?1 AND d.id < ?2 ORDER BY d.id LIMIT 1)
+    FROM json_each(?3) AS name)
+"""
+FREE_HEADS = f"""
+SELECT {_COLUMNS} FROM delivery WHERE id IN (
+    SELECT (
+        SELECT d.id FROM delivery AS d INDEXED BY delivery_group
+        WHERE d.grp = name.value AND d.id > ?1 AND d.id < ?2 ORDER BY d.id LIMIT 1)
+    FROM json_each(?3) AS name
+    WHERE NOT EXISTS (
+        SELECT 1 FROM delivery AS d INDEXED BY delivery_group_leased
+        WHERE d.grp = name.value AND d.state = 1 AND d.id > ?1 AND d.id < ?2))
+"""
+CLAIMED = f"""
+SELECT {_COLUMNS} FROM delivery INDEXED BY delivery_claim
+WHERE claim = ? AND claim > 0 ORDER BY id LIMIT ?
+"""
+OPEN = f"""
+SELECT {_COLUMNS} FROM push INDEXED BY push_open
+WHERE state BETWEEN 0 AND 2 AND id > ? AND id < ? ORDER BY id LIMIT ?
+"""
+MISSED = f"""
+SELECT {_COLUMNS} FROM push INDEXED BY push_missed
+WHERE report IS NOT NULL AND state >= 0 AND id > ? AND id < ? ORDER BY id DESC LIMIT ?
+"""
+DROP_SETTLED = "DELETE FROM push WHERE id >= ? AND id <= ?"
+
+# --- facts ---
+
+FACT = "SELECT key, until_ms, value FROM fact WHERE line = ? AND kind = ? AND key = ?"
+FACTS = """
+SELECT key, until_ms, value FROM fact
+WHERE line = ? AND kind = ? AND key IN (SELECT value FROM json_each(?))
+"""
+FACTS_BELOW = """
+SELECT until_ms, value FROM fact
+WHERE line = ? AND kind = ? AND key >= ? || '/' AND key < ? || '0'
+"""
+PUT_FACT = "INSERT OR REPLACE INTO fact VALUES (?, ?, ?, ?, ?)"
+DROP_FACT = "DELETE FROM fact WHERE line = ? AND kind = ? AND key = ?"
+DROP_FACTS = "DELETE FROM fact WHERE line = ?"
+DROP_FACTS_BETWEEN = "DELETE FROM fact WHERE line = ? AND kind = ? AND key >= ? AND key < ?"
+FORGET_FACTS = """
+DELETE FROM fact WHERE (line, kind, key) IN (
+    SELECT line, kind, key FROM fact INDEXED BY fact_until WHERE until_ms <= ? LIMIT ?)
+"""
+
+# --- the journal ---
+
+PUT_PACKET = "INSERT INTO packet VALUES (?, ?, ?, ?, ?, ?, ?)"
+PACKETS = "SELECT * FROM packet WHERE last > ? ORDER BY last"
+PACKET_AFTER = "SELECT * FROM packet WHERE last > ? ORDER BY last LIMIT 1"
+LAST_OFFSET = "SELECT last FROM packet ORDER BY last DESC LIMIT 1"
+NEWEST_PACKET = "SELECT last, total_bytes, at_ms FROM packet ORDER BY last DESC LIMIT 1"
+OLDEST_PACKET = "SELECT last - count + 1, before_bytes FROM packet ORDER BY last LIMIT 1"
+OLD_PACKETS = """
+SELECT last, at_ms FROM packet
+WHERE last <= ? AND last < (SELECT max(last) FROM packet) ORDER BY last LIMIT ?
+"""
+TRIM = "DELETE FROM packet WHERE last <= ?"
+
+# --- numbers of the past ---
+
+ADD_MINUTE = """
+INSERT INTO minute (minute, queue, kind, tenant, count, bytes) VALUES (?, ?, ?, ?, ?, ?)
+ON CONFLICT DO UPDATE SET count = count + excluded.count, bytes = bytes + excluded.bytes
+"""
+PUT_LEVEL = "INSERT OR IGNORE INTO level VALUES (?, ?, ?, ?, ?)"
+TALLIES = """
+SELECT minute, queue, kind, count, bytes FROM minute INDEXED BY minute_tenant
+WHERE tenant = ? AND minute >= ? AND minute < ? ORDER BY minute, queue, kind
+"""
+TALLIES_OF = """
+SELECT minute, queue, kind, count, bytes FROM minute INDEXED BY minute_queue
+WHERE queue = ? AND tenant = ? AND minute >= ? AND minute < ? ORDER BY minute, kind
+"""
+LEVELS = """
+SELECT minute, count, leased, delayed FROM level WHERE queue = ? AND minute >= ? ORDER BY minute
+"""
+FORGET_LEVELS = """
+DELETE FROM level WHERE (queue, minute) IN (
+    SELECT queue, minute FROM level WHERE minute < ? LIMIT ?)
+"""
+FORGET_MINUTES = """
+DELETE FROM minute WHERE (minute, queue, kind) IN (
+    SELECT minute, queue, kind FROM minute WHERE minute < ? LIMIT ?)
+"""
+ROLLED = "SELECT rolled FROM meta"
+SUM_UP = """
+INSERT INTO minute (minute, queue, kind, tenant, count, bytes)
+SELECT minute - minute % 60, queue, kind, tenant, count, bytes FROM minute
+WHERE minute >= ? AND minute < ? AND minute % 60 > 0 ORDER BY minute, queue, kind LIMIT ?
+ON CONFLICT DO UPDATE SET count = count + excluded.count, bytes = bytes + excluded.bytes
+"""
+FORGET_SUMMED = """
+DELETE FROM minute WHERE (minute, queue, kind) IN (
+    SELECT minute, queue, kind FROM minute
+    WHERE minute >= ? AND minute < ? AND minute % 60 > 0 ORDER BY minute, queue, kind LIMIT ?)
+"""
+SAVE_ROLLED = "UPDATE meta SET rolled = ?"

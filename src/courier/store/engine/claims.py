@@ -1,0 +1,210 @@
+"""Many messages leased at once under a name.
+
+A claim leases ranges, and rows for messages that had one. It stands while none of its ranges has a
+bit set and all its rows are leased by it.
+"""
+
+from bisect import bisect_left, bisect_right
+from itertools import accumulate
+from typing import NamedTuple
+
+import msgspec
+
+from courier.core.errors import ClaimLost, NotFound
+from courier.core.types import CLAIM_KNOWN_MS, DAY_MS, Actor, Message
+from courier.store.engine.book import Book
+from courier.store.engine.deliveries import Deliveries
+from courier.store.engine.disk import Claimed, Fact
+from courier.store.engine.endings import Endings, facts_of
+from courier.store.engine.facts import Facts
+from courier.store.engine.layout import LEASED
+from courier.store.engine.leases import Leases
+from courier.store.engine.lines import Delivery, QueueLine, Range
+from courier.store.engine.messages import Messages
+
+
+class Claim(NamedTuple):
+    """`no` marks its ranges and rows, which lie between the sequences `first` and `last`."""
+
+    no: int
+    total: int
+    acked: bool
+    first: int
+    last: int
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Claim).decode
+
+
+class Members(NamedTuple):
+    """What a claim has leased: whole ranges, and rows."""
+
+    ranges: list[Range]
+    rows: list[Delivery]
+
+
+class Claims:
+    """Verbs on one queue's line. `sweep.py` lets time pass before each of them."""
+
+    def __init__(
+        self,
+        book: Book,
+        deliveries: Deliveries,
+        leases: Leases,
+        endings: Endings,
+        messages: Messages,
+        facts: Facts,
+    ) -> None:
+        self._book = book
+        self._deliveries = deliveries
+        self._leases = leases
+        self._endings = endings
+        self._messages = messages
+        self._facts = facts
+
+    async def claim(
+        self, line: QueueLine, name: str, count: int, lease_ms: int, actor: Actor, now_ms: int
+    ) -> int:
+        found = await self._find(line, name, now_ms)
+        if found is not None:
+            if not found.acked:
+                await self._members(line, name, found, now_ms)
+            return found.total
+        if count <= 0:
+            return 0
+        # The offset of its first event: no other claim has the same.
+        no = self._book.offset + 1
+        total, first, last = await self._leases.lease_all(
+            line, count, lease_ms, actor, now_ms, claim=no
+        )
+        if total:
+            made = Claim(no, total, False, first, last)
+            self._put(line, name, made, now_ms + lease_ms + DAY_MS)
+        return total
+
+    async def claimed(
+        self,
+        line: QueueLine,
+        name: str,
+        *,
+        first: int,
+        count: int,
+        bytes_max: int | None,
+        now_ms: int,
+    ) -> list[Message]:
+        claim = await self._known(line, name, now_ms)
+        if claim.acked:
+            raise ClaimLost(name)
+        members = await self._members(line, name, claim, now_ms)
+        wanted = _places(members, first, count)
+        if bytes_max is not None:
+            blocks = [(seq, await self._book.blocks.at(line, seq)) for seq, _ in wanted]
+            sizes = [block.size(seq - block.first) for seq, block in blocks]
+            fitting = bisect_right(list(accumulate(sizes)), bytes_max)
+            wanted = wanted[: max(1, fitting)]
+        return await self._messages.at(line, wanted)
+
+    async def extend(
+        self, line: QueueLine, name: str, lease_ms: int, actor: Actor, now_ms: int
+    ) -> None:
+        claim = await self._known(line, name, now_ms)
+        members = await self._members(line, name, claim, now_ms)
+        until_ms = now_ms + lease_ms
+        extended = await self._deliveries_of(line, members)
+        for leased in members.ranges:
+            self._deliveries.extend_range(line, leased, until_ms)
+        for row in members.rows:
+            self._deliveries.put(line, row, LEASED, until_ms)
+        self._put(line, name, claim, until_ms + DAY_MS)
+        self._book.note(
+            "extended",
+            line.queue,
+            count=claim.total,
+            size=sum([each.size for each in extended]),
+            actor=actor,
+            now_ms=now_ms,
+            columns=facts_of(extended) | {"lease_ms": lease_ms},
+        )
+
+    async def ack(
+        self, line: QueueLine, name: str, actor: Actor, now_ms: int, *, after: str | None
+    ) -> None:
+        claim = await self._known(line, name, now_ms)
+        if not claim.acked:
+            members = await self._members(line, name, claim, now_ms)
+            await self._leases.ack_ranges(line, members.ranges, actor, now_ms)
+            await self._endings.end(line, "acked", members.rows, actor, now_ms)
+            known_ms = DAY_MS if after is None else CLAIM_KNOWN_MS
+            self._put(line, name, claim._replace(acked=True), now_ms + known_ms)
+        if after and after != name:
+            before = await self._find(line, after, 0)
+            if before is not None and before.acked:
+                self._facts.put(line, "claim", after, None)
+
+    # --- what is known of it ---
+
+    def _put(self, line: QueueLine, name: str, claim: Claim, until_ms: int) -> None:
+        self._facts.put(line, "claim", name, Fact(until_ms, _encode(claim)))
+
+    async def _find(self, line: QueueLine, name: str, now_ms: int) -> Claim | None:
+        fact = await self._facts.one(line, "claim", name, now_ms)
+        return _decode(fact.value) if fact else None
+
+    async def _known(self, line: QueueLine, name: str, now_ms: int) -> Claim:
+        claim = await self._find(line, name, now_ms)
+        if claim is None:
+            raise NotFound("claim", name)
+        return claim
+
+    async def _members(self, line: QueueLine, name: str, claim: Claim, now_ms: int) -> Members:
+        """Raises ClaimLost when one of its messages is not leased by it any more."""
+        at = bisect_left(line.firsts, claim.first)
+        stop = bisect_right(line.firsts, claim.last)
+        ranges = [each for each in line.ranges[at:stop] if each.claim == claim.no]
+        counts = [each.left for each in ranges if each.left == len(each.done)]
+        rows: list[Delivery] = []
+        if sum(counts) < claim.total:
+            rows = await self._deliveries.rows(line, Claimed(claim.no), claim.total)
+            rows = [row for row in rows if row.state == LEASED]
+        lost = len(counts) < len(ranges) or sum(counts) + len(rows) != claim.total
+        members = Members(ranges, rows)
+        if lost or await self._over(line, members, now_ms):
+            raise ClaimLost(name)
+        return members
+
+    async def _over(self, line: QueueLine, members: Members, now_ms: int) -> bool:
+        """Something of it has ended, and the sweep has not come to it yet."""
+        if not self._book.behind(now_ms) and line.expiry_ms > now_ms:
+            return False
+        retention_ms = line.queue.retention_ms
+        for each in await self._deliveries_of(line, members):
+            own_ms = each.expires_ms
+            expires_ms = each.published_ms + retention_ms if own_ms is None else own_ms
+            if min(each.due_ms, expires_ms) <= now_ms:
+                return True
+        return False
+
+    async def _deliveries_of(self, line: QueueLine, members: Members) -> list[Delivery]:
+        """By sequence."""
+        found = list(members.rows)
+        for leased in members.ranges:
+            found += await self._deliveries.of_range(line, leased)
+        return sorted(found, key=lambda each: each.key)
+
+
+def _places(members: Members, first: int, count: int) -> list[tuple[int, int]]:
+    """Sequence and attempt of its messages by sequence, from number `first` on."""
+    parts = [(leased.first, len(leased.done), 1) for leased in members.ranges]
+    parts += [(row.seq, 1, row.attempt) for row in members.rows]
+    found: list[tuple[int, int]] = []
+    for seq, size, attempt in sorted(parts):
+        if first >= size:
+            first -= size
+            continue
+        stop = min(size, first + count - len(found))
+        found += [(seq + i, attempt) for i in range(first, stop)]
+        first = 0
+        if len(found) >= count:
+            break
+    return found

@@ -1,0 +1,250 @@
+"""What the engine asks of a disk: rows in, rows out, one group at a time.
+
+A disk knows no rule of the broker. The engine computes what a group of calls does against copies in
+memory, and the disk writes the resulting rows in one transaction. `Changes` holds these rows. What
+a group has changed is not on disk before `apply`, so whoever asks the disk for rows of a table that
+the group may have changed spills them first: `apply(last=False)` writes and stays in the
+transaction.
+
+`blocks` never needs that: blocks of the group are found in memory.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+from courier.core.types import Level, Tally
+from courier.store.engine.blocks import BlockRow
+from courier.store.engine.lines import Delivery, PushLine, QueueLine, Range
+
+
+class Fact(NamedTuple):
+    """Something known under a key until `until_ms`."""
+
+    until_ms: int
+    value: bytes
+
+
+FactKey = tuple[int, str, str]  # line number, kind, key
+
+
+class Packet(NamedTuple):
+    """The events of one group: offsets `last - length + 1` .. `last`.
+
+    `before_bytes` and `total_bytes`: the length of all packets and of the blocks that they tell of
+    since the beginning, without this one and with it.
+    """
+
+    last: int
+    length: int
+    at_ms: int
+    before_bytes: int
+    total_bytes: int
+    checksum: int
+    data: bytes
+
+
+class Opened(NamedTuple):
+    """What the engine begins with. `journal`: last offset, total bytes and time of the newest
+    packet, then first offset of the oldest and the total bytes before it."""
+
+    epoch: str
+    secret: bytes
+    records: list[bytes]
+    lines: list[tuple[Any, ...]]
+    ranges: list[tuple[int, int, int, int, bytearray]]  # key, until_ms, at_ms, claim, done
+    journal: tuple[int, int, int, int, int]
+
+
+# --- which deliveries ---
+
+
+class Ready(NamedTuple):
+    """Those that are ready, by sequence."""
+
+
+class Open(NamedTuple):
+    """Of a listener's line: ready, leased or delayed, by sequence."""
+
+
+class Missed(NamedTuple):
+    """Of a listener's line: failed and not acknowledged since, newest first."""
+
+
+class Between(NamedTuple):
+    """All rows with a sequence in [first, last], by sequence; `over`: also those that are over."""
+
+    first: int
+    last: int
+    over: bool = False
+
+
+class At(NamedTuple):
+    """Those with these sequences."""
+
+    seqs: Sequence[int]
+
+
+class InGroup(NamedTuple):
+    """Of one group of a FIFO queue, by sequence."""
+
+    name: str
+
+
+class Heads(NamedTuple):
+    """The first of each of these groups; `free`: only of groups of which none is leased."""
+
+    names: Sequence[str]
+    free: bool
+
+
+class Claimed(NamedTuple):
+    """Those of one claim, by sequence."""
+
+    claim: int
+
+
+Which = Ready | Open | Missed | Between | At | InGroup | Heads | Claimed
+
+
+class Due(NamedTuple):
+    """What has come due, by time: rows of queues' lines and of listeners', and blocks in which
+    messages expire."""
+
+    deliveries: list[Delivery]
+    pushes: list[Delivery]
+    expiries: list[tuple[int, int]]  # time, block
+
+
+class Loose(NamedTuple):
+    """A block that no packet of the journal tells of any more. `size` are bytes on disk."""
+
+    key: int
+    length: int
+    last: int
+    size: int
+
+
+class Cutoffs(NamedTuple):
+    """What is older may be forgotten: facts by time, the rest by minute. Minutes before `minute`
+    are summed up by the hour."""
+
+    now_ms: int
+    minute: int
+    hour: int
+    level: int
+
+
+class Changes:
+    """The rows that a group changes. None in place of a row: it is deleted."""
+
+    __slots__ = (
+        "blocks",
+        "deliveries",
+        "emptied",
+        "expiries",
+        "facts",
+        "forgotten",
+        "freed",
+        "levels",
+        "lines",
+        "minutes",
+        "packet",
+        "pushes",
+        "ranges",
+        "records",
+        "settled",
+    )
+
+    def __init__(self) -> None:
+        self.lines: dict[int, QueueLine | PushLine | None] = {}
+        self.blocks: list[BlockRow] = []
+        self.freed: list[int] = []
+        # Lines of which everything but the blocks is deleted.
+        self.emptied: list[int] = []
+        self.ranges: dict[int, Range] = {}
+        self.deliveries: dict[int, Delivery | None] = {}
+        self.pushes: dict[int, Delivery | None] = {}
+        # Keys first .. last of pushes that are over, to be deleted.
+        self.settled: list[tuple[int, int]] = []
+        self.expiries: dict[int, int | None] = {}
+        self.facts: dict[FactKey, Fact | None] = {}
+        # Line, kind, first key and the key after the last: facts to be deleted.
+        self.forgotten: list[tuple[int, str, str, str]] = []
+        self.records: dict[tuple[str, str], bytes | None] = {}
+        self.packet: Packet | None = None
+        self.minutes: dict[tuple[int, str, str, str], list[int]] = {}
+        self.levels: list[tuple[str, int, int, int, int]] = []
+
+    @property
+    def spillable(self) -> bool:
+        """Something was changed that may be asked for within the group."""
+        return bool(self.deliveries or self.pushes or self.expiries or self.facts)
+
+
+class Disk(Protocol):
+    async def open(self) -> Opened:
+        """Everything that is kept in memory, as it was last committed."""
+        ...
+
+    async def blocks(self, line: int, seq: int, *, messages: int, bodies: bool) -> list[BlockRow]:
+        """From the block that holds `seq` on, or the next one, until they hold `messages`."""
+        ...
+
+    async def deliveries(
+        self, line: int, which: Which, *, pushes: bool, limit: int
+    ) -> list[Delivery]:
+        """Rows of a line, without those that are over unless asked for. `pushes`: a listener's."""
+        ...
+
+    async def due(self, now_ms: int, *, limit: int) -> Due: ...
+
+    async def next_due(self) -> tuple[int | None, tuple[int, int] | None]:
+        """When the next row comes due; time and key of the next block with an expiry."""
+        ...
+
+    async def known(self, line: int, kind: str, keys: Sequence[str]) -> dict[str, Fact]: ...
+
+    async def known_below(self, line: int, kind: str, prefix: str) -> list[Fact]: ...
+
+    async def apply(self, changes: Changes, *, last: bool) -> None:
+        """Write the rows. Not `last`: only what may be asked for within the group."""
+        ...
+
+    async def check(self) -> None:
+        """Write something small."""
+        ...
+
+    async def packets(
+        self, after: int, *, limit: int, bytes_max: int | None
+    ) -> list[tuple[Packet, list[BlockRow]]]:
+        """Packets with offsets > `after` and the blocks they tell of; committed ones only."""
+        ...
+
+    async def packet_at(self, at_ms: int) -> tuple[int, Packet | None]:
+        """The first packet of that time or later, and the last offset before it."""
+        ...
+
+    async def old_packets(self, upto: int, *, limit: int) -> list[tuple[int, int]]:
+        """Last offset and time of the oldest packets up to an offset, but not the newest one."""
+        ...
+
+    async def loose(self, after: int, upto: int, *, limit: int) -> list[Loose]:
+        """Blocks whose packet lies in (after, upto], by packet."""
+        ...
+
+    async def trim(self, last: int) -> tuple[int, int]:
+        """Delete packets up to `last`; the first offset left, and the total bytes before it."""
+        ...
+
+    async def forget(self, cutoffs: Cutoffs, *, limit: int) -> bool:
+        """Delete old facts, levels and tallies, and sum minutes up by the hour; False: there is
+        more to do."""
+        ...
+
+    async def tallies(
+        self, tenant: str, id: str | None, since_minute: int, until_minute: int
+    ) -> list[Tally]: ...
+
+    async def levels(self, queue: str, since_minute: int) -> list[Level]: ...
+
+    async def close(self) -> None: ...

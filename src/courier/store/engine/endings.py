@@ -1,0 +1,262 @@
+"""Taking messages out for good."""
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from courier.core.types import BROKER, Actor, Message, Origin
+from courier.store.engine.book import Book
+from courier.store.engine.deliveries import Deliveries
+from courier.store.engine.groups import Groups
+from courier.store.engine.journal import any_of, packed, packed_seqs
+from courier.store.engine.layout import EXHAUSTED, LEASED, SEQ_MASK
+from courier.store.engine.lines import Delivery, PushLine, QueueLine
+from courier.store.engine.messages import Messages
+from courier.store.engine.publishing import Publishing, copy_of
+
+# Pullers are done with a message, and listeners need not be.
+_DONE = ("acked", "buried")
+
+
+def life(ended: Sequence[Delivery]) -> dict[str, Any]:
+    """Columns of events that tell of whole lives."""
+    return facts_of(ended) | {
+        "first_leased_ms": packed([each.first_ms for each in ended]),
+        "last_leased_ms": packed([each.last_ms for each in ended]),
+    }
+
+
+def facts_of(deliveries: Sequence[Delivery]) -> dict[str, Any]:
+    """Columns that every event of a message has, and its attempt."""
+    columns: dict[str, Any] = {
+        "seq": packed_seqs([each.seq for each in deliveries]),
+        "published_ms": packed([each.published_ms for each in deliveries]),
+        "size": packed([each.size for each in deliveries]),
+        "attempt": packed([each.attempt for each in deliveries]),
+    }
+    own = [each.own_id for each in deliveries]
+    if any_of(own):
+        columns["own_id"] = own
+    return columns
+
+
+class Endings:
+    def __init__(
+        self,
+        book: Book,
+        deliveries: Deliveries,
+        groups: Groups,
+        messages: Messages,
+        publishing: Publishing,
+    ) -> None:
+        self._book = book
+        self._deliveries = deliveries
+        self._groups = groups
+        self._messages = messages
+        self._publishing = publishing
+
+    async def end(
+        self,
+        line: QueueLine,
+        kind: str,
+        ended: Sequence[Delivery],
+        actor: Actor,
+        now_ms: int,
+        detail: dict[str, Any] | None = None,
+        *,
+        aged: bool = False,
+    ) -> None:
+        """Take messages off the queue's line, each with an event that tells its whole life.
+
+        `aged`: by the queue's retention, which ends no open push.
+        """
+        if not ended:
+            return
+        if any([each.state == LEASED for each in ended]):
+            self._book.let_go(line)
+        for each in ended:
+            self._deliveries.off(line, each)
+        size = sum([each.size for each in ended])
+        oldest_ms = min([each.published_ms for each in ended])
+        self._book.removed(line, count=len(ended), size=size, oldest_ms=oldest_ms)
+        columns = life(ended)
+        if detail:
+            columns["detail"] = detail
+        self._book.note(
+            kind,
+            line.queue,
+            count=len(ended),
+            size=size,
+            actor=actor,
+            now_ms=now_ms,
+            columns=columns,
+        )
+        if line.queue.fifo:
+            await self._groups.refresh(line, [each.group for each in ended])
+        if kind not in _DONE and line.pushes:
+            seqs = [each.seq for each in ended]
+            owed = await self.owed(line, seqs) if aged else set()
+            await self.end_pushes(line, [seq for seq in seqs if seq not in owed], kind, now_ms)
+
+    async def end_pushes(
+        self, line: QueueLine, seqs: Collection[int], reason: str, now_ms: int
+    ) -> None:
+        """These messages are gone, and the pushes that were not acknowledged go with them."""
+        for pushes in list(line.pushes):
+            if pushes.owing:
+                found = await self._deliveries.standing_at(pushes, seqs)
+                self.give_up(line, pushes, list(found.values()), reason, now_ms)
+
+    def give_up(
+        self,
+        line: QueueLine,
+        pushes: PushLine,
+        ended: Sequence[Delivery],
+        reason: str,
+        now_ms: int,
+    ) -> None:
+        """Pushes are taken off a listener's line; of those that were open the journal tells."""
+        if not ended:
+            return
+        opened = [each for each in ended if each.state != EXHAUSTED]
+        pushes.missed -= sum([each.report is not None for each in ended])
+        for each in ended:
+            self._deliveries.off(pushes, each)
+        self._book.touch(pushes)
+        if opened:
+            detail = {"listener": pushes.id, "reason": reason}
+            self._book.note(
+                "push_dropped",
+                line.queue,
+                count=len(opened),
+                size=sum([each.size for each in opened]),
+                actor=BROKER,
+                now_ms=now_ms,
+                columns=facts_of(opened) | {"detail": detail},
+            )
+            if pushes.listener.ordered:
+                self._book.wake_pushes(pushes, 1)
+
+    async def end_any(
+        self, line: QueueLine, kind: str, seqs: Collection[int], actor: Actor, now_ms: int
+    ) -> int:
+        """End messages, including those kept only for pushes; how many there were."""
+        held = await self._deliveries.standing_at(line, seqs)
+        rest = [seq for seq in seqs if seq not in held]
+        kept = await self.kept_among(line, rest) if rest else []
+        if kept:
+            await self.end_pushes(line, kept, kind, now_ms)
+        await self.end(line, kind, [held[seq] for seq in sorted(held)], actor, now_ms)
+        return len(held) + len(kept)
+
+    async def kept_among(self, line: QueueLine, seqs: Collection[int]) -> list[int]:
+        """Those of the messages that some listener has still to get."""
+        found: set[int] = set()
+        for pushes in line.pushes:
+            if pushes.owing:
+                found |= (await self._deliveries.standing_at(pushes, seqs)).keys()
+        return sorted(found)
+
+    async def owed(self, line: QueueLine, seqs: Collection[int]) -> set[int]:
+        """Those of the messages that have an open push."""
+        found: set[int] = set()
+        for pushes in line.pushes:
+            if pushes.open and seqs:
+                standing = await self._deliveries.standing_at(pushes, seqs)
+                found |= {seq for seq, each in standing.items() if each.state != EXHAUSTED}
+        return found
+
+    async def release(self, line: QueueLine, seqs: Collection[int], now_ms: int) -> None:
+        """Pushes of these messages are open no more. One that pullers are done with, and that has
+        an exhausted push, stays as long as the queue's retention says."""
+        missing = [pushes for pushes in line.pushes if pushes.exhausted]
+        if not missing:
+            return
+        held = await self._deliveries.standing_at(line, seqs)
+        rest = [seq for seq in seqs if seq not in held]
+        owed = await self.owed(line, rest)
+        old_ms = now_ms - line.queue.retention_ms
+        for pushes in missing:
+            found = await self._deliveries.standing_at(pushes, [s for s in rest if s not in owed])
+            aged = [each for each in found.values() if each.expires_ms is None]
+            for each in aged:
+                if each.published_ms > old_ms:
+                    self.exhausted(line, pushes, each)
+            old = [each.seq for each in aged if each.published_ms <= old_ms]
+            await self.end_pushes(line, old, "expired", now_ms)
+
+    def exhausted(self, line: QueueLine, pushes: PushLine, each: Delivery) -> None:
+        """Retention may end this push, unless the message has an expiry of its own."""
+        if each.expires_ms is None:
+            pushes.passed = min(pushes.passed, each.seq - 1)
+            self._book.age(pushes, each.published_ms, line)
+
+    async def there(self, line: QueueLine, seqs: Collection[int]) -> set[int]:
+        """Those of the messages that are held, or kept for pushes."""
+        held = await self._deliveries.standing_at(line, seqs) if seqs else {}
+        rest = [seq for seq in seqs if seq not in held]
+        return {*held, *(await self.kept_among(line, rest) if rest else ())}
+
+    async def first(self, line: QueueLine, *, upto: int = SEQ_MASK, limit: int) -> list[int]:
+        """Sequences of the first messages, including those kept only for pushes."""
+        held = await self._deliveries.standing(line, upto=upto, limit=limit)
+        seqs = {each.seq for each in held}
+        for pushes in line.pushes:
+            if pushes.owing:
+                owed = await self._deliveries.standing(pushes, upto=upto, limit=limit)
+                seqs |= {each.seq for each in owed}
+        return sorted(seqs)[:limit]
+
+    async def remove(
+        self, line: QueueLine, seqs: Sequence[int], actor: Actor, now_ms: int
+    ) -> list[bool]:
+        wanted = list(dict.fromkeys(seq for seq in seqs if 0 < seq <= line.tail))
+        there = await self.there(line, wanted)
+        await self.end_any(line, "deleted", sorted(there), actor, now_ms)
+        answers = []
+        for seq in seqs:
+            answers.append(seq in there)
+            there -= {seq}
+        return answers
+
+    async def purge(
+        self, line: QueueLine, upto_seq: int, limit: int, actor: Actor, now_ms: int
+    ) -> int:
+        limit = max(1, limit // line.weight)
+        seqs = await self.first(line, upto=upto_seq, limit=limit) if upto_seq > 0 else []
+        return await self.end_any(line, "purged", seqs, actor, now_ms)
+
+    async def redrive(
+        self,
+        line: QueueLine,
+        seqs: Sequence[int],
+        actor: Actor,
+        now_ms: int,
+        *,
+        dry_run: bool,
+    ) -> list[bool]:
+        there = {seq for seq in seqs if 0 < seq <= line.tail}
+        found = await self._deliveries.standing_at(line, there)
+        done: list[bool] = []
+        for seq in seqs:
+            delivery = found.pop(seq, None)
+            if delivery is None or delivery.state == LEASED:
+                done.append(False)
+                continue
+            [message] = await self._messages.of(line, [delivery])
+            source = self._source(line, message)
+            done.append(source is not None)
+            if source is not None and not dry_run:
+                draft = copy_of(message, delivery.own_id, delay_ms=0)
+                origin = Origin(line.id, message.id, reason="redrive")
+                await self._publishing.insert(source, [draft], actor, now_ms, origin=origin)
+                # Its group may have been touched by what was just published.
+                [delivery] = (await self._deliveries.standing_at(line, [seq])).values()
+                await self.end(line, "deleted", [delivery], actor, now_ms)
+        return done
+
+    def _source(self, line: QueueLine, message: Message) -> QueueLine | None:
+        """Where a dead letter was buried from, if it is one and that queue is still there."""
+        if message.origin is None or message.origin.reason != "attempts":
+            return None
+        source = self._book.lines.get(message.origin.queue)
+        return source if source and source.queue.tenant == line.queue.tenant else None

@@ -1,0 +1,118 @@
+"""Packets of the journal: the events of one group, packed and unfolded.
+
+A `published` run does not carry its messages. It says in which block they lie and from which place
+on, and they are put together when the journal is read.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from courier.core.errors import StoreDamaged
+from courier.core.types import Run
+from courier.store.engine.blocks import NOT_RARE, Block, BlockRow, block_of, checksum
+from courier.store.engine.disk import Packet
+
+_encode = msgspec.msgpack.Encoder().encode
+# count, kind, at_ms, tenant, queue, queue_name, actor, dialect, columns
+PackedRun = list[Any]
+_decode_runs = msgspec.msgpack.Decoder(
+    list[tuple[int, str, int, str, str, str, str, str, dict[str, Any]]]
+).decode
+_decode_json = msgspec.json.Decoder().decode
+
+
+def packed(values: Sequence[Any]) -> Any:
+    """A column: one value when all are the same, else the list."""
+    first, count = values[0], len(values)
+    return first if count == 1 or values.count(first) == count else list(values)
+
+
+def packed_seqs(seqs: Sequence[int]) -> Any:
+    """Neighbours as a list of the first one alone, others as they are."""
+    first, count = seqs[0], len(seqs)
+    if count == 1:
+        return first
+    if seqs[-1] - first == count - 1 and (
+        isinstance(seqs, range) or list(seqs) == list(range(first, first + count))
+    ):
+        return [first]
+    return list(seqs)
+
+
+def sealed(runs: list[PackedRun]) -> bytes:
+    return _encode(runs)
+
+
+def unfolded(packet: Packet, rows: Sequence[BlockRow]) -> list[Run]:
+    """The runs of a packet. Raises StoreDamaged when it is not what was written."""
+    blocks = {row.key: block_of(row) for row in rows}
+    return list(_runs(packet, blocks))
+
+
+def headers_of(packet: Packet) -> list[tuple[int, int]]:
+    """Offset and time of each run of a packet."""
+    offset = packet.last - packet.length + 1
+    found = []
+    for run in _decode_runs(checked(packet)):
+        found.append((offset, run[2]))
+        offset += run[0]
+    return found
+
+
+def checked(packet: Packet) -> bytes:
+    if checksum(packet.last, packet.data) != packet.checksum:
+        raise StoreDamaged("journal packet", packet.last)
+    return packet.data
+
+
+def _runs(packet: Packet, blocks: dict[int, Block]) -> Iterator[Run]:
+    offset = packet.last - packet.length + 1
+    for count, kind, at_ms, tenant, queue, name, actor, dialect, columns in _decode_runs(
+        checked(packet)
+    ):
+        if "block" in columns:
+            block = blocks.get(columns["block"])
+            if block is None or block.bodies is None:
+                raise StoreDamaged("block", columns["block"])
+            told = _published(block, columns["at"], count, columns.get("detail"))
+        else:
+            told = columns
+            seq = columns.get("seq")
+            if isinstance(seq, list) and len(seq) < count:
+                columns["seq"] = list(range(seq[0], seq[0] + count))
+        yield Run(offset, count, kind, at_ms, tenant, queue, name, actor, dialect, told)
+        offset += count
+
+
+def _published(block: Block, at: int, count: int, detail: Any) -> dict[str, Any]:
+    """The columns of messages `at` .. `at + count - 1` of a block."""
+    assert block.bodies is not None
+    first = block.first + at
+    columns: dict[str, Any] = {
+        "seq": list(range(first, first + count)),
+        "published_ms": block.at_ms,
+        "size": packed(block.sizes_of(at, count)),
+        "content_type": packed(block.types_of(at, count)),
+        "body": block.bodies[at : at + count],
+    }
+    if block.rare:
+        rare = [block.rare.get(place, NOT_RARE) for place in range(at, at + count)]
+        lists: dict[str, list[Any]] = {
+            "own_id": [each.own_id for each in rare],
+            "headers": [_decode_json(each.headers) if each.headers else None for each in rare],
+            "group": [each.group for each in rare],
+            "sealed": [each.sealed for each in rare],
+            "delay_ms": [each.noted_ms for each in rare],
+            "detail": [each.origin for each in rare],
+        }
+        columns |= {name: values for name, values in lists.items() if any_of(values)}
+    if detail is not None:
+        columns["detail"] = detail
+    return columns
+
+
+def any_of(values: Sequence[Any]) -> bool:
+    """Whether one of them is not None."""
+    return values.count(None) != len(values)

@@ -1,0 +1,423 @@
+"""Handing messages out to pullers, and what becomes of the lease."""
+
+from collections.abc import Sequence
+from itertools import takewhile
+from typing import Any
+
+from courier.core import lifecycle
+from courier.core.journal import UNIT_BYTES
+from courier.core.types import (
+    BROKER,
+    Ack,
+    Actor,
+    Leased,
+    Message,
+    Origin,
+    Outcome,
+    Retry,
+    Settlement,
+)
+from courier.store.engine.blocks import NOT_RARE
+from courier.store.engine.book import Book
+from courier.store.engine.deliveries import Deliveries, Fresh, Span
+from courier.store.engine.disk import Ready
+from courier.store.engine.endings import Endings, facts_of
+from courier.store.engine.groups import Groups
+from courier.store.engine.journal import any_of, packed, packed_seqs
+from courier.store.engine.layout import DELAYED, LEASED, READY, WAITING
+from courier.store.engine.lines import Delivery, QueueLine, Range
+from courier.store.engine.messages import Messages
+from courier.store.engine.publishing import Publishing, copy_of
+from courier.store.engine.retention import Retention
+from courier.store.engine.stats import Stats
+
+_NOTHING = Fresh([], 0, [])
+
+
+class Leases:
+    """Verbs on one queue's line. `sweep.py` lets time pass before each of them."""
+
+    def __init__(
+        self,
+        book: Book,
+        deliveries: Deliveries,
+        groups: Groups,
+        messages: Messages,
+        publishing: Publishing,
+        endings: Endings,
+        retention: Retention,
+        stats: Stats,
+    ) -> None:
+        self._book = book
+        self._deliveries = deliveries
+        self._groups = groups
+        self._messages = messages
+        self._publishing = publishing
+        self._endings = endings
+        self._retention = retention
+        self._stats = stats
+
+    # --- handing out ---
+
+    async def peek(self, line: QueueLine, count: int, now_ms: int) -> list[Message]:
+        rows, fresh = await self._ready(line, count, now_ms, bodies=True)
+        return await self._messages.of(line, rows) + await self._messages.of_spans(
+            line, fresh.spans, 0
+        )
+
+    async def _ready(
+        self, line: QueueLine, count: int, now_ms: int, *, bodies: bool
+    ) -> tuple[list[Delivery], Fresh]:
+        """What may be handed out: rows, then fresh messages; none that has expired."""
+        if line.expiry_ms <= now_ms and not await self._retention.keep_up(line, now_ms):
+            return [], _NOTHING
+        behind = self._book.behind(now_ms)
+        rows: list[Delivery] = []
+        if line.queue.fifo:
+            rows = await self._groups.ready(line, count)
+        elif line.again:
+            rows = await self._deliveries.rows(line, Ready(), count)
+        if behind:
+            alive = list(takewhile(lambda row: not _expired(row, now_ms), rows))
+            if len(alive) < len(rows):
+                return alive, _NOTHING
+        if line.queue.fifo or len(rows) == count or line.cursor >= line.tail:
+            return rows, _NOTHING
+        fresh = await self._deliveries.fresh(
+            line, count - len(rows), now_ms=now_ms if behind else None, bodies=bodies
+        )
+        return rows, fresh
+
+    async def lease(
+        self,
+        line: QueueLine,
+        count: int,
+        lease_ms: int,
+        actor: Actor,
+        now_ms: int,
+        *,
+        leased_max: int | None = None,
+    ) -> Leased:
+        until_ms = now_ms + lease_ms
+        if leased_max is not None and count > leased_max - line.leased:
+            count = leased_max - line.leased
+            line.full = True
+        messages: list[Message] = []
+        if count > 0:
+            rows, fresh = await self._ready(line, count, now_ms, bodies=True)
+            self._hand_out(line, rows, fresh, lease_ms, actor, now_ms, claim=0)
+            if rows:
+                messages = await self._messages.of(line, rows)
+            messages += await self._messages.of_spans(line, fresh.spans, 1)
+        return Leased(messages, until_ms, await self._stats.of(line))
+
+    async def lease_all(
+        self, line: QueueLine, count: int, lease_ms: int, actor: Actor, now_ms: int, *, claim: int
+    ) -> tuple[int, int, int]:
+        """Lease without reading bodies; how many, and between which sequences."""
+        rows, fresh = await self._ready(line, count, now_ms, bodies=False)
+        self._hand_out(line, rows, fresh, lease_ms, actor, now_ms, claim=claim)
+        seqs = [row.seq for row in rows]
+        for span in fresh.spans:
+            seqs += [span.first, span.first + span.length - 1]
+        total = len(rows) + sum([span.length for span in fresh.spans])
+        return total, min(seqs, default=0), max(seqs, default=0)
+
+    def _hand_out(
+        self,
+        line: QueueLine,
+        rows: Sequence[Delivery],
+        fresh: Fresh,
+        lease_ms: int,
+        actor: Actor,
+        now_ms: int,
+        *,
+        claim: int,
+    ) -> None:
+        until_ms = now_ms + lease_ms
+        for row in rows:
+            row.attempt += 1
+            row.first_ms = now_ms if row.first_ms is None else row.first_ms
+            row.last_ms = now_ms
+            row.claim = claim
+            row.follows = 0
+            self._deliveries.put(line, row, LEASED, until_ms)
+        self._deliveries.move_cursor(line, fresh)
+        for span in fresh.spans:
+            self._deliveries.hold(line, span, until_ms=until_ms, now_ms=now_ms, claim=claim)
+        if rows or fresh.spans:
+            self._note_leased(line, rows, fresh.spans, lease_ms, actor, now_ms)
+
+    def _note_leased(
+        self,
+        line: QueueLine,
+        rows: Sequence[Delivery],
+        spans: Sequence[Span],
+        lease_ms: int,
+        actor: Actor,
+        now_ms: int,
+    ) -> None:
+        seqs = [row.seq for row in rows]
+        times = [row.published_ms for row in rows]
+        sizes = [row.size for row in rows]
+        attempts = [row.attempt for row in rows]
+        own = [row.own_id for row in rows]
+        for span in spans:
+            block, at, count = span
+            seqs += range(span.first, span.first + count)
+            times += [block.at_ms] * count
+            sizes += block.sizes_of(at, count)
+            attempts += [1] * count
+            if block.rare:
+                own += [block.rare.get(i, NOT_RARE).own_id for i in range(at, at + count)]
+            else:
+                own += [None] * count
+        columns: dict[str, Any] = {
+            "seq": packed_seqs(seqs),
+            "published_ms": packed(times),
+            "size": packed(sizes),
+            "attempt": packed(attempts),
+            "lease_ms": lease_ms,
+        }
+        if any_of(own):
+            columns["own_id"] = own
+        size = sum(sizes)
+        queue = line.queue
+        self._book.note(
+            "leased",
+            queue,
+            count=len(seqs),
+            size=size,
+            actor=actor,
+            now_ms=now_ms,
+            columns=columns,
+        )
+        if size > UNIT_BYTES:
+            units = sum([max(0, -(-size // UNIT_BYTES) - 1) for size in sizes])
+            if units:
+                self._book.tally("leased_units", queue.tenant, queue.id, count=units, now_ms=now_ms)
+
+    # --- settling ---
+
+    async def settle(
+        self, line: QueueLine, items: Sequence[Settlement], actor: Actor, now_ms: int
+    ) -> list[Outcome]:
+        outcomes: list[Outcome] = []
+        acks: dict[int, tuple[Range, list[int]]] = {}
+        ended: list[Delivery] = []
+        rows: dict[int, Delivery] | None = None
+        leased: Range | None = None
+        first = end = 0
+        for item in items:
+            seq = item.seq
+            if not first <= seq < end or leased is None or leased.done[seq - first]:
+                leased = line.range_at(seq)
+                if leased is not None:
+                    first, end = leased.first, leased.first + len(leased.done)
+            if leased is not None and type(item) is Ack:
+                current = leased.until_ms > now_ms
+                if item.attempt != 1:
+                    outcomes.append(Outcome.GONE)
+                    continue
+                outcomes.append(Outcome.DONE if current else Outcome.LATE)
+                if current or item.late:
+                    leased.done[seq - first] = 1
+                    known = acks.get(first)
+                    if known is None:
+                        acks[first] = (leased, [seq])
+                    else:
+                        known[1].append(seq)
+                continue
+            if rows is None:
+                rows = await self._rows(line, items)
+            if leased is not None or (line.queue.fifo and not isinstance(item, Ack)):
+                # On a FIFO queue, whatever happens to one message may change another's row.
+                await self._endings.end(line, "acked", ended, actor, now_ms)
+                ended = []
+                rows |= await self._deliveries.standing_at(line, [seq])
+            delivery = rows.get(seq)
+            outcomes.append(await self._settle_one(line, delivery, item, ended, actor, now_ms))
+            if delivery is not None and (delivery.state < 0 or delivery in ended[-1:]):
+                del rows[seq]
+            if line.queue.fifo and not isinstance(item, Ack):
+                rows = None
+        if acks:
+            await self._acked(line, list(acks.values()), actor, now_ms)
+        if ended:
+            await self._endings.end(line, "acked", ended, actor, now_ms)
+        return outcomes
+
+    async def _rows(self, line: QueueLine, items: Sequence[Settlement]) -> dict[int, Delivery]:
+        """Rows of those messages that stand on the line, for items that need one."""
+        wanted = {item.seq for item in items if 0 < item.seq <= line.tail}
+        found = await self._deliveries.rows_at(line, wanted) if wanted else {}
+        return {seq: row for seq, row in found.items() if row.state >= 0}
+
+    async def _settle_one(
+        self,
+        line: QueueLine,
+        delivery: Delivery | None,
+        item: Settlement,
+        ended: list[Delivery],
+        actor: Actor,
+        now_ms: int,
+    ) -> Outcome:
+        """Adds what is acknowledged to `ended`."""
+        if delivery is None or not 1 <= item.attempt <= delivery.attempt:
+            return Outcome.GONE
+        current = (
+            delivery.state == LEASED
+            and delivery.attempt == item.attempt
+            and delivery.due_ms > now_ms
+        )
+        if isinstance(item, Ack):
+            if current or item.late:
+                ended.append(delivery)
+        elif not current:
+            return Outcome.LATE
+        elif isinstance(item, Retry):
+            await self.fail(
+                line,
+                delivery,
+                kind="retried",
+                delay_ms=item.delay_ms,
+                ended_ms=now_ms,
+                actor=actor,
+                now_ms=now_ms,
+            )
+        else:
+            self._deliveries.put(line, delivery, LEASED, now_ms + item.lease_ms)
+            self._note_one("extended", line, delivery, actor, now_ms, {"lease_ms": item.lease_ms})
+        return Outcome.DONE if current else Outcome.LATE
+
+    async def ack_ranges(
+        self, line: QueueLine, ranges: Sequence[Range], actor: Actor, now_ms: int
+    ) -> None:
+        """Everything that is left of these is done."""
+        if ranges:
+            await self._acked(line, [(each, each.seqs()) for each in ranges], actor, now_ms)
+
+    async def _acked(
+        self, line: QueueLine, acks: Sequence[tuple[Range, list[int]]], actor: Actor, now_ms: int
+    ) -> None:
+        """Messages of ranges are done: bits are set, and one run tells of all."""
+        seqs: list[int] = []
+        times: list[int] = []
+        sizes: list[int] = []
+        leased_ms: list[int] = []
+        own: list[str | None] = []
+        for leased, mine in acks:
+            block = await self._deliveries.block_of(line, leased)
+            count, first = len(mine), block.first
+            seqs += mine
+            times += [block.at_ms] * count
+            leased_ms += [leased.at_ms] * count
+            all_sizes = block.sizes
+            if type(all_sizes) is list:
+                sizes += [all_sizes[seq - first] for seq in mine]
+            else:
+                sizes += [block.size(0)] * count
+            if block.rare:
+                own += [block.rare.get(seq - first, NOT_RARE).own_id for seq in mine]
+            else:
+                own += [None] * count
+            self._deliveries.done(line, leased, mine)
+        self._book.let_go(line)
+        size = sum(sizes)
+        self._book.removed(line, count=len(seqs), size=size, oldest_ms=min(times))
+        told_ms = packed(leased_ms)
+        columns: dict[str, Any] = {
+            "seq": packed_seqs(seqs),
+            "published_ms": packed(times),
+            "size": packed(sizes),
+            "attempt": 1,
+            "first_leased_ms": told_ms,
+            "last_leased_ms": told_ms,
+        }
+        if any_of(own):
+            columns["own_id"] = own
+        self._book.note(
+            "acked",
+            line.queue,
+            count=len(seqs),
+            size=size,
+            actor=actor,
+            now_ms=now_ms,
+            columns=columns,
+        )
+
+    def _note_one(
+        self,
+        kind: str,
+        line: QueueLine,
+        delivery: Delivery,
+        actor: Actor,
+        now_ms: int,
+        extra: dict[str, Any],
+    ) -> None:
+        self._book.note(
+            kind,
+            line.queue,
+            size=delivery.size,
+            actor=actor,
+            now_ms=now_ms,
+            columns=facts_of([delivery]) | extra,
+        )
+
+    # --- the end of an attempt ---
+
+    async def fail(
+        self,
+        line: QueueLine,
+        delivery: Delivery,
+        *,
+        kind: str,
+        delay_ms: int | None,
+        ended_ms: int,
+        actor: Actor,
+        now_ms: int,
+    ) -> bool:
+        """End an attempt without an ack; True when that buried the message."""
+        step = lifecycle.after_failure(
+            line.queue, attempt=delivery.attempt, delay_ms=delay_ms, ended_ms=ended_ms
+        )
+        if isinstance(step, lifecycle.Bury):
+            self._note_one(kind, line, delivery, actor, now_ms, {})
+            await self._bury(line, delivery, step.into, actor, now_ms)
+            return True
+        extra = {"delay_ms": step.due_ms - ended_ms}
+        self._note_one(kind, line, delivery, actor, now_ms, extra)
+        await self.release(line, delivery, step.due_ms, now_ms)
+        return False
+
+    async def release(self, line: QueueLine, delivery: Delivery, due_ms: int, now_ms: int) -> None:
+        """A leased or delayed message is ready at `due_ms`."""
+        if delivery.state == LEASED:
+            self._book.let_go(line)
+        delivery.claim = 0
+        if due_ms > now_ms:
+            self._deliveries.put(line, delivery, DELAYED, due_ms)
+        elif line.queue.fifo:
+            self._deliveries.put(line, delivery, WAITING, 0)
+        else:
+            self._deliveries.put(line, delivery, READY, 0)
+            self._book.wake(line, 1)
+        if line.queue.fifo:
+            await self._groups.refresh(line, [delivery.group])
+
+    async def _bury(
+        self, line: QueueLine, delivery: Delivery, into: str | None, actor: Actor, now_ms: int
+    ) -> None:
+        target = self._book.lines.get(into) if into else None
+        [message] = await self._messages.of(line, [delivery])
+        detail = {"into": target.id if target else None}
+        await self._endings.end(line, "buried", [delivery], actor, now_ms, detail)
+        if target:
+            origin = Origin(line.id, message.id, delivery.attempt, "attempts")
+            delay_ms = None if target.queue.fifo else 0
+            draft = copy_of(message, delivery.own_id, delay_ms=delay_ms)
+            await self._publishing.insert(target, [draft], BROKER, now_ms, origin=origin)
+
+
+def _expired(row: Delivery, now_ms: int) -> bool:
+    return row.expires_ms is not None and row.expires_ms <= now_ms

@@ -1,0 +1,194 @@
+"""Reading messages out of their blocks."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from courier import ids
+from courier.core.lifecycle import NAME_HEADER
+from courier.core.types import Actor, Message, Origin
+from courier.store.engine.blocks import NOT_RARE, Block
+from courier.store.engine.book import Book
+from courier.store.engine.deliveries import Deliveries, Span
+from courier.store.engine.disk import Fact
+from courier.store.engine.facts import Facts
+from courier.store.engine.layout import NEVER_MS
+from courier.store.engine.lines import Delivery, QueueLine
+
+_decode_headers: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str, Any])
+
+
+def name_key(seq: int) -> str:
+    """Sorts like the sequence."""
+    return f"{seq:011x}"
+
+
+class Messages:
+    def __init__(self, book: Book, deliveries: Deliveries, facts: Facts) -> None:
+        self._book = book
+        self._blocks = book.blocks
+        self._deliveries = deliveries
+        self._facts = facts
+
+    async def of_spans(self, line: QueueLine, spans: Sequence[Span], attempt: int) -> list[Message]:
+        """Messages of spans that were read with their bodies."""
+        found: list[Message] = []
+        for span in spans:
+            found += _of_span(line, span, attempt)
+        return await self._named(line, found) if line.renamed else found
+
+    async def of(
+        self, line: QueueLine, deliveries: Sequence[Delivery], *, plus: int = 0
+    ) -> list[Message]:
+        """In the same order; `plus` is added to their attempts."""
+        return await self.at(line, [(each.seq, each.attempt + plus) for each in deliveries])
+
+    async def at(self, line: QueueLine, wanted: Sequence[tuple[int, int]]) -> list[Message]:
+        """Messages by sequence and attempts, which are there."""
+        found: list[Message] = []
+        block: Block | None = None
+        for seq, attempts in wanted:
+            if block is None or not block.first <= seq < block.end:
+                block = await self._blocks.at(line, seq, bodies=True)
+            id = ids.message_id(published_ms=block.at_ms, seq=seq, queue=line.id)
+            found.append(_message(block, seq - block.first, id, attempts))
+        return await self._named(line, found) if line.renamed else found
+
+    async def _named(self, line: QueueLine, messages: list[Message]) -> list[Message]:
+        """With the names that some were given later."""
+        keys = {name_key(message.seq): message.seq for message in messages}
+        known = await self._facts.known(line, "name", list(keys)) if keys else {}
+        names = {keys[key]: fact.value.decode() for key, fact in known.items()}
+        return [
+            _renamed(message, names[message.seq]) if message.seq in names else message
+            for message in messages
+        ]
+
+    # --- asking ---
+
+    async def browse(
+        self, line: QueueLine, after_seq: int, limit: int, *, kept: bool
+    ) -> list[Message]:
+        after_seq = max(0, after_seq)
+        held = await self._deliveries.standing(line, after=after_seq, limit=limit)
+        wanted = {each.seq: each.attempt for each in held}
+        for pushes in line.pushes if kept else ():
+            if pushes.owing:
+                owed = await self._deliveries.standing(pushes, after=after_seq, limit=limit)
+                # What pullers did with a message is of no use to listeners.
+                wanted |= {each.seq: 0 for each in owed if each.seq not in wanted}
+        if kept:
+            seqs = sorted(wanted)[:limit]
+            there = await self._deliveries.standing_at(line, seqs)
+            wanted = {seq: there[seq].attempt if seq in there else 0 for seq in seqs}
+        return await self.at(line, sorted(wanted.items())[:limit])
+
+    async def find(self, line: QueueLine, message: str) -> Message | None:
+        """By its generated id or its own."""
+        seq = ids.message_seq(message, queue=line.id)
+        found = await self.known(line, seq) if seq is not None else None
+        if found is not None:
+            made = ids.message_id(published_ms=found.published_ms, seq=found.seq, queue=line.id)
+            if message in (made, found.id):
+                return found
+        return await self._find_own(line, message)
+
+    async def known(self, line: QueueLine, seq: int) -> Message | None:
+        """A message that is held, or kept for pushes."""
+        if not 0 < seq <= line.tail:
+            return None
+        held = (await self._deliveries.standing_at(line, [seq])).get(seq)
+        if held is not None:
+            return (await self.of(line, [held]))[0]
+        for pushes in line.pushes:
+            if pushes.owing and await self._deliveries.standing_at(pushes, [seq]):
+                return (await self.at(line, [(seq, 0)]))[0]
+        return None
+
+    async def _find_own(self, line: QueueLine, own_id: str) -> Message | None:
+        """Own ids have no index: blocks are looked through, held messages before kept ones."""
+        seqs: list[int] = []
+        seq = min([await self._deliveries.first_seq(each) for each in line.all_lines])
+        while seq <= line.tail:
+            block = await self._blocks.seek(line, seq)
+            if block is None:
+                break
+            seqs += [block.first + at for at, rare in block.rare.items() if rare.own_id == own_id]
+            seq = block.end
+        held = await self._deliveries.standing_at(line, seqs) if seqs else {}
+        for seq in sorted(held) or sorted(seqs):
+            found = await self.known(line, seq)
+            if found is not None:
+                return found
+        return None
+
+    async def rename(
+        self, line: QueueLine, seq: int, name: str, actor: Actor, now_ms: int
+    ) -> Message | None:
+        message = await self.known(line, seq)
+        if message is None:
+            return None
+        key = name_key(seq)
+        if not await self._facts.known(line, "name", [key]):
+            line.renamed += 1
+            self._book.touch(line)
+        self._facts.put(line, "name", key, Fact(NEVER_MS, name.encode()))
+        block = await self._blocks.at(line, seq)
+        self._book.note(
+            "renamed",
+            line.queue,
+            size=message.size,
+            actor=actor,
+            now_ms=now_ms,
+            columns={
+                "seq": seq,
+                "own_id": block.rare.get(seq - block.first, NOT_RARE).own_id,
+                "published_ms": message.published_ms,
+                "size": message.size,
+                "detail": {"name": name},
+            },
+        )
+        return _renamed(message, name)
+
+
+def _renamed(message: Message, name: str) -> Message:
+    headers = (message.headers or {}) | {NAME_HEADER: name}
+    return msgspec.structs.replace(message, headers=headers)
+
+
+def _of_span(line: QueueLine, span: Span, attempt: int) -> list[Message]:
+    block, at, count = span
+    first, at_ms = span.first, block.at_ms
+    assert block.bodies is not None, "the block was read with its bodies"
+    seqs = range(first, first + count)
+    made = ids.message_ids([(at_ms, seq) for seq in seqs], queue=line.id)
+    if block.rare:
+        return [_message(block, at + i, made[i], attempt) for i in range(count)]
+    bodies: list[Any] = block.bodies[at : at + count]
+    types = block.types_of(at, count)
+    return [
+        Message(seq, id, at_ms, body, type, None, None, None, None, attempt)
+        for seq, id, body, type in zip(seqs, made, bodies, types, strict=True)
+    ]
+
+
+def _message(block: Block, place: int, made: str, attempts: int) -> Message:
+    assert block.bodies is not None, "the block was read with its bodies"
+    body = block.bodies[place]
+    assert body is not None, "the body of a message that is there"
+    rare = block.rare.get(place, NOT_RARE)
+    return Message(
+        block.first + place,
+        rare.own_id or made,
+        block.at_ms,
+        body,
+        block.types_of(place, 1)[0],
+        _decode_headers.decode(rare.headers) if rare.headers is not None else None,
+        rare.group,
+        rare.expires_ms,
+        Origin(**rare.origin) if rare.origin else None,
+        attempts,
+        rare.delay_ms,
+        rare.sealed,
+    )

@@ -1,0 +1,440 @@
+"""Storing drafts: into the block that the group fills, with one run in the journal."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from courier import ids
+from courier.core.errors import OverLimit, Rejected
+from courier.core.lifecycle import GROUP_DEFAULT
+from courier.core.types import Actor, Draft, Message, Origin, Receipt, Via
+from courier.store.engine.blocks import Block, Rare
+from courier.store.engine.book import Book
+from courier.store.engine.deliveries import Deliveries
+from courier.store.engine.disk import Fact
+from courier.store.engine.facts import Facts
+from courier.store.engine.groups import Groups
+from courier.store.engine.layout import DELAYED, HELD, READY, ROWS, WAITING
+from courier.store.engine.lines import Delivery, PushLine, QueueLine
+from courier.store.engine.stats import Stats
+
+_encode_json = msgspec.json.Encoder().encode
+
+
+class Publishing:
+    """A block holds up to `block_messages`, and ends with the message that makes it longer than
+    `block_bytes`."""
+
+    def __init__(
+        self,
+        book: Book,
+        deliveries: Deliveries,
+        groups: Groups,
+        facts: Facts,
+        stats: Stats,
+        *,
+        block_messages: int,
+        block_bytes: int,
+    ) -> None:
+        self._book = book
+        self._deliveries = deliveries
+        self._groups = groups
+        self._facts = facts
+        self._stats = stats
+        self._block_messages = block_messages
+        self._block_bytes = block_bytes
+
+    async def publish(
+        self,
+        batches: Sequence[tuple[str, Sequence[Draft]]],
+        actor: Actor,
+        now_ms: int,
+        *,
+        bytes_max: int | None,
+        via: Via | None,
+    ) -> list[Receipt]:
+        lines = [(self._book.line(queue), drafts) for queue, drafts in batches]
+        for line, drafts in lines:
+            refuse_over(bytes_max, line, drafts)
+        receipts = [await self._publish(line, drafts, actor, now_ms, via) for line, drafts in lines]
+        if via:
+            self._tally(via, batches, receipts, now_ms)
+        return receipts
+
+    async def publish_joined(
+        self,
+        queue: str,
+        calls: Sequence[Sequence[Draft]],
+        actor: Actor,
+        now_ms: int,
+        *,
+        bytes_max: int | None,
+    ) -> list[Receipt | Rejected]:
+        """Several calls at once. Each is refused alone if there is no room for it."""
+        line = self._book.line(queue)
+        answers: list[Receipt | Rejected] = []
+        together: list[Draft] = []
+        size = 0
+        for drafts in calls:
+            mine = sizes_of(drafts) if bytes_max is not None else 0
+            if bytes_max is not None and line.bytes + size + mine > bytes_max:
+                actual = line.bytes + size + mine
+                answers.append(OverLimit("queue bytes", limit=bytes_max, actual=actual))
+                continue
+            size += mine
+            together += drafts
+            answers.append(Receipt([], [], line.stats()))
+        if not together:
+            return answers
+        seqs = await self.insert(line, together, actor, now_ms)
+        made = self._ids(line, together, seqs, now_ms)
+        stats = await self._stats.of(line)
+        at = 0
+        for place, drafts in enumerate(calls):
+            if isinstance(answers[place], Receipt):
+                mine_ids = made[at : at + len(drafts)]
+                answers[place] = Receipt(mine_ids, [False] * len(drafts), stats)
+                at += len(drafts)
+        return answers
+
+    def _tally(
+        self,
+        via: Via,
+        batches: Sequence[tuple[str, Sequence[Draft]]],
+        receipts: Sequence[Receipt],
+        now_ms: int,
+    ) -> None:
+        """Count what an exchange was given, and what it made of that."""
+        sizes = [
+            draft.size
+            for (_, drafts), receipt in zip(batches, receipts, strict=True)
+            for draft, repeated in zip(drafts, receipt.repeated, strict=True)
+            if not repeated
+        ]
+        for kind, count, size in (
+            ("routed", via.count, via.bytes),
+            ("copied", len(sizes), sum(sizes)),
+        ):
+            if count:
+                self._book.tally(
+                    kind, via.tenant, via.exchange, count=count, size=size, now_ms=now_ms
+                )
+
+    async def _publish(
+        self, line: QueueLine, drafts: Sequence[Draft], actor: Actor, now_ms: int, via: Via | None
+    ) -> Receipt:
+        if not drafts:
+            return Receipt([], [], await self._stats.of(line))
+        if any([draft.once_key is not None for draft in drafts]):
+            return await self._publish_once(line, drafts, actor, now_ms, via)
+        seqs = await self.insert(line, drafts, actor, now_ms, via=via)
+        made = self._ids(line, drafts, seqs, now_ms)
+        return Receipt(made, [False] * len(drafts), await self._stats.of(line))
+
+    def _ids(self, line: QueueLine, drafts: Sequence[Draft], seqs: range, now_ms: int) -> list[str]:
+        made = ids.message_ids([(now_ms, seq) for seq in seqs], queue=line.id)
+        return [draft.id or id for draft, id in zip(drafts, made, strict=True)]
+
+    async def _publish_once(
+        self, line: QueueLine, drafts: Sequence[Draft], actor: Actor, now_ms: int, via: Via | None
+    ) -> Receipt:
+        keys = list({draft.once_key: None for draft in drafts if draft.once_key is not None})
+        facts = await self._facts.known(line, "once", keys)
+        known = {key: fact.value.decode() for key, fact in facts.items() if now_ms < fact.until_ms}
+        new: list[Draft] = []
+        places: list[int | None] = []  # of each draft among the new ones
+        first: dict[str, int] = {}
+        for draft in drafts:
+            key = draft.once_key
+            if key is not None and (key in known or key in first):
+                places.append(None)
+                continue
+            if key is not None:
+                first[key] = len(new)
+            places.append(len(new))
+            new.append(draft)
+        made: list[str] = []
+        if new:
+            seqs = await self.insert(line, new, actor, now_ms, via=via)
+            made = self._ids(line, new, seqs, now_ms)
+        for key, place in first.items():
+            fact = Fact(now_ms + new[place].once_ms, made[place].encode())
+            self._facts.put(line, "once", key, fact)
+            known[key] = made[place]
+        answer = [
+            known[draft.once_key or ""] if place is None else made[place]
+            for draft, place in zip(drafts, places, strict=True)
+        ]
+        repeated = [place is None for place in places]
+        return Receipt(answer, repeated, await self._stats.of(line))
+
+    # --- storing ---
+
+    async def insert(
+        self,
+        line: QueueLine,
+        drafts: Sequence[Draft],
+        actor: Actor,
+        now_ms: int,
+        *,
+        origin: Origin | None = None,
+        via: Via | None = None,
+        only: PushLine | None = None,
+    ) -> range:
+        """Store drafts; their sequences. `only`: for this listener alone; pullers are done."""
+        queue = line.queue
+        begun = line.tail + 1
+        delays: list[int] | None = None
+        if queue.delay_ms or any([draft.delay_ms for draft in drafts]):
+            delays = [
+                queue.delay_ms if draft.delay_ms is None else draft.delay_ms for draft in drafts
+            ]
+        detail = {"exchange": via.exchange} if via else None
+        at, count = 0, len(drafts)
+        while at < count:
+            flags = ROWS if queue.fifo else 0
+            stop = count
+            if delays is not None:
+                held = delays[at] > 0
+                flags |= HELD if held else 0
+                stop = at + 1
+                while stop < count and (delays[stop] > 0) == held:
+                    stop += 1
+            block = self._open(line, now_ms, flags, only.no if only else 0)
+            stop = min(stop, at + self._block_messages - block.count)
+            stop = self._fitting(block, drafts, at, stop)
+            part = drafts[at:stop] if stop - at < count else drafts
+            part_delays = delays[at:stop] if delays is not None else None
+            await self._fill(line, block, part, part_delays, actor, now_ms, origin, detail, only)
+            at = stop
+        return range(begun, line.tail + 1)
+
+    def _open(self, line: QueueLine, now_ms: int, flags: int, only: int) -> Block:
+        block = line.open
+        if (
+            block is None
+            or (block.at_ms, block.flags, block.only) != (now_ms, flags, only)
+            or block.count >= self._block_messages
+            or block.nbytes >= self._block_bytes
+        ):
+            block = line.open = Block(line.base | line.tail + 1, now_ms, flags, only)
+            self._book.blocks.add(block)
+        return block
+
+    def _fitting(self, block: Block, drafts: Sequence[Draft], at: int, stop: int) -> int:
+        """Where the block is long enough."""
+        size = block.nbytes
+        for place in range(at, stop):
+            size += len(drafts[place].body)
+            if size >= self._block_bytes:
+                return place + 1
+        return stop
+
+    async def _fill(
+        self,
+        line: QueueLine,
+        block: Block,
+        drafts: Sequence[Draft],
+        delays: Sequence[int] | None,
+        actor: Actor,
+        now_ms: int,
+        origin: Origin | None,
+        detail: dict[str, Any] | None,
+        only: PushLine | None,
+    ) -> None:
+        """Add drafts to a block, with their events and whatever rows they need."""
+        fifo, doubt_ms = line.queue.fifo, self._book.doubt_ms
+        base, count = block.count, len(drafts)
+        bodies: list[bytes | None] = [draft.body for draft in drafts]
+        sizes = [len(draft.body) if draft.sealed is None else draft.size for draft in drafts]
+        size = sum(sizes)
+        aging = count
+        source = msgspec.to_builtins(origin) if origin else None
+        for place, draft in enumerate(drafts):
+            if (
+                draft.headers is None
+                and draft.id is None
+                and draft.ttl_ms is None
+                and draft.group is None
+                and draft.sealed is None
+                and source is None
+                and delays is None
+                and not fifo
+                and not doubt_ms
+            ):
+                continue
+            delay_ms = delays[place] if delays is not None else 0
+            expires_ms = None
+            if draft.ttl_ms is not None or doubt_ms:
+                ttl_ms = line.queue.retention_ms if draft.ttl_ms is None else draft.ttl_ms
+                expires_ms = now_ms + ttl_ms + doubt_ms
+                aging -= 1
+                self._expires(block, expires_ms)
+            block.rare[base + place] = Rare(
+                draft.id,
+                _encode_json(draft.headers) if draft.headers is not None else None,
+                draft.group or GROUP_DEFAULT if fifo else draft.group,
+                expires_ms,
+                draft.delay_ms if fifo else delay_ms or None,
+                draft.sealed,
+                source,
+                delay_ms or None,
+            )
+        assert isinstance(block.sizes, list) and isinstance(block.types, list)
+        assert block.bodies is not None
+        block.bodies += bodies
+        block.sizes += sizes
+        block.types += [draft.content_type for draft in drafts]
+        block.count += count
+        block.nbytes += size
+        first = line.tail + 1
+        line.tail += count
+        columns: dict[str, Any] = {"block": block.key, "at": base}
+        if detail:
+            columns["detail"] = detail
+        self._book.note(
+            "published",
+            line.queue,
+            count=count,
+            size=size,
+            actor=actor,
+            now_ms=now_ms,
+            columns=columns,
+        )
+        if only is None:
+            self._book.added(line, count=count, size=size, now_ms=now_ms, aging=aging > 0)
+            await self._place(line, block, first, count)
+        else:
+            self._note_acked(line, block, base, count, actor, now_ms)
+        self._bind(line, block, first, count, only)
+
+    def _expires(self, block: Block, expires_ms: int) -> None:
+        if block.expires_ms is None or expires_ms < block.expires_ms:
+            block.expires_ms = self._book.changes.expiries[block.key] = expires_ms
+        self._book.next_due_ms = min(self._book.next_due_ms, expires_ms)
+
+    async def _place(self, line: QueueLine, block: Block, first: int, count: int) -> None:
+        """On the queue's own line: beyond the cursor, or with a row each."""
+        if not block.flags:
+            line.fresh += count
+            self._book.wake(line, count)
+            return
+        rows = [_row(line, block, seq) for seq in range(first, first + count)]
+        if line.queue.fifo:
+            await self._lead(line, rows)
+        for row in rows:
+            self._deliveries.add(line, row)
+
+    async def _lead(self, line: QueueLine, rows: Sequence[Delivery]) -> None:
+        """The first message of a group that was empty may be handed out; one that joins a group
+        whose first may be, with it."""
+        firsts: dict[str, Delivery] = {}
+        for row in rows:
+            assert row.group is not None, "a message of a FIFO queue has a group"
+            firsts.setdefault(row.group, row)
+        heads = await self._groups.heads(line, list(firsts))
+        ready = any([head.state == READY for head in heads.values()])
+        for name, row in firsts.items():
+            if name not in heads and row.state == WAITING:
+                row.state = READY
+                ready = True
+        if ready:
+            self._book.wake(line, len(rows))
+
+    def _bind(
+        self,
+        line: QueueLine,
+        block: Block,
+        first: int,
+        count: int,
+        only: PushLine | None,
+    ) -> None:
+        """A push for each listener, or for one alone."""
+        for pushes in line.pushes if only is None else [only]:
+            if pushes.dropped:
+                continue
+            if block.flags & HELD:
+                for seq in range(first, first + count):
+                    self._deliveries.add(pushes, _row(pushes, block, seq))
+            else:
+                pushes.fresh += count
+                self._book.touch(pushes)
+                self._book.wake_pushes(pushes, count)
+
+    def _note_acked(
+        self, line: QueueLine, block: Block, base: int, count: int, actor: Actor, now_ms: int
+    ) -> None:
+        """Pullers are done with these as they come."""
+        sizes = block.sizes_of(base, count)
+        columns: dict[str, Any] = {
+            "seq": [block.first + base + place for place in range(count)],
+            "published_ms": block.at_ms,
+            "size": sizes,
+            "attempt": 0,
+        }
+        own = [rare.own_id if (rare := block.rare.get(base + i)) else None for i in range(count)]
+        if own.count(None) != count:
+            columns["own_id"] = own
+        self._book.note(
+            "acked",
+            line.queue,
+            count=count,
+            size=sum(sizes),
+            actor=actor,
+            now_ms=now_ms,
+            columns=columns,
+        )
+        self._book.touch(line)
+
+
+def _row(line: QueueLine | PushLine, block: Block, seq: int) -> Delivery:
+    """Of a message that was published with a delay, or on a FIFO queue."""
+    place = seq - block.first
+    rare = block.rare[place]
+    queues = isinstance(line, QueueLine)
+    due_ms = block.at_ms + (rare.noted_ms or 0)
+    state = DELAYED if block.flags & HELD else WAITING if queues else READY
+    return Delivery(
+        line.base | seq,
+        state,
+        0,
+        due_ms,
+        block.at_ms,
+        None,
+        None,
+        block.size(place),
+        rare.own_id,
+        rare.expires_ms,
+        rare.group if queues and block.flags & ROWS else None,
+        int(bool(queues and block.flags & ROWS and rare.delay_ms is None)),
+        0,
+        None,
+    )
+
+
+def sizes_of(drafts: Sequence[Draft]) -> int:
+    # Asking a draft for its size costs a call, and most are not sealed.
+    return sum([len(draft.body) if draft.sealed is None else draft.size for draft in drafts])
+
+
+def refuse_over(bytes_max: int | None, line: QueueLine, drafts: Sequence[Draft]) -> None:
+    """Raises OverLimit when the queue would hold too much with these."""
+    if bytes_max is None:
+        return
+    actual = line.bytes + sizes_of(drafts)
+    if actual > bytes_max:
+        raise OverLimit("queue bytes", limit=bytes_max, actual=actual)
+
+
+def copy_of(message: Message, own_id: str | None, *, delay_ms: int | None) -> Draft:
+    """What carries a message over to another queue."""
+    return Draft(
+        message.body,
+        message.content_type,
+        message.headers,
+        own_id,
+        delay_ms,
+        group=message.group,
+        sealed=message.sealed,
+    )

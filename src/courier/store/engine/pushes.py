@@ -1,0 +1,382 @@
+"""Handing messages out to listeners, what comes of it, and how far they have come."""
+
+from collections.abc import Sequence
+from itertools import groupby, takewhile
+from typing import Any, NamedTuple
+
+import msgspec
+
+from courier import ids
+from courier.core.journal import push_detail
+from courier.core.types import (
+    BROKER,
+    Actor,
+    Message,
+    Origin,
+    Push,
+    Pushed,
+    PushFailed,
+    PushSettlement,
+    PushStatus,
+    Report,
+)
+from courier.store.engine.blocks import NOT_RARE
+from courier.store.engine.book import Book
+from courier.store.engine.deliveries import Deliveries, Fresh
+from courier.store.engine.disk import Missed, Open, Ready
+from courier.store.engine.endings import Endings, facts_of
+from courier.store.engine.layout import (
+    ACKNOWLEDGED,
+    DELAYED,
+    EXHAUSTED,
+    FRESH,
+    LEASED,
+    READY,
+)
+from courier.store.engine.lines import Delivery, PushLine, QueueLine
+from courier.store.engine.messages import Messages
+from courier.store.engine.publishing import Publishing, copy_of
+
+# A backfill may pass over this many messages of other times before it answers.
+LOOKED_AT_MAX = 5_000
+# What is noted of a push whose lease ended.
+SILENCE = Report(error="no outcome was noted")
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(tuple[int, str, int, bytes]).decode
+
+
+class Failure(NamedTuple):
+    """An attempt that ended at `ended_ms`, to be followed by another unless `delay_ms` is None."""
+
+    delivery: Delivery
+    report: Report
+    ended_ms: int
+    delay_ms: int | None
+
+
+class Pushes:
+    """Verbs on one listener's line. `sweep.py` lets time pass before each of them."""
+
+    def __init__(
+        self,
+        book: Book,
+        deliveries: Deliveries,
+        messages: Messages,
+        publishing: Publishing,
+        endings: Endings,
+    ) -> None:
+        self._book = book
+        self._deliveries = deliveries
+        self._messages = messages
+        self._publishing = publishing
+        self._endings = endings
+
+    # --- handing out ---
+
+    async def take(
+        self, line: QueueLine, pushes: PushLine, count: int, lease_ms: int, now_ms: int
+    ) -> list[Message]:
+        if not count or not pushes.open:
+            return []
+        rows, fresh = await self._ready(pushes, count, now_ms)
+        if not rows and not fresh.spans:
+            return []
+        until_ms = now_ms + lease_ms
+        for row in rows:
+            row.attempt += 1
+            row.first_ms = now_ms if row.first_ms is None else row.first_ms
+            row.last_ms = now_ms
+            self._deliveries.put(pushes, row, LEASED, until_ms)
+        messages = await self._messages.of(line, rows)
+        self._deliveries.move_cursor(pushes, fresh)
+        for span in fresh.spans:
+            self._deliveries.hold(pushes, span, until_ms=until_ms, now_ms=now_ms)
+        messages += await self._messages.of_spans(line, fresh.spans, 1)
+        return sorted(messages, key=lambda message: message.seq)
+
+    async def _ready(
+        self, pushes: PushLine, count: int, now_ms: int
+    ) -> tuple[list[Delivery], Fresh]:
+        """What may be handed out: rows and fresh messages, the lowest sequences of both."""
+        behind_ms = now_ms if self._book.behind(now_ms) else None
+        if pushes.listener.ordered:
+            first = await self.first_open(pushes)
+            rows = [first] if first is not None and first.state == READY else []
+            count = 1 if first is not None and first.state == FRESH else 0
+        else:
+            rows = await self._deliveries.rows(pushes, Ready(), count) if pushes.again else []
+        if behind_ms is not None:
+            alive = takewhile(lambda row: not _expired(row, now_ms), rows)
+            rows = list(alive)
+        # Of the rows only those that come before the last fresh message are surely wanted.
+        fresh = Fresh([], 0, [])
+        if count and pushes.fresh:
+            fresh = await self._deliveries.fresh(pushes, count, now_ms=behind_ms, bodies=True)
+        if rows and fresh.spans:
+            seqs = [row.seq for row in rows]
+            for span in fresh.spans:
+                seqs += range(span.first, span.first + span.length)
+            last = sorted(seqs)[:count][-1]
+            rows = [row for row in rows if row.seq <= last]
+            left = count - len(rows)
+            fresh = Fresh([], 0, [])
+            if left:
+                fresh = await self._deliveries.fresh(pushes, left, now_ms=behind_ms, bodies=True)
+        return rows, fresh
+
+    async def first_open(self, pushes: PushLine) -> Delivery | None:
+        """The first that is neither acknowledged nor exhausted."""
+        found: list[Delivery] = []
+        if pushes.ranges:
+            found += (await self._deliveries.of_range(pushes, pushes.ranges[0]))[:1]
+        found += await self._deliveries.rows(pushes, Open(), 1)
+        fresh = await self._deliveries.fresh(pushes, 1)
+        for span in fresh.spans:
+            found += (await self._deliveries.standing_at(pushes, [span.first])).values()
+        return min(found, key=lambda each: each.key, default=None)
+
+    async def wake_ordered(self) -> None:
+        """Wake ordered listeners on whose lines something happened, and which have one to take."""
+        for pushes in self._book.take_ordered():
+            if pushes.line is not None and not pushes.dropped:
+                first = await self.first_open(pushes)
+                if first is not None and first.state in (READY, FRESH):
+                    self._book.wake(pushes, 1)
+
+    # --- what comes of it ---
+
+    async def settle(
+        self, line: QueueLine, pushes: PushLine, items: Sequence[PushSettlement], now_ms: int
+    ) -> list[bool]:
+        seqs = {item.seq for item in items if 0 < item.seq <= line.tail}
+        found = await self._deliveries.standing_at(pushes, seqs)
+        settled: list[tuple[PushSettlement, Delivery]] = []
+        done: list[bool] = []
+        for item in items:
+            row = found.get(item.seq)
+            in_flight = row is not None and row.state == LEASED and row.due_ms > now_ms
+            if row is None or not in_flight or row.attempt != item.attempt:
+                done.append(False)
+                continue
+            done.append(True)
+            settled.append((item, row))
+            del found[item.seq]
+        for kind, pairs in groupby(settled, key=lambda pair: type(pair[0])):
+            await self._settle(line, pushes, kind, list(pairs), now_ms)
+        if settled and pushes.listener.ordered:
+            self._book.wake_pushes(pushes, 1)
+        return done
+
+    async def _settle(
+        self,
+        line: QueueLine,
+        pushes: PushLine,
+        kind: type[PushSettlement],
+        pairs: Sequence[tuple[PushSettlement, Delivery]],
+        now_ms: int,
+    ) -> None:
+        if kind is Pushed:
+            arrivals = [(row, item.report) for item, row in pairs if isinstance(item, Pushed)]
+            self._arrived(line, pushes, arrivals, now_ms)
+            await self._endings.release(line, [row.seq for row, _ in arrivals], now_ms)
+        elif kind is PushFailed:
+            failures = [
+                Failure(row, item.report, now_ms, item.delay_ms)
+                for item, row in pairs
+                if isinstance(item, PushFailed)
+            ]
+            await self.failed(line, pushes, failures, now_ms)
+        else:
+            for _, row in pairs:
+                row.attempt -= 1
+                if not row.attempt:
+                    row.first_ms = row.last_ms = None
+                self._deliveries.put(pushes, row, READY, now_ms)
+            self._book.wake_pushes(pushes, len(pairs))
+
+    def _arrived(
+        self,
+        line: QueueLine,
+        pushes: PushLine,
+        arrivals: Sequence[tuple[Delivery, Report]],
+        now_ms: int,
+    ) -> None:
+        rows = [row for row, _ in arrivals]
+        for row, report in arrivals:
+            pushes.missed -= row.report is not None
+            row.report = _packed(report)
+            self._deliveries.put(pushes, row, ACKNOWLEDGED, 0)
+        pushes.acknowledged += len(rows)
+        pushes.last_success_ms = now_ms
+        detail = [push_detail(pushes.id, report, failed=False) for _, report in arrivals]
+        self._note("pushed", line, pushes, rows, now_ms, {"detail": detail})
+
+    async def failed(
+        self, line: QueueLine, pushes: PushLine, failures: Sequence[Failure], now_ms: int
+    ) -> None:
+        ready = 0
+        for row, report, ended_ms, delay_ms in failures:
+            pushes.missed += row.report is None
+            row.report = _packed(report)
+            due_ms = ended_ms + (delay_ms or 0)
+            if delay_ms is None:
+                self._deliveries.put(pushes, row, EXHAUSTED, due_ms)
+            elif due_ms <= now_ms:
+                self._deliveries.put(pushes, row, READY, due_ms)
+                ready += 1
+            else:
+                self._deliveries.put(pushes, row, DELAYED, due_ms)
+        pushes.last_failure_ms = now_ms
+        if ready:
+            self._book.wake_pushes(pushes, ready)
+        rows = [failure.delivery for failure in failures]
+        detail = [push_detail(pushes.id, failure.report, failed=True) for failure in failures]
+        delays = [failure.delay_ms for failure in failures]
+        extra = {"delay_ms": delays, "detail": detail}
+        self._note("push_failed", line, pushes, rows, now_ms, extra)
+        for failure in failures:
+            if failure.delay_ms is None:
+                await self._copy_to_dead_letters(line, failure.delivery, now_ms)
+                self._endings.exhausted(line, pushes, failure.delivery)
+        await self._endings.release(line, [f.delivery.seq for f in failures], now_ms)
+
+    async def _copy_to_dead_letters(self, line: QueueLine, row: Delivery, now_ms: int) -> None:
+        target = self._book.lines.get(line.queue.dead_letter or "")
+        if target is None:
+            return
+        [message] = await self._messages.of(line, [row])
+        origin = Origin(line.id, message.id, row.attempt, "push")
+        draft = copy_of(message, row.own_id, delay_ms=None if target.queue.fifo else 0)
+        await self._publishing.insert(target, [draft], BROKER, now_ms, origin=origin)
+
+    def _note(
+        self,
+        kind: str,
+        line: QueueLine,
+        pushes: PushLine,
+        rows: Sequence[Delivery],
+        now_ms: int,
+        extra: dict[str, Any],
+    ) -> None:
+        self._book.note(
+            kind,
+            line.queue,
+            count=len(rows),
+            size=sum([row.size for row in rows]),
+            actor=Actor(pushes.id, "push"),
+            now_ms=now_ms,
+            columns=facts_of(rows) | extra,
+        )
+
+    async def retry(self, line: QueueLine, pushes: PushLine, seq: int, now_ms: int) -> bool:
+        found = await self._deliveries.rows_at(pushes, [seq]) if 0 < seq <= line.tail else {}
+        row = found.get(seq)
+        if row is None or row.report is None or row.state < 0 or row.state == LEASED:
+            return False
+        waited = row.state != READY
+        self._deliveries.put(pushes, row, READY, now_ms)
+        if waited:
+            self._book.wake_pushes(pushes, 1)
+        return True
+
+    # --- asking ---
+
+    async def of_message(self, line: QueueLine, seq: int) -> list[Push]:
+        """Those of one message that is there."""
+        if not 0 < seq <= line.tail or await self._messages.known(line, seq) is None:
+            return []
+        found: list[Push] = []
+        for pushes in line.pushes:
+            if pushes.dropped:
+                continue
+            row = (await self._deliveries.standing_at(pushes, [seq])).get(seq)
+            row = row or (await self._deliveries.rows_at(pushes, [seq])).get(seq)
+            if row is not None:
+                found.append(_push(pushes.id, row))
+        return found
+
+    async def missed(self, line: QueueLine, pushes: PushLine, limit: int) -> list[str]:
+        rows = await self._deliveries.rows(pushes, Missed(), limit)
+        return ids.message_ids([(row.published_ms, row.seq) for row in rows], queue=line.id)
+
+    # --- binding later ---
+
+    async def backfill(
+        self,
+        line: QueueLine,
+        pushes: PushLine,
+        times: tuple[int, int],
+        after_seq: int,
+        limit: int,
+        now_ms: int,
+    ) -> tuple[int, int]:
+        """Bind messages of these times; see `core/store.py` for the answer."""
+        since_ms, until_ms = times
+        published = await self._times(line, max(0, after_seq))
+        chosen = [seq for seq, ms in published if since_ms <= ms < until_ms][:limit]
+        bound = await self._bind(line, pushes, chosen, now_ms) if chosen else 0
+        if len(chosen) < limit and len(published) == LOOKED_AT_MAX:
+            return bound, published[-1][0]
+        return bound, chosen[-1] if chosen else 0
+
+    async def _times(self, line: QueueLine, after: int) -> list[tuple[int, int]]:
+        """Sequence and time of messages that are held or kept."""
+        times: dict[int, int] = {}
+        for each in line.all_lines:
+            found = await self._deliveries.standing(each, after=after, limit=LOOKED_AT_MAX)
+            times |= {row.seq: row.published_ms for row in found}
+        return sorted(times.items())[:LOOKED_AT_MAX]
+
+    async def _bind(
+        self, line: QueueLine, pushes: PushLine, seqs: Sequence[int], now_ms: int
+    ) -> int:
+        """Pushes of messages that this listener has none of; how many there were."""
+        standing = await self._deliveries.standing_at(pushes, seqs)
+        rows = await self._deliveries.rows_at(pushes, seqs)
+        unbound = [seq for seq in seqs if seq not in standing and seq not in rows]
+        for seq in unbound:
+            block = await self._book.blocks.at(line, seq)
+            place = seq - block.first
+            rare = block.rare.get(place, NOT_RARE)
+            size, own_id, expires_ms = block.size(place), rare.own_id, rare.expires_ms
+            row = Delivery(
+                *(pushes.base | seq, READY, 0, now_ms, block.at_ms, None, None, size),
+                *(own_id, expires_ms, None, 0, 0, None),
+            )
+            self._deliveries.add(pushes, row)
+        if unbound:
+            self._book.wake_pushes(pushes, len(unbound))
+        return len(unbound)
+
+
+def _expired(row: Delivery, now_ms: int) -> bool:
+    return row.expires_ms is not None and row.expires_ms <= now_ms
+
+
+def _packed(report: Report) -> bytes:
+    return _encode((report.status, report.error, report.duration_ms, report.answer))
+
+
+def _push(listener: str, row: Delivery) -> Push:
+    waits = row.state in (READY, DELAYED, FRESH)
+    return Push(
+        listener,
+        row.seq,
+        _status(row),
+        row.attempt,
+        row.first_ms,
+        row.last_ms,
+        row.due_ms if waits else None,
+        Report(*_decode(row.report)) if row.report is not None else None,
+    )
+
+
+def _status(row: Delivery) -> PushStatus:
+    if row.state == LEASED:
+        return "in_flight"
+    if row.state == ACKNOWLEDGED:
+        return "acknowledged"
+    if row.state == EXHAUSTED:
+        return "exhausted"
+    return "retrying" if row.attempt else "pending"

@@ -1,0 +1,272 @@
+"""What the engine promises of its layout: checksums, numbers used again, space, one file format."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+from courier import ids
+from courier.core.errors import NotFound, OverLimit, StoreDamaged, StoreUnavailable
+from courier.core.types import Ack, Actor, Draft, Queue
+from courier.store.engine import EngineStore, layout
+from courier.store.engine.layout import LineNumbers
+from courier.store.sqlite import SqliteStore
+
+ACTOR = Actor("somebody", "test")
+NOW_MS = 1_700_000_000_000
+
+
+def new_queue(name: str = "q") -> Queue:
+    return Queue(id=ids.new_id(), tenant="t", name=name, created_ms=1, modified_ms=1)
+
+
+def told(path: Path, story: Callable[[EngineStore], Awaitable[None]], **options: Any) -> None:
+    async def run() -> None:
+        store = await EngineStore.open(path, **options)
+        try:
+            await story(store)
+        finally:
+            await store.close()
+
+    asyncio.run(run())
+
+
+async def published(store: EngineStore, queue: Queue, *bodies: bytes) -> None:
+    drafts = [Draft(body) for body in bodies]
+    await store.publish([(queue.id, drafts)], actor=ACTOR, now_ms=NOW_MS)
+
+
+async def taken(store: EngineStore, queue: Queue, count: int) -> list[bytes]:
+    """Lease and acknowledge."""
+    leased = await store.lease(queue.id, count=count, lease_ms=9, actor=ACTOR, now_ms=NOW_MS)
+    acks = [Ack(message.seq, 1) for message in leased.messages]
+    await store.settle(queue.id, acks, actor=ACTOR, now_ms=NOW_MS)
+    return [message.body for message in leased.messages]
+
+
+@pytest.mark.parametrize("column", ["data", "meta"])
+def test_a_damaged_block_is_an_error_and_never_a_wrong_body(tmp_path: Path, column: str) -> None:
+    path = tmp_path / "courier.db"
+    queue, other = new_queue(), new_queue("other")
+
+    async def fill(store: EngineStore) -> None:
+        await store.change(puts=[queue, other], actor=ACTOR, now_ms=NOW_MS)
+        await published(store, queue, b"good body")
+        await published(store, other, b"other")
+
+    async def read(store: EngineStore) -> None:
+        for verb in (
+            store.peek(queue.id, count=1, now_ms=NOW_MS),
+            store.lease(queue.id, count=1, lease_ms=9, actor=ACTOR, now_ms=NOW_MS),
+            store.read_journal(after=0, limit=9),
+        ):
+            with pytest.raises(StoreDamaged):
+                await verb
+        assert store.figures()["damaged_reads"] == 3
+        # Others are not affected.
+        assert await taken(store, other, 1) == [b"other"]
+
+    told(path, fill)
+    db = apsw.Connection(str(path))
+    found: bytes = db.execute(f"SELECT {column} FROM block ORDER BY id LIMIT 1").get
+    bad = found[:-1] + bytes([found[-1] ^ 1])
+    db.execute(f"UPDATE block SET {column} = ? WHERE id = (SELECT min(id) FROM block)", (bad,))
+    db.close()
+    told(path, read)
+
+
+def test_a_block_in_anothers_place_is_damaged(tmp_path: Path) -> None:
+    path = tmp_path / "courier.db"
+    queue = new_queue()
+
+    async def fill(store: EngineStore) -> None:
+        await store.change(puts=[queue], actor=ACTOR, now_ms=NOW_MS)
+        await published(store, queue, b"a")
+        await published(store, queue, b"b")
+
+    async def read(store: EngineStore) -> None:
+        with pytest.raises(StoreDamaged):
+            await store.peek(queue.id, count=1, now_ms=NOW_MS)
+
+    told(path, fill)
+    db = apsw.Connection(str(path))
+    db.execute(
+        "UPDATE block SET (data, data_sum) = (SELECT data, data_sum FROM block"
+        " ORDER BY id DESC LIMIT 1) WHERE id = (SELECT min(id) FROM block)"
+    )
+    db.close()
+    told(path, read)
+
+
+def test_a_damaged_packet_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "courier.db"
+    queue = new_queue()
+
+    async def fill(store: EngineStore) -> None:
+        await store.change(puts=[queue], actor=ACTOR, now_ms=NOW_MS)
+        await published(store, queue, b"a")
+
+    async def read(store: EngineStore) -> None:
+        with pytest.raises(StoreDamaged):
+            await store.read_journal(after=0, limit=9)
+        assert await taken(store, queue, 1) == [b"a"]
+
+    told(path, fill)
+    db = apsw.Connection(str(path))
+    db.execute("UPDATE packet SET data = CAST(data || x'00' AS BLOB) WHERE last = 1")
+    db.close()
+    told(path, read)
+
+
+def test_a_file_of_the_store_before_is_refused_and_left_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "courier.db"
+
+    async def run() -> None:
+        queue = new_queue()
+        old = await SqliteStore.open(path)
+        await old.change(puts=[queue], actor=ACTOR, now_ms=NOW_MS)
+        await old.close()
+        with pytest.raises(StoreUnavailable, match="earlier Courier"):
+            await EngineStore.open(path)
+        old = await SqliteStore.open(path)
+        assert await old.get(Queue, queue.id) == queue
+        await old.close()
+
+    asyncio.run(run())
+
+
+def test_the_store_before_refuses_a_file_of_the_engine(tmp_path: Path) -> None:
+    async def run() -> None:
+        store = await EngineStore.open(tmp_path / "courier.db")
+        await store.close()
+        with pytest.raises(StoreUnavailable, match="newer Courier"):
+            await SqliteStore.open(tmp_path / "courier.db")
+
+    asyncio.run(run())
+
+
+def test_a_line_number_is_used_again_once_the_journal_is_past_its_messages(tmp_path: Path) -> None:
+    async def story(store: EngineStore) -> None:
+        kept, gone = new_queue("kept"), new_queue("gone")
+        await store.change(puts=[kept, gone], actor=ACTOR, now_ms=NOW_MS)
+        number = store.engine.book.lines[gone.id].no
+        await published(store, gone, b"a")
+        await store.change(drops=[gone], actor=ACTOR, now_ms=NOW_MS)
+        while (await store.sweep(limit=9, now_ms=NOW_MS)).more:
+            pass
+        early = new_queue("early")
+        await store.change(puts=[early], actor=ACTOR, now_ms=NOW_MS)
+        assert store.engine.book.lines[early.id].no != number
+        bodies = [run.columns.get("body") for run in await store.read_journal(after=0, limit=99)]
+        assert [b"a"] in bodies
+        last = (await store.head()).last
+        await store.trim_journal(upto=last)
+        late = new_queue("late")
+        await store.change(puts=[late], actor=ACTOR, now_ms=NOW_MS)
+        assert store.engine.book.lines[late.id].no == number
+        await published(store, late, b"b")
+        assert await taken(store, late, 9) == [b"b"]
+
+    told(tmp_path / "courier.db", story)
+
+
+def test_numbers_run_out_with_an_error_and_change_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(store: EngineStore) -> None:
+        monkeypatch.setattr(layout, "LINES_MAX", 4)
+        queues = [new_queue(str(number)) for number in range(4)]
+        await store.change(puts=queues[:2], actor=ACTOR, now_ms=NOW_MS)
+        with pytest.raises(OverLimit, match="number of queues and listeners"):
+            await store.change(puts=queues[2:], actor=ACTOR, now_ms=NOW_MS)
+        assert await store.scan(Queue) == queues[:2]
+        await store.change(puts=queues[2:3], actor=ACTOR, now_ms=NOW_MS)
+
+    told(tmp_path / "courier.db", story)
+
+
+def test_numbers_cover_four_million_lines_and_each_is_given_once() -> None:
+    assert layout.LINES_MAX == 4_194_304
+    numbers = LineNumbers(())
+    taken = {numbers.take() for _ in range(layout.LINES_MAX - 1)}
+    assert len(taken) == layout.LINES_MAX - 1
+    assert all(-(1 << 63) <= no << layout.SEQ_BITS < 1 << 63 for no in (min(taken), max(taken)))
+    with pytest.raises(OverLimit):
+        numbers.take()
+    numbers.free(7)
+    assert numbers.take() == 7
+
+
+def test_many_changes_of_settings_share_a_commit(tmp_path: Path) -> None:
+    async def story(store: EngineStore) -> None:
+        commits = store.figures()["commits"]
+        queues = [new_queue(str(number)) for number in range(50)]
+        await asyncio.gather(
+            *(store.change(puts=[queue], actor=ACTOR, now_ms=NOW_MS) for queue in queues)
+        )
+        assert store.figures()["commits"] - commits <= 3
+        assert len(await store.scan(Queue)) == 50
+
+    told(tmp_path / "courier.db", story)
+
+
+def test_of_calls_that_run_as_one_only_the_one_too_many_is_refused(tmp_path: Path) -> None:
+    async def story(store: EngineStore) -> None:
+        queue = new_queue()
+        await store.change(puts=[queue], actor=ACTOR, now_ms=NOW_MS)
+
+        def publish(size: int) -> Awaitable[Any]:
+            batch = (queue.id, [Draft(b"x" * size)])
+            return store.publish([batch], actor=ACTOR, now_ms=NOW_MS, bytes_max=10)
+
+        calls = [publish(size) for size in (4, 7, 5, 2, 1)]
+        answers = await asyncio.gather(*calls, return_exceptions=True)
+        assert [isinstance(answer, OverLimit) for answer in answers] == [0, 1, 0, 1, 0]
+        missing = [store.lease("c0", count=1, lease_ms=9, actor=ACTOR, now_ms=NOW_MS)] * 1
+        with pytest.raises(NotFound):
+            await missing[0]
+
+    told(tmp_path / "courier.db", story)
+
+
+def test_the_dead_of_an_old_block_take_no_space(tmp_path: Path) -> None:
+    """One live message in every block, and the journal past them: the others' bodies go."""
+
+    async def story(store: EngineStore) -> None:
+        queue = new_queue()
+        await store.change(puts=[queue], actor=ACTOR, now_ms=NOW_MS)
+        for _ in range(20):
+            await published(store, queue, *[b"x" * 1_000] * 100)
+        leased = await store.lease(queue.id, count=2_000, lease_ms=9, actor=ACTOR, now_ms=NOW_MS)
+        acks = [Ack(each.seq, 1) for each in leased.messages if each.seq % 100]
+        await store.settle(queue.id, acks, actor=ACTOR, now_ms=NOW_MS)
+
+        def stored() -> int:
+            size: int = store.disk.db.execute("SELECT sum(length(data)) FROM block").get
+            return size
+
+        assert stored() > 2_000_000
+        await store.trim_journal(upto=(await store.head()).last)
+        assert stored() < 50_000
+        left = await store.browse(queue.id, after_seq=0, limit=99, now_ms=NOW_MS)
+        assert [message.body for message in left] == [b"x" * 1_000] * 20
+
+    told(tmp_path / "courier.db", story, block_cache_bytes=0)
+
+
+def test_what_was_cycled_and_trimmed_is_gone(tmp_path: Path) -> None:
+    async def story(store: EngineStore) -> None:
+        queue = new_queue()
+        await store.change(puts=[queue], actor=ACTOR, now_ms=NOW_MS)
+        for _ in range(30):
+            await published(store, queue, *[b"x" * 500] * 100)
+            assert len(await taken(store, queue, 100)) == 100
+            await store.trim_journal(upto=(await store.head()).last)
+        tables = ("block", "range", "delivery", "expiry", "packet")
+        counts = [store.disk.db.execute(f"SELECT count(*) FROM {table}").get for table in tables]
+        assert max(counts) <= 1
+
+    told(tmp_path / "courier.db", story)
