@@ -516,6 +516,18 @@ def test_the_sweep_forgets_old_claims_up_to_its_limit(tmp_path: Path, clock: Man
     assert asyncio.run(story()) == [3, 1, 0, 0]
 
 
+def test_a_claim_of_which_one_message_is_extended_alone_still_stands(
+    driver: Driver, queue: Queue
+) -> None:
+    driver.publish(queue, "a", "b", "c")
+    assert driver.claim(queue, count=3) == 3
+    _, b, _ = driver.claimed(queue)
+    driver.extend(queue, b, lease_ms=2_000)
+    assert bodies(driver.claimed(queue)) == ["a", "b", "c"]
+    driver.ack_claim(queue)
+    assert driver.stats(queue).count == 0
+
+
 # --- restarts ---
 
 

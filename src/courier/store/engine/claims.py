@@ -1,7 +1,7 @@
 """Many messages leased at once under a name.
 
-A claim leases ranges, and rows for messages that had one. It stands while none of its ranges has a
-bit set and all its rows are leased by it.
+A claim leases ranges, and rows for messages that had one. It stands while what is left of its
+ranges and the rows that it leases are together as many as it took.
 """
 
 from bisect import bisect_left, bisect_right
@@ -162,12 +162,13 @@ class Claims:
         at = bisect_left(line.firsts, claim.first)
         stop = bisect_right(line.firsts, claim.last)
         ranges = [each for each in line.ranges[at:stop] if each.claim == claim.no]
-        counts = [each.left for each in ranges if each.left == len(each.done)]
+        # One that was extended alone has left its range, and has a row with the claim's number.
+        count = sum([each.left for each in ranges])
         rows: list[Delivery] = []
-        if sum(counts) < claim.total:
+        if count < claim.total:
             rows = await self._deliveries.rows(line, Claimed(claim.no), claim.total)
             rows = [row for row in rows if row.state == LEASED]
-        lost = len(counts) < len(ranges) or sum(counts) + len(rows) != claim.total
+        lost = count + len(rows) != claim.total
         members = Members(ranges, rows)
         if lost or await self._over(line, members, now_ms):
             raise ClaimLost(name)
@@ -195,8 +196,12 @@ class Claims:
 
 def _places(members: Members, first: int, count: int) -> list[tuple[int, int]]:
     """Sequence and attempt of its messages by sequence, from number `first` on."""
-    parts = [(leased.first, len(leased.done), 1) for leased in members.ranges]
-    parts += [(row.seq, 1, row.attempt) for row in members.rows]
+    parts = [(row.seq, 1, row.attempt) for row in members.rows]
+    for leased in members.ranges:
+        if leased.left == len(leased.done):
+            parts.append((leased.first, leased.left, 1))
+        else:
+            parts += [(seq, 1, 1) for seq in leased.seqs()]
     found: list[tuple[int, int]] = []
     for seq, size, attempt in sorted(parts):
         if first >= size:
