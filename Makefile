@@ -41,8 +41,9 @@ test: $(DEV_READY) ## lint, then every test, the fast ones first
 	@# have Sparks of their own: a third would start one more, and slow both down.
 	@# Neighbours share what takes long to make, a server or a lake. So they stay together, until a
 	@# worker has nothing left to do and takes from another's list; but no lake is made twice.
-	$(PYTEST) --dist worksteal -n 3 -m "not slow and not spark"
+	$(PYTEST) --dist worksteal -n 3 -m "not slow and not spark and not quiet"
 	$(PYTEST) --dist worksteal -n 5 -m "slow and not spark"
+	$(PYTEST) -m quiet
 	JAVA_TOOL_OPTIONS="$(QUICK_JAVA)" $(PYTEST) --dist loadfile -n 2 -m spark
 
 lint: $(DEV_READY) ## check style and types of source, tests and bench

@@ -52,7 +52,7 @@ def test_how_the_command_line_gets_a_fifo_queue(place: Path) -> None:
 
 
 def test_how_the_encryption_key_is_changed(fresh_server: Server, place: Path) -> None:
-    _, pasted = blocks("docs/operations.md", "sh")
+    *_, pasted = blocks("docs/operations.md", "sh")
     old = (fresh_server.data / "encryption.key").read_text().strip()
     shell(place, pasted)
     new, *others = (fresh_server.data / "encryption.key").read_text().strip().split(",")

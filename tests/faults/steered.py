@@ -43,7 +43,7 @@ class SteeredServer(Server):
     def forget_boot(self) -> None:
         """As if the machine had been started again; the server must not be running."""
         assert not self.running
-        (self.data / "clock.json").unlink()
+        (self.data / "clock.json").unlink(missing_ok=True)
 
 
 def main() -> None:

@@ -17,7 +17,15 @@ import pytest
 
 from courier.clock import SLEW_MAX
 from tests.delivery.receiver import Receiver
-from tests.faults.account import backlog, bodies, create_queue, publish, pull, result
+from tests.faults.account import (
+    backlog,
+    bodies,
+    create_queue,
+    metrics_of,
+    publish,
+    pull,
+    result,
+)
 from tests.faults.connection import Connection
 from tests.faults.push_crew import KeyChannel
 from tests.faults.steered import SteeredServer
@@ -123,8 +131,8 @@ class Queues:
 
 
 def metrics(server: SteeredServer) -> dict[str, float]:
-    text = httpx.get(f"{server.url}/metrics", trust_env=False, verify=False).text
-    pairs = [line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#")]
+    lines = metrics_of(server).splitlines()
+    pairs = [line.rsplit(" ", 1) for line in lines if not line.startswith("#")]
     return {name: float(value) for name, value in pairs}
 
 

@@ -22,7 +22,7 @@ from tests.routes import tables
 from tests.server import Server
 from tests.wire.anypoint.environment import Tokens
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1_800)]
+pytestmark = [pytest.mark.quiet, pytest.mark.timeout(1_800)]
 
 # On a quiet machine nobody waits 100 ms; this one may be busy.
 WAIT_MS_MAX = 250

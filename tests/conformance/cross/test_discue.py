@@ -13,6 +13,7 @@ from tests.conformance.cross.anypoint import Anypoint
 from tests.conformance.cross.cloudflare import Cloudflare
 from tests.conformance.cross.test_dialects import DOCS, bodies, until
 from tests.delivery.receiver import Receiver, status
+from tests.faults.account import metrics_of
 from tests.server import Server
 
 DAY_S = 86_400
@@ -207,8 +208,8 @@ def test_metrics_tell_what_listeners_took_and_are_owed(
         return next(str(d["state"]) for d in deliveries if d["listener"]["name"] == name)
 
     until(lambda: state("takes") == "acknowledged")
-    text = httpx.get(both.url + "/metrics", trust_env=False, verify=False).text
-    lines = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+    told = metrics_of(both).splitlines()
+    lines = dict(line.rsplit(" ", 1) for line in told if not line.startswith("#"))
     label = f'queue="{shared}",tenant="default"}}'
     assert lines[f'courier_pushes_open{{listener="takes",{label}'] == "0.0"
     assert lines[f'courier_pushes_open{{listener="waits",{label}'] == "1.0"

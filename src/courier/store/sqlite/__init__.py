@@ -38,7 +38,7 @@ from courier.files import sync_directory
 from courier.store.migrate import migrate
 from courier.store.sqlite.book import Book
 from courier.store.sqlite.claims import Claims
-from courier.store.sqlite.connection import claim, close, connect, disk_errors
+from courier.store.sqlite.connection import abandon, claim, close, connect, disk_errors
 from courier.store.sqlite.damage import check_database, settle_log
 from courier.store.sqlite.endings import Endings
 from courier.store.sqlite.groups import Groups
@@ -141,7 +141,7 @@ class SqliteStore:
             lock = failing.enter_context(claim(path))
             with disk_errors():
                 db = connect(path, cache_bytes=cache_bytes)
-                failing.callback(close, db)
+                failing.callback(abandon, db)
                 damage = _recover(db, path, check=check_at_start, accept=accept_damage)
                 volume = Volume(path, db, free_bytes_min=disk_free_bytes_min)
                 _prepare(db, path, volume)
@@ -613,6 +613,9 @@ def _recover(db: apsw.Connection, path: Path, *, check: str, accept: bool) -> di
 
 def _prepare(db: apsw.Connection, path: Path, volume: Volume) -> None:
     """Begin with an empty log, the newest tables, and names that a power loss cannot take."""
+    # A start that failed may have left a log whose name is not durable. It must not go while only
+    # some of its pages are copied.
+    sync_directory(path.parent)
     volume.empty_log()
     migrate(db, "courier.store.sqlite")
     sync_directory(path.parent)

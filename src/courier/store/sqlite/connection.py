@@ -62,7 +62,7 @@ def connect(path: Path, *, cache_bytes: int, readonly: bool = False) -> apsw.Con
     try:
         _set_up(db, cache_bytes=cache_bytes, readonly=readonly)
     except BaseException:
-        close(db)
+        abandon(db)
         raise
     return db
 
@@ -73,6 +73,16 @@ def close(db: apsw.Connection) -> None:
         db.close()
     except DISK_ERRORS as error:
         log.warning("close_failed", extra={"reason": str(error)})
+
+
+def abandon(db: apsw.Connection) -> None:
+    """Close a store that could not be opened, without a checkpoint.
+
+    The name of its log may not be durable yet. A power loss could then take the log and leave a
+    database of which only some pages were copied.
+    """
+    db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+    close(db)
 
 
 def _set_up(db: apsw.Connection, *, cache_bytes: int, readonly: bool) -> None:
