@@ -17,7 +17,8 @@ from courier.web import Route, Site
 JSON = "application/json"
 ARROW = "application/vnd.apache.arrow.stream"
 FORM = "application/x-www-form-urlencoded"
-SERVER_BYTES_MAX = 64 << 20
+# Parsing JSON holds the interpreter: of longer bodies nothing is promised yet (docs/security.md).
+SERVER_BYTES_MAX = 16 << 20
 # Enough to stall a server whose work grows faster than the body.
 USUAL_BYTES = 1 << 20
 

@@ -146,7 +146,8 @@ def _turn(entry: tuple[Site, Route]) -> tuple[int, int]:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    server = Server(tmp_path_factory.mktemp("crowded"))
+    limit = ("--request-bytes-max", str(hostile.SERVER_BYTES_MAX))
+    server = Server(tmp_path_factory.mktemp("crowded"), args=limit)
     server.start()
     token = server.credentials["admin"]["token"]
     others = []
