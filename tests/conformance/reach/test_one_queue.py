@@ -24,7 +24,7 @@ REFUSED = (403, 404)
 SETTINGS = ("_created", "_updated", "_deleted")
 # Answers that hold numbers only; those of one queue differ from those of all.
 NUMBERS = ("message_stats",)
-# These are refused for a reason of their own, whoever asks.
+# These are refused for a reason of their own, with any key.
 FAILING = {
     "put_fallback": 501,
     "create_consumer": 400,

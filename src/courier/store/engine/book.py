@@ -271,7 +271,7 @@ class Book:
         self.changed = True
 
     def let_go(self, line: QueueLine | PushLine) -> None:
-        """Leases of this line have ended: whoever got none may get one now."""
+        """Leases of this line have ended: waiting callers may get one now."""
         if isinstance(line, QueueLine) and line.full:
             line.full = False
             self.wake(line, WAKE_MAX)

@@ -2,8 +2,8 @@
 
 A disk knows no rule of the broker. The engine computes what a group of calls does against copies in
 memory, and the disk writes the resulting rows in one transaction. `Changes` holds these rows. What
-a group has changed is not on disk before `apply`, so whoever asks the disk for rows of a table that
-the group may have changed spills them first: `apply(last=False)` writes and stays in the
+a group has changed is not on disk before `apply`, so a caller that reads rows of a table that the
+group may have changed spills them first: `apply(last=False)` writes and stays in the
 transaction.
 
 `blocks` never needs that: blocks of the group are found in memory.

@@ -43,7 +43,7 @@ CREATE TABLE line (
 ) STRICT;
 
 -- Messages `id` .. `id + count - 1`, bodies and all. `last` names the packet that tells of them. The
--- long columns come last: whoever reads only the others does not read their pages.
+-- long columns come last: a read of only the others does not touch their pages.
 CREATE TABLE block (
     id INTEGER PRIMARY KEY,
     at_ms INTEGER NOT NULL,
