@@ -507,5 +507,8 @@ def live(histories: type[Histories], *, examples: int = EXAMPLES, steps: int = S
             stateful_step_count=steps,
             deadline=None,
             suppress_health_check=list(HealthCheck),
+            # The short form lives the same histories every time; the long form is for new ones.
+            derandomize="MODEL_EXAMPLES" not in os.environ,
+            database=None,
         ),
     )

@@ -217,7 +217,9 @@ class Holdings:
             id, attempts = delivery.message.id, push.attempts
             origin = Origin(queue.id, id, attempts=attempts, reason="push")
             self._copy(delivery, into, origin, now_ms)
-        self._let_go(backlog, delivery, now_ms)
+        # What has expired since the attempt ended is ended by the sweep, with that as its reason.
+        if not backlog.over(delivery, now_ms) or backlog.over(delivery, ended_ms):
+            self._let_go(backlog, delivery, now_ms)
 
     def end_push(self, backlog: Backlog, line: PushLine, push: Push, *, now_ms: int) -> None:
         """Its listener is gone."""

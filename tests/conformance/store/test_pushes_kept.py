@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from courier.clock import ManualClock
 from courier.core.types import (
     DAY_MS,
     MINUTE_MS,
@@ -541,3 +542,17 @@ def test_a_message_on_its_queue_outlives_its_listener(
     driver.change(drops=[listener])
     driver.sweep_all()
     assert bodies(driver.lease(queue)) == ["a"]
+
+
+def test_a_kept_message_that_expires_after_a_lease_ended_is_dropped_as_expired(
+    driver: Driver, queue: Queue, listener: Listener, clock: ManualClock
+) -> None:
+    """Both are over when somebody looks; each happens once, in its order."""
+    keep(driver, queue, Draft(b"a", ttl_ms=100))
+    assert driver.take(listener, lease_ms=50)
+    clock.advance(200)
+    driver.sweep_all()
+    assert kept(driver, queue) == []
+    found = [event for event in driver.events() if event["kind"].startswith("push_")]
+    assert [event["kind"] for event in found] == ["push_failed", "push_dropped"]
+    assert found[-1]["detail"]["reason"] == "expired"
