@@ -25,6 +25,7 @@ from courier.core.types import (
     Settlement,
 )
 from tests.conformance.store.driver import Driver
+from tests.lake.older import step_back
 
 ACTORS = (Actor("ada", "cloudflare"), Actor("bob", "anypoint"), Actor("spin", "worker"))
 GROUPS = ("g", "g", "h", None)
@@ -40,6 +41,7 @@ class History:
 
     def __init__(self, store: Store, runner: asyncio.Runner, *, seed: int) -> None:
         self._random = Random(seed)
+        self._store = store
         self.driver = Driver(store, ManualClock(1_760_000_390_000), runner)
         new = self.driver.queue
         dead = new("dead")
@@ -74,7 +76,10 @@ class History:
         verbs, weights = zip(*kinds, strict=True)
         for verb in self._random.choices(verbs, weights, k=steps):
             far = self._random.random() < 0.06
-            self.driver.advance(self._random.choice(FAR_MS if far else JUMPS_MS))
+            jump_ms = self._random.choice(FAR_MS if far else JUMPS_MS)
+            self.driver.advance(jump_ms)
+            if jump_ms < 0:
+                step_back(self._store)
             verb()
         return self
 

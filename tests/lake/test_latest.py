@@ -14,6 +14,7 @@ from courier.lake import latest, schema
 from courier.store.memory import MemoryStore
 from tests.conformance.store.driver import Driver
 from tests.lake.histories import collected, told
+from tests.lake.older import older_store
 
 BEGUN = datetime(2026, 3, 1, 23, 59, 50, tzinfo=UTC)
 Rows = dict[Any, dict[str, Any]]
@@ -28,7 +29,7 @@ class Story:
 
     def __init__(self, runner: asyncio.Runner) -> None:
         clock = ManualClock(int(BEGUN.timestamp() * 1000))
-        self.driver = driver = Driver(MemoryStore(), clock, runner)
+        self.driver = driver = Driver(older_store(), clock, runner)
         dead = driver.queue("dead")
         self.queue = queue = driver.queue("work", attempts_max=2, dead_letter=dead.id)
         self.early = driver.queue("early")

@@ -10,9 +10,9 @@ from pyspark.sql import SparkSession
 
 from courier.clock import ManualClock
 from courier.lake import latest, metrics, schema
-from courier.store.memory import MemoryStore
 from tests.conformance.store.driver import Driver
 from tests.lake.histories import collected, told
+from tests.lake.older import older_store
 
 BEGUN = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 MINUTE_MS = 60_000
@@ -28,7 +28,7 @@ class Story:
 
     def __init__(self, runner: asyncio.Runner) -> None:
         clock = ManualClock(int(BEGUN.timestamp() * 1000))
-        self.driver = driver = Driver(MemoryStore(), clock, runner)
+        self.driver = driver = Driver(older_store(), clock, runner)
         self.queue = queue = driver.queue("work", attempts_max=None)
         other = driver.queue("other")
         driver.publish(queue, *["x" * 10] * len(WAITS_MS))

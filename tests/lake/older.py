@@ -1,0 +1,26 @@
+"""Journals of earlier releases, whose times step back with the clock; lakes hold such, too."""
+
+from typing import Any
+
+from courier.core.store import Store
+from courier.store.journal import Journal
+from courier.store.memory import MemoryStore
+from courier.store.sqlite import SqliteStore
+
+
+class OlderJournal(Journal):
+    def append(self, *event: Any) -> None:
+        self.last_ms = 0
+        super().append(*event)
+
+
+def older_store() -> MemoryStore:
+    store = MemoryStore()
+    store._journal.__class__ = OlderJournal
+    return store
+
+
+def step_back(store: Store) -> None:
+    """Let the next events be earlier than the last ones."""
+    assert isinstance(store, SqliteStore)
+    store._book._runs_ms = 0
