@@ -23,7 +23,7 @@ def documented(title: str) -> set[str]:
         ("Options for all", _PLACE),
         ("Reading the journal", {*options.BATCH, *options.STREAM} - _PLACE),
         ("Consuming a queue", {*options.CONSUME} - _PLACE - {"mode"}),
-        ("Publishing", {*options.BATCH_WRITE, *options.STREAM_WRITE} - _PLACE),
+        ("Publishing", {*options.BATCH_WRITE, *options.STREAM_WRITE, *options.SPARKS} - _PLACE),
     ],
 )
 def test_every_option_is_documented(title: str, known: set[str]) -> None:
