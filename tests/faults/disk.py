@@ -1,5 +1,7 @@
 """Disks that can be filled up under a running server, and freed again."""
 
+import ctypes
+import functools
 import os
 import resource
 import subprocess
@@ -10,6 +12,7 @@ from tests.server import Server
 
 MIB = 1 << 20
 SIZE_MIB = 12
+CLONE_NEWNS = 0x20000
 
 
 class Disk(Protocol):
@@ -41,6 +44,7 @@ class SmallDisk:
         self._ballast = mount / "ballast"
 
     def __enter__(self) -> "SmallDisk":
+        _keep_mounts_to_ourselves()
         self.mount.mkdir()
         options = f"size={SIZE_MIB}m"
         subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", self.mount], check=True)
@@ -61,6 +65,15 @@ class SmallDisk:
 def may_mount() -> bool:
     """Whether this process may make file systems; most users may not."""
     return subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode == 0
+
+
+@functools.cache
+def _keep_mounts_to_ourselves() -> None:
+    """What is mounted from here on goes with this process, even when it is killed."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(CLONE_NEWNS) != 0:
+        raise OSError(ctypes.get_errno(), "unshare")
+    subprocess.run(["mount", "--make-rprivate", "/"], check=True)
 
 
 def _hard(server: Server) -> int:
