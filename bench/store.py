@@ -15,7 +15,7 @@ from bench.workload import BODY
 from courier import ids
 from courier.core.store import Store
 from courier.core.types import Ack, Actor, Draft, Outcome, Queue
-from courier.store.engine import EngineStore
+from courier.store.embedded import EmbeddedStore
 from courier.store.memory import MemoryStore
 from courier.store.sqlite import SqliteStore
 
@@ -30,7 +30,7 @@ def compare(plan: Plan, root: Path) -> list[Row]:
         figures: dict[str, list[Figure]] = {"sqlite": [], "engine": [], "memory": []}
         for _ in range(plan.rounds):
             figures["sqlite"].append(uvloop.run(_on_disk(SqliteStore, batch, plan, root)))
-            figures["engine"].append(uvloop.run(_on_disk(EngineStore, batch, plan, root)))
+            figures["engine"].append(uvloop.run(_on_disk(EmbeddedStore, batch, plan, root)))
             figures["memory"].append(uvloop.run(_memory(batch, plan)))
         for name, rounds in figures.items():
             rows.append(Row(f"store, cycle {_CALLERS}x{batch}", name, middle(rounds)))
@@ -38,7 +38,7 @@ def compare(plan: Plan, root: Path) -> list[Row]:
 
 
 async def _on_disk(
-    kind: type[SqliteStore] | type[EngineStore], batch: int, plan: Plan, root: Path
+    kind: type[SqliteStore] | type[EmbeddedStore], batch: int, plan: Plan, root: Path
 ) -> Figure:
     with tempfile.TemporaryDirectory(dir=root) as directory:
         store = await kind.open(Path(directory) / "courier.db")

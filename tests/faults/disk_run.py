@@ -9,7 +9,8 @@ import pytest
 
 from courier.core.errors import StoreUnavailable
 from courier.files import make_directory
-from courier.store.sqlite import SqliteStore, volume, writer
+from courier.store.disk_sqlite import volume, writer
+from courier.store.sqlite import SqliteStore
 from tests.faults.disk_story import STORY, Leases, Model, State, restart, state
 from tests.faults.lying import LyingDisk
 

@@ -8,8 +8,8 @@ import httpx
 import pytest
 
 from courier.core.types import Draft
+from courier.store.disk_sqlite.damage import log_damage
 from courier.store.sqlite import SqliteStore
-from courier.store.sqlite.damage import log_damage
 from tests.faults import account
 from tests.faults.account import metrics_of, status_of, wait_until
 from tests.faults.disk_run import killed

@@ -16,11 +16,11 @@ OF_OS = {"os.replace", "os.rename", "os.remove", "os.renames", "shutil.move"}
 # Files whose names need not survive a power cut, and why.
 EXCEPT = {
     "files.py": "the place",
-    "store/sqlite/damage.py": "it syncs what is in a file, and changes no name",
+    "store/disk_sqlite/damage.py": "it syncs what is in a file, and changes no name",
     "lake/upkeep.py": "empty folders that come back do no harm",
     "cli/report.py": "a page for its reader, written wherever they say, a terminal too",
 }
-LOCKS = {"store/sqlite/connection.py", "lake/lock.py", "lake/plan.py"}
+LOCKS = {"store/disk_sqlite/connection.py", "lake/lock.py", "lake/plan.py"}
 
 
 def _written(call: ast.Call) -> bool:

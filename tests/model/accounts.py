@@ -10,7 +10,7 @@ from typing import Any
 import apsw
 import msgspec
 
-from courier.store.engine import EngineStore
+from courier.store.embedded import EmbeddedStore
 from courier.store.engine.disk import Changes, Due, Which
 
 SEQ_BITS = 42
@@ -23,7 +23,7 @@ HELD, ROWS = 1, 2
 class Audit:
     """Everything that the tables say, line by line."""
 
-    def __init__(self, store: EngineStore) -> None:
+    def __init__(self, store: EmbeddedStore) -> None:
         self.db: apsw.Connection = store.disk.db
         self.head = store.engine.book.journal_first
         self.blocks: dict[int, Any] = {
@@ -113,7 +113,7 @@ class Audit:
         return found
 
 
-def audit(store: EngineStore) -> None:
+def audit(store: EmbeddedStore) -> None:
     Audit(store).run()
 
 
@@ -124,7 +124,7 @@ class CheckedDisk:
     keys that are not changed.
     """
 
-    def __init__(self, store: EngineStore) -> None:
+    def __init__(self, store: EmbeddedStore) -> None:
         self._disk = store.disk
         self._book = store.engine.book
 
@@ -161,7 +161,7 @@ class CheckedDisk:
         return await self._disk.known_below(line, kind, prefix)
 
 
-def checked(store: EngineStore) -> EngineStore:
+def checked(store: EmbeddedStore) -> EmbeddedStore:
     disk: Any = CheckedDisk(store)
     store.engine.book.disk = disk
     return store

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
 from courier.core.types import Ack, Draft
-from courier.store.engine import EngineStore
+from courier.store.embedded import EmbeddedStore
 from tests.conformance.store.driver import CALLER, Driver
 from tests.model.accounts import audit, checked
 from tests.model.histories import DRAFTS, JUMPS, STEPS, Histories, live
@@ -50,10 +50,12 @@ class EngineHistories(Histories):
         getattr(self, kind)(*values)
         self.look()
 
-    def opened(self) -> EngineStore:
+    def opened(self) -> EmbeddedStore:
         return checked(
             self.runner.run(
-                EngineStore.open(self.folder / "courier.db", block_messages=3, block_cache_bytes=0)
+                EmbeddedStore.open(
+                    self.folder / "courier.db", block_messages=3, block_cache_bytes=0
+                )
             )
         )
 
@@ -86,7 +88,7 @@ class EngineHistories(Histories):
 
     def account(self) -> None:
         store = self.other.store
-        assert isinstance(store, EngineStore)
+        assert isinstance(store, EmbeddedStore)
         self.runner.run(store.trim_journal(upto=0))
         audit(store)
 

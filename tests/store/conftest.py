@@ -2,13 +2,13 @@
 
 import pytest
 
-from courier.store.engine import EngineStore
+from courier.store.embedded import EmbeddedStore
 from courier.store.sqlite import SqliteStore
 
-StoreClass = type[SqliteStore] | type[EngineStore]
+StoreClass = type[SqliteStore] | type[EmbeddedStore]
 
 
-@pytest.fixture(params=[SqliteStore, EngineStore])
+@pytest.fixture(params=[SqliteStore, EmbeddedStore])
 def store_class(request: pytest.FixtureRequest) -> StoreClass:
     found: StoreClass = request.param
     return found

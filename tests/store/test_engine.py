@@ -11,7 +11,8 @@ import pytest
 from courier import ids
 from courier.core.errors import NotFound, OverLimit, StoreDamaged, StoreUnavailable
 from courier.core.types import Ack, Actor, Draft, Queue
-from courier.store.engine import EngineStore, layout
+from courier.store.embedded import EmbeddedStore
+from courier.store.engine import layout
 from courier.store.engine.layout import LineNumbers
 from courier.store.sqlite import SqliteStore
 
@@ -23,9 +24,9 @@ def new_queue(name: str = "q") -> Queue:
     return Queue(id=ids.new_id(), tenant="t", name=name, created_ms=1, modified_ms=1)
 
 
-def told(path: Path, story: Callable[[EngineStore], Awaitable[None]], **options: Any) -> None:
+def told(path: Path, story: Callable[[EmbeddedStore], Awaitable[None]], **options: Any) -> None:
     async def run() -> None:
-        store = await EngineStore.open(path, **options)
+        store = await EmbeddedStore.open(path, **options)
         try:
             await story(store)
         finally:
@@ -34,12 +35,12 @@ def told(path: Path, story: Callable[[EngineStore], Awaitable[None]], **options:
     asyncio.run(run())
 
 
-async def published(store: EngineStore, queue: Queue, *bodies: bytes) -> None:
+async def published(store: EmbeddedStore, queue: Queue, *bodies: bytes) -> None:
     drafts = [Draft(body) for body in bodies]
     await store.publish([(queue.id, drafts)], actor=ACTOR, now_ms=NOW_MS)
 
 
-async def taken(store: EngineStore, queue: Queue, count: int) -> list[bytes]:
+async def taken(store: EmbeddedStore, queue: Queue, count: int) -> list[bytes]:
     """Lease and acknowledge."""
     leased = await store.lease(queue.id, count=count, lease_ms=9, actor=ACTOR, now_ms=NOW_MS)
     acks = [Ack(message.seq, 1) for message in leased.messages]
@@ -52,12 +53,12 @@ def test_a_damaged_block_is_an_error_and_never_a_wrong_body(tmp_path: Path, colu
     path = tmp_path / "courier.db"
     queue, other = new_queue(), new_queue("other")
 
-    async def fill(store: EngineStore) -> None:
+    async def fill(store: EmbeddedStore) -> None:
         await store.change(puts=[queue, other], actor=ACTOR, now_ms=NOW_MS)
         await published(store, queue, b"good body")
         await published(store, other, b"other")
 
-    async def read(store: EngineStore) -> None:
+    async def read(store: EmbeddedStore) -> None:
         for verb in (
             store.peek(queue.id, count=1, now_ms=NOW_MS),
             store.lease(queue.id, count=1, lease_ms=9, actor=ACTOR, now_ms=NOW_MS),
@@ -82,12 +83,12 @@ def test_a_block_in_anothers_place_is_damaged(tmp_path: Path) -> None:
     path = tmp_path / "courier.db"
     queue = new_queue()
 
-    async def fill(store: EngineStore) -> None:
+    async def fill(store: EmbeddedStore) -> None:
         await store.change(puts=[queue], actor=ACTOR, now_ms=NOW_MS)
         await published(store, queue, b"a")
         await published(store, queue, b"b")
 
-    async def read(store: EngineStore) -> None:
+    async def read(store: EmbeddedStore) -> None:
         with pytest.raises(StoreDamaged):
             await store.peek(queue.id, count=1, now_ms=NOW_MS)
 
@@ -105,11 +106,11 @@ def test_a_damaged_packet_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "courier.db"
     queue = new_queue()
 
-    async def fill(store: EngineStore) -> None:
+    async def fill(store: EmbeddedStore) -> None:
         await store.change(puts=[queue], actor=ACTOR, now_ms=NOW_MS)
         await published(store, queue, b"a")
 
-    async def read(store: EngineStore) -> None:
+    async def read(store: EmbeddedStore) -> None:
         with pytest.raises(StoreDamaged):
             await store.read_journal(after=0, limit=9)
         assert await taken(store, queue, 1) == [b"a"]
@@ -130,7 +131,7 @@ def test_a_file_of_the_store_before_is_refused_and_left_as_it_was(tmp_path: Path
         await old.change(puts=[queue], actor=ACTOR, now_ms=NOW_MS)
         await old.close()
         with pytest.raises(StoreUnavailable, match="earlier Courier"):
-            await EngineStore.open(path)
+            await EmbeddedStore.open(path)
         old = await SqliteStore.open(path)
         assert await old.get(Queue, queue.id) == queue
         await old.close()
@@ -140,7 +141,7 @@ def test_a_file_of_the_store_before_is_refused_and_left_as_it_was(tmp_path: Path
 
 def test_the_store_before_refuses_a_file_of_the_engine(tmp_path: Path) -> None:
     async def run() -> None:
-        store = await EngineStore.open(tmp_path / "courier.db")
+        store = await EmbeddedStore.open(tmp_path / "courier.db")
         await store.close()
         with pytest.raises(StoreUnavailable, match="newer Courier"):
             await SqliteStore.open(tmp_path / "courier.db")
@@ -149,7 +150,7 @@ def test_the_store_before_refuses_a_file_of_the_engine(tmp_path: Path) -> None:
 
 
 def test_a_line_number_is_used_again_once_the_journal_is_past_its_messages(tmp_path: Path) -> None:
-    async def story(store: EngineStore) -> None:
+    async def story(store: EmbeddedStore) -> None:
         kept, gone = new_queue("kept"), new_queue("gone")
         await store.change(puts=[kept, gone], actor=ACTOR, now_ms=NOW_MS)
         number = store.engine.book.lines[gone.id].no
@@ -176,7 +177,7 @@ def test_a_line_number_is_used_again_once_the_journal_is_past_its_messages(tmp_p
 def test_numbers_run_out_with_an_error_and_change_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def story(store: EngineStore) -> None:
+    async def story(store: EmbeddedStore) -> None:
         monkeypatch.setattr(layout, "LINES_MAX", 4)
         queues = [new_queue(str(number)) for number in range(4)]
         await store.change(puts=queues[:2], actor=ACTOR, now_ms=NOW_MS)
@@ -201,7 +202,7 @@ def test_numbers_cover_four_million_lines_and_each_is_given_once() -> None:
 
 
 def test_many_changes_of_settings_share_a_commit(tmp_path: Path) -> None:
-    async def story(store: EngineStore) -> None:
+    async def story(store: EmbeddedStore) -> None:
         commits = store.figures()["commits"]
         queues = [new_queue(str(number)) for number in range(50)]
         await asyncio.gather(
@@ -214,7 +215,7 @@ def test_many_changes_of_settings_share_a_commit(tmp_path: Path) -> None:
 
 
 def test_of_calls_that_run_as_one_only_the_one_too_many_is_refused(tmp_path: Path) -> None:
-    async def story(store: EngineStore) -> None:
+    async def story(store: EmbeddedStore) -> None:
         queue = new_queue()
         await store.change(puts=[queue], actor=ACTOR, now_ms=NOW_MS)
 
@@ -235,7 +236,7 @@ def test_of_calls_that_run_as_one_only_the_one_too_many_is_refused(tmp_path: Pat
 def test_the_dead_of_an_old_block_take_no_space(tmp_path: Path) -> None:
     """One live message in every block, and the journal past them: the others' bodies go."""
 
-    async def story(store: EngineStore) -> None:
+    async def story(store: EmbeddedStore) -> None:
         queue = new_queue()
         await store.change(puts=[queue], actor=ACTOR, now_ms=NOW_MS)
         for _ in range(20):
@@ -258,7 +259,7 @@ def test_the_dead_of_an_old_block_take_no_space(tmp_path: Path) -> None:
 
 
 def test_what_was_cycled_and_trimmed_is_gone(tmp_path: Path) -> None:
-    async def story(store: EngineStore) -> None:
+    async def story(store: EmbeddedStore) -> None:
         queue = new_queue()
         await store.change(puts=[queue], actor=ACTOR, now_ms=NOW_MS)
         for _ in range(30):

@@ -10,7 +10,7 @@ import pytest
 from courier.clock import ManualClock
 from courier.core.store import Store
 from courier.core.types import Listener, Queue
-from courier.store.engine import EngineStore
+from courier.store.embedded import EmbeddedStore
 from courier.store.memory import MemoryStore
 from courier.store.sqlite import SqliteStore
 from tests.conformance.store.driver import SEALER, Driver
@@ -30,12 +30,12 @@ async def open_sqlite_on_a_slow_disk(path: Path) -> Store:
 
 
 async def open_engine(path: Path) -> Store:
-    return await EngineStore.open(path, sealer=SEALER)
+    return await EmbeddedStore.open(path, sealer=SEALER)
 
 
 async def open_engine_with_small_blocks(path: Path) -> Store:
     """Every edge of a block is met soon, and nothing is found in memory."""
-    return await EngineStore.open(
+    return await EmbeddedStore.open(
         path, sealer=SEALER, commit_inline_ms_max=0, block_messages=3, block_cache_bytes=0
     )
 

@@ -17,7 +17,11 @@ from courier.core.sealed import Sealer
 from courier.core.types import Level, Tally
 from courier.files import sync_directory
 from courier.store.disk_sqlite import statements as sql
+from courier.store.disk_sqlite.connection import claim, close, connect, disk_errors
 from courier.store.disk_sqlite.masks import packed_mask, unpacked_mask
+from courier.store.disk_sqlite.migrate import migrate
+from courier.store.disk_sqlite.secret import load as load_secret
+from courier.store.disk_sqlite.volume import Volume
 from courier.store.engine.blocks import BlockRow
 from courier.store.engine.disk import (
     At,
@@ -39,10 +43,6 @@ from courier.store.engine.disk import (
 )
 from courier.store.engine.layout import SEQ_BITS, SPAN
 from courier.store.engine.lines import Delivery
-from courier.store.migrate import migrate
-from courier.store.sqlite.connection import claim, close, connect, disk_errors
-from courier.store.sqlite.secret import load as load_secret
-from courier.store.sqlite.volume import Volume
 
 T = TypeVar("T")
 

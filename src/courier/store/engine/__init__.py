@@ -3,11 +3,9 @@
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
-from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from courier.core.errors import StoreDamaged
-from courier.core.sealed import Sealer
 from courier.core.store import R
 from courier.core.types import (
     MINUTE_MS,
@@ -31,9 +29,9 @@ from courier.core.types import (
     Tally,
     Via,
 )
-from courier.store.disk_sqlite import SqliteDisk
+from courier.store.engine.disk import Disk, Room
 from courier.store.engine.engine import Engine
-from courier.store.engine.joins import Joined, JoiningWriter, driven
+from courier.store.engine.joins import Joined, driven
 from courier.store.engine.journal import headers_of, unfolded
 from courier.store.engine.lines import PushLine, QueueLine
 from courier.store.waiting import Waiters
@@ -44,69 +42,34 @@ T = TypeVar("T")
 STATS_PART_MAX = 200
 
 
+class Writer(Protocol):
+    """Runs calls in groups, each in one transaction, and answers once it is durable."""
+
+    groups: int
+    calls: int
+    doubts: int
+
+    def submit(self, op: Callable[[], T]) -> "asyncio.Future[T]": ...
+
+    def require_no_doubt(self) -> None:
+        """Raises StoreUnavailable while the last commit has failed and may yet be found."""
+        ...
+
+    async def close(self) -> None: ...
+
+
 class EngineStore:
-    """See `core/store.py` for what it promises."""
+    """See `core/store.py` for what it promises, and `store/embedded.py` for how it is opened."""
 
     def __init__(
-        self,
-        disk: SqliteDisk,
-        *,
-        commit_calls_max: int,
-        commit_inline_ms_max: int,
-        block_messages: int,
-        block_bytes: int,
-        cache_bytes: int,
+        self, disk: Disk, room: Room, engine: Engine, waiters: Waiters, writer: Writer
     ) -> None:
         self.disk = disk
-        self._waiters = Waiters()
-        self.engine = Engine(
-            disk,
-            self._waiters,
-            cache_bytes=cache_bytes,
-            block_messages=block_messages,
-            block_bytes=block_bytes,
-        )
-        self.writer = JoiningWriter(
-            disk.db,
-            self.engine,
-            disk.volume,
-            calls_max=commit_calls_max,
-            inline_s=commit_inline_ms_max / 1000,
-        )
+        self.room = room
+        self.engine = engine
+        self.writer = writer
+        self._waiters = waiters
         self._damaged = 0
-
-    @classmethod
-    async def open(
-        cls,
-        path: Path,
-        *,
-        sealer: Sealer | None = None,
-        cache_bytes: int = 32 << 20,
-        commit_calls_max: int = 1_024,
-        commit_inline_ms_max: int = 1,
-        disk_free_bytes_min: int = 0,
-        block_messages: int = 128,
-        block_bytes: int = 256 << 10,
-        block_cache_bytes: int = 16 << 20,
-    ) -> Self:
-        """Open or create the file. Raises StoreUnavailable when that cannot be done."""
-        disk = SqliteDisk(
-            path, sealer=sealer, cache_bytes=cache_bytes, free_bytes_min=disk_free_bytes_min
-        )
-        try:
-            store = cls(
-                disk,
-                commit_calls_max=commit_calls_max,
-                commit_inline_ms_max=commit_inline_ms_max,
-                block_messages=block_messages,
-                block_bytes=block_bytes,
-                cache_bytes=block_cache_bytes,
-            )
-            await store.engine.load()
-        except BaseException:
-            await disk.close()
-            raise
-        return store
 
     @property
     def secret(self) -> bytes:
@@ -163,7 +126,7 @@ class EngineStore:
         now_ms: int,
     ) -> None:
         if any(self.engine.settings.is_new(record) for record in puts):
-            self.disk.volume.require_space()
+            self.room.require_space()
 
         async def change() -> None:
             # What was due before the change happens by the rules that held until now.
@@ -183,7 +146,7 @@ class EngineStore:
         bytes_max: int | None = None,
         via: Via | None = None,
     ) -> list[Receipt]:
-        self.disk.volume.require_space()
+        self.room.require_space()
         if len(batches) == 1 and via is None:
             queue, drafts = batches[0]
             run = partial(self._publish, queue, actor=actor, bytes_max=bytes_max)
@@ -223,7 +186,7 @@ class EngineStore:
         listener: str | None = None,
         marks: Sequence[bytes] | None = None,
     ) -> int:
-        self.disk.volume.require_space()
+        self.room.require_space()
 
         async def publish(line: QueueLine) -> int:
             return await self.engine.numbered.publish(
@@ -456,7 +419,7 @@ class EngineStore:
         limit: int,
         now_ms: int,
     ) -> tuple[int, int]:
-        self.disk.volume.require_space()
+        self.room.require_space()
         backfill = self.engine.pushes.backfill
         times = (since_ms, until_ms)
         return await self._on_listener(
@@ -488,7 +451,7 @@ class EngineStore:
 
     async def sweep(self, *, limit: int, now_ms: int) -> Swept:
         async def sweep() -> Swept:
-            self.disk.volume.look()
+            self.room.look()
             return await self.engine.time.sweep(now_ms, limit)
 
         return await self._run(sweep)
@@ -498,23 +461,23 @@ class EngineStore:
             await self.disk.check()
             self.engine.book.changed = True
 
-        self.disk.volume.require_health()
+        self.room.require_health()
         self.writer.require_no_doubt()
         await self._run(check)
-        self.disk.volume.require_space()
+        self.room.require_space()
 
     def figures(self) -> dict[str, int]:
         return {
             "commits": self.writer.groups,
             "committed_calls": self.writer.calls,
             "commits_in_doubt": self.writer.doubts,
-            "checkpoint_failures": self.disk.volume.checkpoint_failures,
-            "refusals_for_space": self.disk.volume.refusals,
+            "checkpoint_failures": self.room.checkpoint_failures,
+            "refusals_for_space": self.room.refusals,
             "damaged_reads": self._damaged,
         }
 
     def free_bytes(self) -> int | None:
-        return self.disk.volume.free_bytes
+        return self.room.free_bytes
 
     # --- journal ---
 

@@ -248,3 +248,24 @@ class Disk(Protocol):
     async def levels(self, queue: str, since_minute: int) -> list[Level]: ...
 
     async def close(self) -> None: ...
+
+
+class Room(Protocol):
+    """The room that a disk has left, and its health."""
+
+    damaged: str  # what was met of damage, "" for none
+    free_bytes: int  # at the last look
+    refusals: int
+    checkpoint_failures: int
+
+    def look(self) -> None:
+        """See how much room there is."""
+        ...
+
+    def require_space(self) -> None:
+        """Raises OutOfSpace below the low-water mark."""
+        ...
+
+    def require_health(self) -> None:
+        """Raises StoreUnavailable once damage was met."""
+        ...

@@ -4,7 +4,6 @@ from collections.abc import Callable, Coroutine, Hashable, Sequence
 from typing import Any, TypeVar
 
 from courier.core.errors import Rejected
-from courier.store.sqlite.writer import Writer, _Call
 
 T = TypeVar("T")
 
@@ -45,45 +44,3 @@ class Joined:
         if isinstance(answer, Rejected):
             raise answer
         return answer
-
-
-class JoiningWriter(Writer):
-    """Calls of a group are concurrent, so any order of them is right."""
-
-    def _units(self, calls: list[_Call]) -> list[list[_Call]]:
-        joined: dict[Hashable, list[_Call]] = {}
-        for call in calls:
-            if isinstance(call.op, Joined):
-                joined.setdefault(call.op.key, []).append(call)
-        units: list[list[_Call]] = []
-        for call in calls:
-            if not isinstance(call.op, Joined):
-                units.append([call])
-                continue
-            those = joined.get(call.op.key, [])
-            if those and (not call.op.late or those[-1] is call):
-                units.append(joined.pop(call.op.key))
-        return units
-
-    def _run(self, unit: list[_Call]) -> None:
-        op = unit[0].op
-        if isinstance(op, Joined):
-            self._run_joined(op, unit)
-        else:
-            super()._run(unit)
-
-    def _run_joined(self, first: Joined, calls: list[_Call]) -> None:
-        try:
-            answers = driven(first.run([call.op.what for call in calls]))  # type: ignore[attr-defined]
-        except Rejected as error:
-            for call in calls:
-                # Each gets its own: a traceback belongs to one exception.
-                call.error = type(error).__new__(type(error))
-                call.error.__dict__.update(error.__dict__)
-                call.error.args = error.args
-            return
-        for call, answer in zip(calls, answers, strict=True):
-            if isinstance(answer, Rejected):
-                call.error = answer
-            else:
-                call.value = answer

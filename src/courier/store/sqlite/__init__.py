@@ -35,11 +35,14 @@ from courier.core.types import (
     Via,
 )
 from courier.files import sync_directory
-from courier.store.migrate import migrate
+from courier.store.disk_sqlite.connection import abandon, claim, close, connect, disk_errors
+from courier.store.disk_sqlite.damage import check_database, settle_log
+from courier.store.disk_sqlite.migrate import migrate
+from courier.store.disk_sqlite.secret import load as load_secret
+from courier.store.disk_sqlite.volume import Volume
+from courier.store.disk_sqlite.writer import Writer
 from courier.store.sqlite.book import Book
 from courier.store.sqlite.claims import Claims
-from courier.store.sqlite.connection import abandon, claim, close, connect, disk_errors
-from courier.store.sqlite.damage import check_database, settle_log
 from courier.store.sqlite.endings import Endings
 from courier.store.sqlite.groups import Groups
 from courier.store.sqlite.history import History, trim
@@ -54,11 +57,8 @@ from courier.store.sqlite.push_sweep import PushSweep
 from courier.store.sqlite.pushes import Pushes
 from courier.store.sqlite.retention import Retention
 from courier.store.sqlite.rows import Rows
-from courier.store.sqlite.secret import load as load_secret
 from courier.store.sqlite.settings import Settings
 from courier.store.sqlite.sweep import Sweep
-from courier.store.sqlite.volume import Volume
-from courier.store.sqlite.writer import Writer
 from courier.store.waiting import Waiters
 
 T = TypeVar("T")

@@ -10,9 +10,9 @@ import apsw
 import msgspec
 
 from courier.core.types import DAY_MS, MINUTE_MS, Level, Run, Tally
+from courier.store.disk_sqlite.connection import connect, disk_errors
 from courier.store.sqlite import claims
 from courier.store.sqlite.book import Book
-from courier.store.sqlite.connection import connect, disk_errors
 from courier.store.sqlite.line import NEVER_MS, Line
 
 MINUTES_KEPT_MS = 16 * DAY_MS

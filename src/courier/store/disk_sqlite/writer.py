@@ -17,14 +17,15 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar
 
 import apsw
 
 from courier.core.errors import OutcomeUnknown, Rejected, ShuttingDown, StoreUnavailable
-from courier.store.sqlite.connection import DISK_ERRORS
+from courier.store.disk_sqlite.connection import DISK_ERRORS
+from courier.store.engine.joins import Joined, driven
 
 T = TypeVar("T")
 
@@ -254,15 +255,47 @@ class Writer:
         return self._group.flush()
 
     def _units(self, calls: list[_Call]) -> list[list[_Call]]:
-        """What is run at a time, in order."""
-        return [[call] for call in calls]
+        """What is run at a time, in order. Calls of a group are concurrent, so any is right."""
+        joined: dict[Hashable, list[_Call]] = {}
+        for call in calls:
+            if isinstance(call.op, Joined):
+                joined.setdefault(call.op.key, []).append(call)
+        units: list[list[_Call]] = []
+        for call in calls:
+            if not isinstance(call.op, Joined):
+                units.append([call])
+                continue
+            those = joined.get(call.op.key, [])
+            if those and (not call.op.late or those[-1] is call):
+                units.append(joined.pop(call.op.key))
+        return units
 
     def _run(self, unit: list[_Call]) -> None:
+        first = unit[0].op
+        if isinstance(first, Joined):
+            self._run_joined(first, unit)
+            return
         for call in unit:
             try:
                 call.value = call.op()
             except Rejected as error:
                 call.error = error
+
+    def _run_joined(self, first: Joined, calls: list[_Call]) -> None:
+        try:
+            answers = driven(first.run([call.op.what for call in calls]))  # type: ignore[attr-defined]
+        except Rejected as error:
+            for call in calls:
+                # Each gets its own: a traceback belongs to one exception.
+                call.error = type(error).__new__(type(error))
+                call.error.__dict__.update(error.__dict__)
+                call.error.args = error.args
+            return
+        for call, answer in zip(calls, answers, strict=True):
+            if isinstance(answer, Rejected):
+                call.error = answer
+            else:
+                call.value = answer
 
     def _commit(self) -> BaseException | None:
         began_s = time.perf_counter()
