@@ -13,12 +13,12 @@ from bench.workload import Workload
 from courier import app, config
 from courier.config import Config
 from courier.core.types import Actor, Draft, QueueStats, Receipt, Via
-from courier.store.sqlite import SqliteStore
+from courier.store.embedded import EmbeddedStore
 
 _RECEIPTS = [Receipt([], [], QueueStats(count=1, bytes=200, oldest_ms=1_700_000_000_000))]
 
 
-class EmptyStore(SqliteStore):
+class EmptyStore(EmbeddedStore):
     """The real store for settings, so that keys and queues cost what they cost; no messages."""
 
     async def publish(

@@ -1,10 +1,21 @@
-"""The store alone, without HTTP: what a cycle of publish, lease and settle costs it."""
+"""The store alone, without HTTP, beside the store of before: what messages cost it.
+
+The store of before is built from its commit; both run in turns, each in a process of its own.
+"""
 
 import asyncio
+import importlib
+import io
+import json
+import os
+import subprocess
+import sys
+import tarfile
 import tempfile
 import time
 from array import array
 from pathlib import Path
+from typing import Any
 
 import uvloop
 
@@ -12,61 +23,123 @@ from bench.figure import Figure, middle
 from bench.plan import Plan
 from bench.table import Row
 from bench.workload import BODY
-from courier import ids
-from courier.core.store import Store
-from courier.core.types import Ack, Actor, Draft, Outcome, Queue
-from courier.store.embedded import EmbeddedStore
-from courier.store.memory import MemoryStore
-from courier.store.sqlite import SqliteStore
 
-_ACTOR = Actor("bench", "bench")
-_CALLERS = 64
+BEFORE = "6a97a9f"
+# Who -> the module and the class that opens it. The first is looked for in the commit of before.
+STORES = {
+    f"before ({BEFORE})": ("courier.store.sqlite", "SqliteStore"),
+    "engine": ("courier.store.embedded", "EmbeddedStore"),
+    "engine in memory": ("courier.store.embedded", "EmbeddedStore"),
+}
+# Name, callers, messages of a call.
+WORKLOADS = (("cycle", 64, 1), ("cycle", 64, 100), ("publish", 16, 100))
+_REPOSITORY = Path(__file__).parents[1]
 _LEASE_MS = 30_000
 
 
 def compare(plan: Plan, root: Path) -> list[Row]:
+    sources = {who: _REPOSITORY / "src" for who in STORES}
+    sources[next(iter(STORES))] = _built(root)
     rows = []
-    for batch in (1, 100):
-        figures: dict[str, list[Figure]] = {"sqlite": [], "engine": [], "memory": []}
+    for number, (kind, callers, batch) in enumerate(WORKLOADS):
+        figures: dict[str, list[Figure]] = {who: [] for who in STORES}
         for _ in range(plan.rounds):
-            figures["sqlite"].append(uvloop.run(_on_disk(SqliteStore, batch, plan, root)))
-            figures["engine"].append(uvloop.run(_on_disk(EmbeddedStore, batch, plan, root)))
-            figures["memory"].append(uvloop.run(_memory(batch, plan)))
-        for name, rounds in figures.items():
-            rows.append(Row(f"store, cycle {_CALLERS}x{batch}", name, middle(rounds)))
+            for who, source in sources.items():
+                figures[who].append(_measured(who, source, number, plan, root))
+        for who, rounds in figures.items():
+            rows.append(Row(f"store, {kind} {callers}x{batch}", who, middle(rounds)))
     return rows
 
 
-async def _on_disk(
-    kind: type[SqliteStore] | type[EmbeddedStore], batch: int, plan: Plan, root: Path
-) -> Figure:
-    with tempfile.TemporaryDirectory(dir=root) as directory:
-        store = await kind.open(Path(directory) / "courier.db")
-        try:
-            return await _measure(store, batch, plan)
-        finally:
-            await store.close()
-
-
-async def _memory(batch: int, plan: Plan) -> Figure:
-    return await _measure(MemoryStore(), batch, plan)
-
-
-async def _measure(store: Store, batch: int, plan: Plan) -> Figure:
-    now_ms = _now_ms()
-    queue = Queue(
-        id=ids.new_id(), tenant="bench", name="bench", created_ms=now_ms, modified_ms=now_ms
+def _built(root: Path) -> Path:
+    """The source of before, out of the history of this repository."""
+    packed = subprocess.run(
+        ["git", "archive", BEFORE, "src"], cwd=_REPOSITORY, check=True, capture_output=True
     )
-    await store.change(puts=[queue], actor=_ACTOR, now_ms=now_ms)
+    with tarfile.open(fileobj=io.BytesIO(packed.stdout)) as archive:
+        archive.extractall(root / BEFORE, filter="data")
+    return root / BEFORE / "src"
+
+
+def _measured(who: str, source: Path, number: int, plan: Plan, root: Path) -> Figure:
+    with tempfile.TemporaryDirectory(dir=root) as directory:
+        run = subprocess.run(
+            [
+                *(sys.executable, "-m", "bench.store", who, str(number)),
+                *(str(plan.warmup_s), str(plan.seconds), directory),
+            ],
+            cwd=_REPOSITORY,
+            env={**os.environ, "PYTHONPATH": str(source)},
+            check=True,
+            stdout=subprocess.PIPE,
+        )
+    return Figure(*json.loads(run.stdout))
+
+
+# --- in the process that is measured; its `courier` may be that of before ---
+
+
+async def _run(who: str, number: int, warmup_s: float, seconds: float, directory: Path) -> Figure:
+    module, name = STORES[who]
+    path = None if who.endswith("memory") else directory / "courier.db"
+    store = await getattr(importlib.import_module(module), name).open(path)
+    try:
+        return await _measure(Calls(store), *WORKLOADS[number], warmup_s, seconds)
+    finally:
+        await store.close()
+
+
+class Calls:
+    """The store and the types that it understands."""
+
+    def __init__(self, store: Any) -> None:
+        self.store = store
+        self._types = types = importlib.import_module("courier.core.types")
+        self._actor = types.Actor("bench", "bench")
+        self._id: str = importlib.import_module("courier.ids").new_id()
+        self._done = types.Outcome.DONE
+
+    async def create(self) -> None:
+        now_ms = _now_ms()
+        queue = self._types.Queue(
+            id=self._id, tenant="bench", name="bench", created_ms=now_ms, modified_ms=now_ms
+        )
+        await self.store.change(puts=[queue], actor=self._actor, now_ms=now_ms)
+
+    async def publish(self, batch: int) -> None:
+        drafts = [self._types.Draft(BODY)] * batch
+        await self.store.publish([(self._id, drafts)], actor=self._actor, now_ms=_now_ms())
+
+    async def cycle(self, batch: int) -> None:
+        await self.publish(batch)
+        leased = await self.store.lease(
+            self._id, count=batch, lease_ms=_LEASE_MS, actor=self._actor, now_ms=_now_ms()
+        )
+        acks = [self._types.Ack(message.seq, message.attempts) for message in leased.messages]
+        outcomes = await self.store.settle(self._id, acks, actor=self._actor, now_ms=_now_ms())
+        if outcomes != [self._done] * batch:
+            raise RuntimeError(f"a cycle of {batch} ended with {outcomes}")
+
+
+async def _measure(
+    calls: Calls, kind: str, callers: int, batch: int, warmup_s: float, seconds: float
+) -> Figure:
+    await calls.create()
+    verb = calls.cycle if kind == "cycle" else calls.publish
+
+    async def call(until_s: float, latencies_s: "array[float]") -> None:
+        started_s = time.perf_counter()
+        while started_s < until_s:
+            await verb(batch)
+            ended_s = time.perf_counter()
+            latencies_s.append(ended_s - started_s)
+            started_s = ended_s
+
     latencies_s = array("d")
-    until_s = time.perf_counter() + plan.warmup_s
-    await asyncio.gather(*(_cycle(store, queue.id, batch, until_s, array("d")) for _ in range(64)))
+    until_s = time.perf_counter() + warmup_s
+    await asyncio.gather(*(call(until_s, array("d")) for _ in range(callers)))
     started_s, cpu_s = time.perf_counter(), time.process_time()
-    callers = [
-        _cycle(store, queue.id, batch, started_s + plan.seconds, latencies_s)
-        for _ in range(_CALLERS)
-    ]
-    await asyncio.gather(*callers)
+    await asyncio.gather(*(call(started_s + seconds, latencies_s) for _ in range(callers)))
     return Figure.of(
         messages=len(latencies_s) * batch,
         latencies_s=latencies_s,
@@ -76,26 +149,11 @@ async def _measure(store: Store, batch: int, plan: Plan) -> Figure:
     )
 
 
-async def _cycle(
-    store: Store, queue: str, batch: int, until_s: float, latencies_s: "array[float]"
-) -> None:
-    drafts = [Draft(BODY)] * batch
-    started_s = time.perf_counter()
-    while started_s < until_s:
-        await store.publish([(queue, drafts)], actor=_ACTOR, now_ms=_now_ms())
-        leased = await store.lease(
-            queue, count=batch, lease_ms=_LEASE_MS, actor=_ACTOR, now_ms=_now_ms()
-        )
-        acks = [Ack(message.seq, message.attempts) for message in leased.messages]
-        outcomes = await store.settle(queue, acks, actor=_ACTOR, now_ms=_now_ms())
-        if outcomes != [Outcome.DONE] * batch:
-            raise RuntimeError(f"a cycle of {batch} ended with {outcomes}")
-        ended_s = time.perf_counter()
-        latencies_s.append(ended_s - started_s)
-        started_s = ended_s
-        # The memory store never waits; without this one caller would run alone.
-        await asyncio.sleep(0)
-
-
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
+
+
+if __name__ == "__main__":
+    who, number, warmup_s, seconds, directory = sys.argv[1:]
+    figure = uvloop.run(_run(who, int(number), float(warmup_s), float(seconds), Path(directory)))
+    print(json.dumps(figure))

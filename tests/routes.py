@@ -6,8 +6,8 @@ from pathlib import Path
 from courier import app
 from courier.clock import SteadyClock
 from courier.config import Config
-from courier.store.memory import MemoryStore
 from courier.web import Route, Site
+from tests.oracle.store import Oracle
 
 
 def tables(directory: Path) -> list[tuple[Site, Route]]:
@@ -15,6 +15,6 @@ def tables(directory: Path) -> list[tuple[Site, Route]]:
 
     async def sites() -> list[Site]:
         clock = SteadyClock(0, step_wait_ms=0)
-        return app.build(MemoryStore(), Config(data=directory), clock, port=1).app.sites
+        return app.build(Oracle(), Config(data=directory), clock, port=1).app.sites
 
     return [(site, route) for site in asyncio.run(sites()) for route in site.routes()]

@@ -52,8 +52,7 @@ from courier.dialects.discue.site import Services as DiscueServices
 from courier.ops import Ops
 from courier.proxies import BadProxies, Proxies
 from courier.proxies import networks as trusted_networks
-from courier.store.memory import MemoryStore
-from courier.store.sqlite import SqliteStore
+from courier.store.embedded import EmbeddedStore
 from courier.telemetry import Telemetry, clock_metrics, set_up_logs
 from courier.web import App, Site
 
@@ -114,8 +113,8 @@ def sealer_of(config: Config) -> sealing.Sealer:
 
 async def open_store(config: Config) -> Store:
     if config.store == "memory":
-        return MemoryStore()
-    return await SqliteStore.open(
+        return await EmbeddedStore.open(None)
+    return await EmbeddedStore.open(
         config.data / "courier.db",
         sealer=sealer_of(config),
         cache_bytes=config.cache_bytes,

@@ -10,8 +10,8 @@ import pytest
 from courier import ids
 from courier.core.sealed import body_place
 from courier.core.types import EventSubscription, Queue, Receipt, Schema
-from courier.store.memory import MemoryStore
 from tests.core.newsroom import CALLER, TENANT, Newsroom
+from tests.oracle.store import Oracle
 
 KV = {"type": "kv"}
 
@@ -24,7 +24,7 @@ def runner() -> Iterator[asyncio.Runner]:
 
 @pytest.fixture
 def room(runner: asyncio.Runner) -> Newsroom:
-    return Newsroom(runner, MemoryStore())
+    return Newsroom(runner, Oracle())
 
 
 def test_an_encrypted_queue_keeps_events_encrypted(room: Newsroom) -> None:
@@ -63,7 +63,7 @@ def test_a_queue_takes_only_events_that_follow_its_schema(room: Newsroom) -> Non
 
 
 def test_a_full_queue_keeps_no_news_from_the_others(runner: asyncio.Runner) -> None:
-    room = Newsroom(runner, MemoryStore(), queue_bytes_max=1_000)
+    room = Newsroom(runner, Oracle(), queue_bytes_max=1_000)
     full, queue = room.queue("full"), room.queue("queue")
     room.publish(full, 900)
     for each in (full, queue):
@@ -81,7 +81,7 @@ def test_a_fifo_queue_takes_events_in_order(room: Newsroom) -> None:
     assert [event["payload"]["n"] for event in room.told(queue)] == [0, 1, 2]
 
 
-class HastyStore(MemoryStore):
+class HastyStore(Oracle):
     """In which somebody deletes a queue just before something is published on it."""
 
     def __init__(self) -> None:

@@ -14,7 +14,7 @@ from courier.core.errors import NotFound, StoreUnavailable
 from courier.core.limits import Limits
 from courier.core.types import Ack, Actor, Draft, Leased, Queue, Retry
 from courier.sealing import Sealer
-from courier.store.memory import MemoryStore
+from tests.oracle.store import Oracle
 
 TENANT = "c0" + "7" * 30
 CALLER = Actor("caller", "test")
@@ -36,7 +36,7 @@ class Someone:
             self.on_gone()
 
 
-class SlowStore(MemoryStore):
+class SlowStore(Oracle):
     """Whose answers to a lease may be held back, or fail, after or before it took effect."""
 
     def __init__(self) -> None:

@@ -20,7 +20,7 @@ from courier.core.limits import Limits
 from courier.core.types import Draft, Queue, Run, Schema
 from courier.ops.digests import digests
 from courier.sealing import Sealer
-from courier.store.sqlite import SqliteStore
+from courier.store.embedded import EmbeddedStore
 from tests.conformance.store.driver import CALLER, TENANT, Driver
 
 LIMITS = Limits(queue_bytes_max=10 << 20)
@@ -56,7 +56,11 @@ class Bulk(Driver):
 @pytest.fixture
 def bulk(tmp_path: Path) -> Iterator[Bulk]:
     with asyncio.Runner() as runner:
-        bulk = Bulk(runner.run(SqliteStore.open(tmp_path / "courier.db")), ManualClock(), runner)
+        # One block and so one run of the journal for a part.
+        opening = EmbeddedStore.open(
+            tmp_path / "courier.db", block_messages=MANY, block_bytes=64 << 20
+        )
+        bulk = Bulk(runner.run(opening), ManualClock(), runner)
         yield bulk
         runner.run(bulk.store.close())
 

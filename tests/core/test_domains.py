@@ -14,7 +14,7 @@ from courier.core.domains import CHALLENGE_MS, DOMAINS_MAX, new_domain
 from courier.core.errors import Conflict, NotFound, OverLimit
 from courier.core.limits import Limits
 from courier.core.types import DAY_MS, Actor, Domain
-from courier.store.memory import MemoryStore
+from tests.oracle.store import Oracle
 
 T = TypeVar("T")
 
@@ -28,7 +28,7 @@ class Desk:
 
     def __init__(self, runner: asyncio.Runner) -> None:
         self._runner = runner
-        self.store = MemoryStore()
+        self.store = Oracle()
         self.clock = ManualClock()
         self.domains = Admin(self.store, self.clock, Limits()).domains
 

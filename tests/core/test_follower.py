@@ -13,9 +13,9 @@ from courier.core.errors import StoreUnavailable
 from courier.core.follower import POLL_S
 from courier.core.store import Store
 from courier.core.types import Queue, Receipt, Run
-from courier.store.memory import MemoryStore
-from courier.store.sqlite import SqliteStore
+from courier.store.embedded import EmbeddedStore
 from tests.core.newsroom import CALLER, MESSAGES, QUEUES, TENANT, Newsroom
+from tests.oracle.store import Oracle
 
 BURST = 100_000
 # Usually it is a fiftieth of this.
@@ -25,9 +25,9 @@ STALL_S_MAX = 1.0
 @pytest.fixture(params=["memory", "sqlite"])
 def room(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Newsroom]:
     with asyncio.Runner() as runner:
-        store: Store = MemoryStore()
+        store: Store = Oracle()
         if request.param == "sqlite":
-            store = runner.run(SqliteStore.open(tmp_path / "courier.db"))
+            store = runner.run(EmbeddedStore.open(tmp_path / "courier.db"))
         yield Newsroom(runner, store)
         runner.run(store.close())
 
@@ -39,7 +39,7 @@ def names(room: Newsroom) -> list[str]:
     return [event["payload"]["name"] for event in room.told(news)]
 
 
-class Read(MemoryStore):
+class Read(Oracle):
     """Which remembers from where it was read."""
 
     def __init__(self) -> None:
@@ -185,7 +185,7 @@ def test_the_reader_is_gone_with_the_last_subscription(room: Newsroom) -> None:
 
 
 def test_news_that_cannot_be_written_are_told_later() -> None:
-    class Failing(MemoryStore):
+    class Failing(Oracle):
         failing = False
 
         async def publish(self, *args: Any, **named: Any) -> list[Receipt]:

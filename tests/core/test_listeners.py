@@ -25,7 +25,7 @@ from courier.core.types import (
     Queue,
     Secret,
 )
-from courier.store.memory import MemoryStore
+from tests.oracle.store import Oracle
 
 T = TypeVar("T")
 
@@ -39,7 +39,7 @@ class Desk:
 
     def __init__(self, runner: asyncio.Runner) -> None:
         self._runner = runner
-        self.store = MemoryStore()
+        self.store = Oracle()
         self.clock = ManualClock()
         self.admin = Admin(self.store, self.clock, Limits())
         self.listeners = self.admin.listeners

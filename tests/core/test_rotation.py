@@ -14,7 +14,7 @@ from courier.core.errors import NotFound, Unauthenticated
 from courier.core.keys import RETIRED_MAX
 from courier.core.limits import Limits
 from courier.core.types import HOUR_MS, Actor, Key
-from courier.store.memory import MemoryStore
+from tests.oracle.store import Oracle
 
 T = TypeVar("T")
 TENANT = "c0" + "7" * 30
@@ -26,7 +26,7 @@ class Desk:
 
     def __init__(self, runner: asyncio.Runner) -> None:
         self._runner = runner
-        self.store = MemoryStore()
+        self.store = Oracle()
         self.clock = ManualClock()
         self.admin = Admin(self.store, self.clock, Limits())
         self.ring = keys.Keyring(self.store)

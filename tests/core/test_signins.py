@@ -11,13 +11,13 @@ from courier.core import journal
 from courier.core.errors import StoreUnavailable
 from courier.core.signins import FAILURES_MAX, KIND, Failure, SignIns
 from courier.core.types import MINUTE_MS, Note
-from courier.store.memory import MemoryStore
+from tests.oracle.store import Oracle
 
 T = TypeVar("T")
 BAD = Failure("wrong_secret", "cloudflare", "192.0.2.1", "c0" + "7" * 30, "c0" + "1" * 30)
 
 
-class Store(MemoryStore):
+class Store(Oracle):
     """One that can be away."""
 
     away = False

@@ -4,12 +4,12 @@ import asyncio
 from collections.abc import Mapping
 
 from courier.core.usage import Usage
-from courier.store.memory import MemoryStore
+from tests.oracle.store import Oracle
 
 TENANT = "c0" + "7" * 30
 
 
-class BusyStore(MemoryStore):
+class BusyStore(Oracle):
     """Takes its time to write, as one with a disk does."""
 
     def __init__(self) -> None:

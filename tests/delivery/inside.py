@@ -24,8 +24,8 @@ from courier.delivery.http import HttpTransport
 from courier.delivery.slots import Slots
 from courier.delivery.targets import Targets, networks
 from courier.sealing import KEY_BYTES, Sealer
-from courier.store.memory import MemoryStore
-from courier.store.sqlite import SqliteStore
+from courier.store.embedded import EmbeddedStore
+from tests.oracle.store import Oracle
 
 T = TypeVar("T")
 
@@ -151,9 +151,9 @@ def run_inside(
     """Run a test over a store of this kind. What the engine logs as a bug fails it."""
 
     async def run() -> T:
-        opened: Store = MemoryStore()
+        opened: Store = Oracle()
         if kind == "sqlite":
-            opened = await SqliteStore.open(directory / "courier.db")
+            opened = await EmbeddedStore.open(directory / "courier.db")
         inside = Inside(opened, **settings)
         try:
             await inside.set_up()

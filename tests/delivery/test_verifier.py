@@ -15,8 +15,8 @@ from courier.core.types import HOUR_MS, MINUTE_MS, SECOND_MS, Actor, Domain
 from courier.delivery.http import HttpTransport
 from courier.delivery.targets import Targets, networks
 from courier.delivery.verifier import LOOKS_MAX, DomainVerifier, looks_due
-from courier.store.memory import MemoryStore
 from tests.delivery.receiver import closed_port
+from tests.oracle.store import Oracle
 
 T = TypeVar("T")
 
@@ -30,7 +30,7 @@ class Watch:
 
     def __init__(self, runner: asyncio.Runner) -> None:
         self._runner = runner
-        self.store = MemoryStore()
+        self.store = Oracle()
         self.clock = ManualClock()
         self.domains = Admin(self.store, self.clock, Limits()).domains
         self.transport = self.run(self._transport())

@@ -10,7 +10,7 @@ import pytest
 from courier.core.errors import StoreUnavailable
 from courier.files import make_directory
 from courier.store.disk_sqlite import volume, writer
-from courier.store.sqlite import SqliteStore
+from courier.store.embedded import EmbeddedStore
 from tests.faults.disk_story import STORY, Leases, Model, State, restart, state
 from tests.faults.lying import LyingDisk
 
@@ -31,8 +31,8 @@ def small_store() -> Iterator[None]:
         yield
 
 
-async def opened(path: Path) -> SqliteStore:
-    return await SqliteStore.open(path / "courier.db", check_at_start="full")
+async def opened(path: Path) -> EmbeddedStore:
+    return await EmbeddedStore.open(path / "courier.db", check_at_start="full")
 
 
 class Run:
@@ -42,7 +42,7 @@ class Run:
         self.disk = disk
         self.data = Path(disk.root) / "data"
         self.model = Model()
-        self.store: SqliteStore | None = None
+        self.store: EmbeddedStore | None = None
         self._leases: Leases = {}
         self._at_mark = at_mark
 

@@ -12,7 +12,7 @@ from typing import Any
 from courier.core.errors import OutcomeUnknown, StoreUnavailable
 from courier.core.store import Store
 from courier.core.types import Ack, Actor, Draft, Extend, Queue, Retry, Tenant
-from courier.store.memory import MemoryStore
+from tests.oracle.store import Oracle
 
 ACTOR = Actor("somebody", "test")
 NOW_MS = 1_700_000_000_000
@@ -142,7 +142,7 @@ class Model:
     """What the store may hold: `now` for certain, or one of `maybe` while a step is under way."""
 
     def __init__(self) -> None:
-        self._oracle = MemoryStore()
+        self._oracle = Oracle()
         self._leases: Leases = {}
         self.now: State = ()
         self.maybe: list[State] = []

@@ -9,7 +9,7 @@ import pytest
 
 from courier.core.types import Draft
 from courier.store.disk_sqlite.damage import log_damage
-from courier.store.sqlite import SqliteStore
+from courier.store.embedded import EmbeddedStore
 from tests.faults import account
 from tests.faults.account import metrics_of, status_of, wait_until
 from tests.faults.disk_run import killed
@@ -121,11 +121,34 @@ def test_a_server_that_meets_damage_is_not_ready(server: Server) -> None:
     server.kill()
 
 
+@pytest.mark.slow
+def test_a_wrong_bit_of_a_body_is_an_error_that_others_do_not_notice(server: Server) -> None:
+    server.start()
+    with server.client() as client:
+        bad, good = account.create_queue(client, "bad"), account.create_queue(client, "good")
+        account.publish(client, bad, "y" * 500)
+        account.publish(client, good, "fine")
+    server.stop()
+    database = server.data / "courier.db"
+    whole = database.read_bytes()
+    assert whole.count(b"y" * 500) == 1
+    spoil(database, (whole.index(b"y" * 500) + 9) / len(whole), 1)
+    with server.start(), server.client() as client:
+        assert status_of(server, "/ready") == 200
+        pulled = client.post(f"{bad}/messages/pull", json={"batch_size": 1})
+        assert pulled.status_code == 503 and "damaged on disk" in pulled.text
+        assert status_of(server, "/ready") == 503
+        assert "courier_store_damaged_reads_total 1.0" in metrics_of(server)
+        fine = account.result(client.post(f"{good}/messages/pull", json={"batch_size": 1}))
+        assert len(fine["messages"]) == 1
+    assert "Traceback" not in server.log()
+
+
 def test_any_damage_to_what_was_acknowledged_is_noticed(tmp_path: Path) -> None:
     """Of the last transaction alone it cannot be told from one that was not finished."""
 
     async def story() -> Path:
-        store = await SqliteStore.open(tmp_path / "courier.db")
+        store = await EmbeddedStore.open(tmp_path / "courier.db")
         await store.change(puts=[ORDERS], actor=ACTOR, now_ms=NOW_MS)
         for number in range(5):
             await store.publish([(ORDERS.id, [Draft(b"%d" % number)])], actor=ACTOR, now_ms=NOW_MS)

@@ -178,9 +178,9 @@ def test_every_rule_speaks_of_modules_that_exist() -> None:
         ("from datetime import datetime as d\nd.now()", "datetime.datetime.now"),
         ("import datetime\ndatetime.datetime.now()", "datetime.datetime.now"),
         ("def f():\n    import apsw", "apsw"),
-        ("import courier.store.memory", "courier.store.memory"),
-        ("from courier.store import memory", "courier.store.memory"),
-        ("from ..store import memory", "courier.store.memory"),
+        ("import courier.store.embedded", "courier.store.embedded"),
+        ("from courier.store import embedded", "courier.store.embedded"),
+        ("from ..store import embedded", "courier.store.embedded"),
         ("from .types import Queue", "courier.core.types.Queue"),
     ],
 )

@@ -3,9 +3,9 @@
 from typing import Any
 
 from courier.core.store import Store
-from courier.store.journal import Journal
-from courier.store.memory import MemoryStore
-from courier.store.sqlite import SqliteStore
+from courier.store.embedded import EmbeddedStore
+from tests.oracle.journal import Journal
+from tests.oracle.store import Oracle
 
 
 class OlderJournal(Journal):
@@ -14,13 +14,13 @@ class OlderJournal(Journal):
         super().append(*event)
 
 
-def older_store() -> MemoryStore:
-    store = MemoryStore()
+def older_store() -> Oracle:
+    store = Oracle()
     store._journal.__class__ = OlderJournal
     return store
 
 
 def step_back(store: Store) -> None:
     """Let the next events be earlier than the last ones."""
-    assert isinstance(store, SqliteStore)
-    store._book._runs_ms = 0
+    assert isinstance(store, EmbeddedStore)
+    store.engine.book._runs_ms = 0

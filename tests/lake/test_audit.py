@@ -15,9 +15,9 @@ from pyspark.sql import SparkSession
 from courier.clock import ManualClock
 from courier.core.types import Draft
 from courier.lake import audit, latest, schema
-from courier.store.memory import MemoryStore
 from tests.conformance.store.driver import Driver
 from tests.lake.histories import collected, renumbered, told
+from tests.oracle.store import Oracle
 
 RUN_AT = datetime(2026, 3, 1, tzinfo=UTC)
 Event = dict[str, Any]
@@ -28,7 +28,7 @@ class Story:
     """A group in line, where each waits for its turn, and one on a plain queue, where none does."""
 
     def __init__(self, runner: asyncio.Runner) -> None:
-        self.driver = driver = Driver(MemoryStore(), ManualClock(), runner)
+        self.driver = driver = Driver(Oracle(), ManualClock(), runner)
         line, plain = driver.queue("line", fifo=True), driver.queue("plain")
         listener = driver.listener(plain)
         names = {line.id: "line", plain.id: "plain"}

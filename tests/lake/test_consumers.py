@@ -10,9 +10,9 @@ from pyspark.sql import SparkSession
 from courier.clock import ManualClock
 from courier.core.types import Ack, Actor, Message, Queue, Retry, Settlement
 from courier.lake import consumers, latest, schema
-from courier.store.memory import MemoryStore
 from tests.conformance.store.driver import Driver
 from tests.lake.histories import collected, told
+from tests.oracle.store import Oracle
 
 BEGUN = datetime(2026, 3, 1, 12, 59, 0, tzinfo=UTC)
 LEASE_MS = 90_000
@@ -24,7 +24,7 @@ class Story:
 
     def __init__(self, runner: asyncio.Runner) -> None:
         clock = ManualClock(int(BEGUN.timestamp() * 1000))
-        self.driver = driver = Driver(MemoryStore(), clock, runner)
+        self.driver = driver = Driver(Oracle(), clock, runner)
         queue = driver.queue("work", attempts_max=None)
         listener = driver.listener(queue)
         driver.publish_rows(queue, "for a listener", listener=listener)

@@ -11,10 +11,10 @@ from pyspark.sql import DataFrame, SparkSession
 from courier.clock import ManualClock
 from courier.core.types import Draft, Message, Queue
 from courier.lake import latest, schema
-from courier.store.memory import MemoryStore
 from tests.conformance.store.driver import Driver
 from tests.lake.histories import collected, told
 from tests.lake.older import older_store
+from tests.oracle.store import Oracle
 
 BEGUN = datetime(2026, 3, 1, 23, 59, 50, tzinfo=UTC)
 Rows = dict[Any, dict[str, Any]]
@@ -202,7 +202,7 @@ def test_a_message_is_a_row_of_its_own_however_often_it_is_folded(
 
 def test_only_messages_of_earlier_batches_are_looked_for() -> None:
     with asyncio.Runner() as runner:
-        driver = Driver(MemoryStore(), ManualClock(int(BEGUN.timestamp() * 1000)), runner)
+        driver = Driver(Oracle(), ManualClock(int(BEGUN.timestamp() * 1000)), runner)
         queue = driver.queue()
         for ms in (0, 10, 20_000):
             driver.advance(ms)

@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from courier.lake import audit, consumers, latest, metrics, schema
-from courier.store.sqlite import SqliteStore
+from courier.store.embedded import EmbeddedStore
 from tests.lake.histories import History
 from tests.lake.reference import Reference
 
@@ -53,8 +53,8 @@ class Told:
 def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
     path = tmp_path_factory.mktemp("history") / "courier.db"
 
-    async def opened(path: Path) -> SqliteStore:
-        return await SqliteStore.open(path)
+    async def opened(path: Path) -> EmbeddedStore:
+        return await EmbeddedStore.open(path)
 
     with asyncio.Runner() as runner:
         store = runner.run(opened(path))

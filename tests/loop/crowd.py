@@ -24,7 +24,7 @@ from courier.core.types import (
     Retry,
     Schema,
 )
-from courier.store.sqlite import SqliteStore
+from courier.store.embedded import EmbeddedStore
 
 QUEUES = 10_000
 LISTENERS = 1_000
@@ -65,7 +65,7 @@ class _Filler:
         self._crowd = Crowd()
 
     async def fill(self, others: Sequence[str]) -> Crowd:
-        self._store = await SqliteStore.open(self._data / "courier.db")
+        self._store = await EmbeddedStore.open(self._data / "courier.db")
         try:
             main, queues = await self._queues()
             await self._around(main, queues)

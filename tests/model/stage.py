@@ -16,10 +16,10 @@ from hypothesis.stateful import RuleBasedStateMachine
 from courier.clock import ManualClock
 from courier.core.store import Store
 from courier.core.types import MINUTE_MS, Listener, Message, Push, Queue
-from courier.store.memory import MemoryStore
-from courier.store.sqlite import SqliteStore
+from courier.store.embedded import EmbeddedStore
 from tests.conformance.store.driver import TENANT, Driver
 from tests.model.lives import backlogs, lives, tallies
+from tests.oracle.store import Oracle
 
 T = TypeVar("T")
 Jump = int | tuple[int, int] | Literal["far"] | None
@@ -98,7 +98,7 @@ class Stage(RuleBasedStateMachine):
         self.runner = asyncio.Runner()
         self.clock = ManualClock()
         self.folder = Path(tempfile.mkdtemp(prefix="courier-model-"))
-        self.reference = Driver(MemoryStore(), self.clock, self.runner)
+        self.reference = Driver(Oracle(), self.clock, self.runner)
         self.other = Driver(self.opened(), self.clock, self.runner)
         self.queues: dict[str, Queue] = {}
         self.listeners: list[Listener] = []
@@ -111,7 +111,7 @@ class Stage(RuleBasedStateMachine):
         self.swept = True
 
     def opened(self) -> Store:
-        return self.runner.run(SqliteStore.open(self.folder / "courier.db"))
+        return self.runner.run(EmbeddedStore.open(self.folder / "courier.db"))
 
     def teardown(self) -> None:
         try:

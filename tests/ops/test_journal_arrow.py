@@ -18,8 +18,7 @@ from courier.clock import ManualClock
 from courier.core import journal
 from courier.core.types import Draft, Message, Run
 from courier.ops.journal import _lines
-from courier.store.memory import MemoryStore
-from courier.store.sqlite import SqliteStore
+from courier.store.embedded import EmbeddedStore
 from tests.conformance.store.driver import Driver, sealed
 
 Parts = list[tuple[Run, int, int]]
@@ -71,11 +70,11 @@ def live(driver: Driver) -> None:
     driver.sweep_all()
 
 
-async def open_memory(_: Path) -> MemoryStore:
-    return MemoryStore()
+async def open_memory(_: Path) -> EmbeddedStore:
+    return await EmbeddedStore.open(None)
 
 
-OPENERS: dict[str, Callable[[Path], Any]] = {"memory": open_memory, "sqlite": SqliteStore.open}
+OPENERS: dict[str, Callable[[Path], Any]] = {"memory": open_memory, "sqlite": EmbeddedStore.open}
 
 
 @pytest.fixture(params=OPENERS, scope="module")

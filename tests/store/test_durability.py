@@ -9,7 +9,7 @@ import pytest
 
 from courier import ids
 from courier.core.types import Ack, Actor, Draft, Queue
-from tests.store.conftest import StoreClass
+from courier.store.embedded import EmbeddedStore
 
 ACTOR = Actor("somebody", "test")
 NOW_MS = 1_700_000_000_000
@@ -51,10 +51,12 @@ def syncs() -> Iterator[list[int]]:
 
 @pytest.mark.parametrize("inline_ms_max", [0, 1, 60_000])
 def test_no_verb_returns_before_the_log_was_synced(
-    tmp_path: Path, syncs: list[int], inline_ms_max: int, store_class: StoreClass
+    tmp_path: Path, syncs: list[int], inline_ms_max: int
 ) -> None:
     async def story() -> None:
-        store = await store_class.open(tmp_path / "courier.db", commit_inline_ms_max=inline_ms_max)
+        store = await EmbeddedStore.open(
+            tmp_path / "courier.db", commit_inline_ms_max=inline_ms_max
+        )
         queue = Queue(id=ids.new_id(), tenant="t", name="q", created_ms=1, modified_ms=1)
         before = syncs[0]
         await store.change(puts=[queue], actor=ACTOR, now_ms=NOW_MS)
@@ -78,11 +80,9 @@ def test_no_verb_returns_before_the_log_was_synced(
     asyncio.run(story())
 
 
-def test_callers_at_the_same_time_share_a_sync(
-    tmp_path: Path, syncs: list[int], store_class: StoreClass
-) -> None:
+def test_callers_at_the_same_time_share_a_sync(tmp_path: Path, syncs: list[int]) -> None:
     async def story() -> None:
-        store = await store_class.open(tmp_path / "courier.db")
+        store = await EmbeddedStore.open(tmp_path / "courier.db")
         queue = Queue(id=ids.new_id(), tenant="t", name="q", created_ms=1, modified_ms=1)
         await store.change(puts=[queue], actor=ACTOR, now_ms=NOW_MS)
         before = syncs[0]
@@ -99,9 +99,9 @@ def test_callers_at_the_same_time_share_a_sync(
     asyncio.run(story())
 
 
-def test_reading_syncs_nothing(tmp_path: Path, syncs: list[int], store_class: StoreClass) -> None:
+def test_reading_syncs_nothing(tmp_path: Path, syncs: list[int]) -> None:
     async def story() -> None:
-        store = await store_class.open(tmp_path / "courier.db")
+        store = await EmbeddedStore.open(tmp_path / "courier.db")
         queue = Queue(id=ids.new_id(), tenant="t", name="q", created_ms=1, modified_ms=1)
         await store.change(puts=[queue], actor=ACTOR, now_ms=NOW_MS)
         before = syncs[0]

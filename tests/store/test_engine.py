@@ -14,7 +14,6 @@ from courier.core.types import Ack, Actor, Draft, Queue
 from courier.store.embedded import EmbeddedStore
 from courier.store.engine import layout
 from courier.store.engine.layout import LineNumbers
-from courier.store.sqlite import SqliteStore
 
 ACTOR = Actor("somebody", "test")
 NOW_MS = 1_700_000_000_000
@@ -79,6 +78,69 @@ def test_a_damaged_block_is_an_error_and_never_a_wrong_body(tmp_path: Path, colu
     told(path, read)
 
 
+def test_damage_fails_no_other_call_of_its_group_and_the_store_is_not_ready(tmp_path: Path) -> None:
+    path = tmp_path / "courier.db"
+    queue, other = new_queue(), new_queue("other")
+
+    async def fill(store: EmbeddedStore) -> None:
+        await store.change(puts=[queue, other], actor=ACTOR, now_ms=NOW_MS)
+        await published(store, queue, b"bad")
+        await store.check()
+
+    async def read(store: EmbeddedStore) -> None:
+        for _ in range(2):
+            damaged, *others = await asyncio.gather(
+                store.lease(queue.id, count=1, lease_ms=9, actor=ACTOR, now_ms=NOW_MS),
+                published(store, other, b"one"),
+                store.peek(other.id, count=1, now_ms=NOW_MS),
+                return_exceptions=True,
+            )
+            assert isinstance(damaged, StoreDamaged)
+            assert not [each for each in others if isinstance(each, BaseException)]
+        with pytest.raises(StoreUnavailable, match="damaged"):
+            await store.check()
+        assert await taken(store, other, 9) == [b"one"] * 2
+
+    told(path, fill)
+    db = apsw.Connection(str(path))
+    db.execute("DELETE FROM block")
+    db.close()
+    told(path, read)
+
+
+@pytest.mark.parametrize("table", ["record", "line"])
+def test_settings_that_cannot_be_read_are_one_sentence_at_the_start(
+    tmp_path: Path, table: str
+) -> None:
+    path = tmp_path / "courier.db"
+    queue = new_queue()
+
+    async def fill(store: EmbeddedStore) -> None:
+        await store.change(puts=[queue], actor=ACTOR, now_ms=NOW_MS)
+        await published(store, queue, b"a")
+        await store.lease(queue.id, count=1, lease_ms=9, actor=ACTOR, now_ms=NOW_MS)
+
+    told(path, fill)
+    db = apsw.Connection(str(path))
+    db.execute("UPDATE record SET body = x'7b'" if table == "record" else "DELETE FROM line")
+    db.close()
+    with pytest.raises(StoreDamaged, match="damaged on disk"):
+        told(path, fill)
+
+
+def test_a_file_of_a_newer_courier_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "courier.db"
+
+    async def nothing(store: EmbeddedStore) -> None: ...
+
+    told(path, nothing)
+    db = apsw.Connection(str(path))
+    db.execute("PRAGMA user_version = 999999")
+    db.close()
+    with pytest.raises(StoreUnavailable, match="newer Courier"):
+        told(path, nothing)
+
+
 def test_a_block_in_anothers_place_is_damaged(tmp_path: Path) -> None:
     path = tmp_path / "courier.db"
     queue = new_queue()
@@ -120,33 +182,6 @@ def test_a_damaged_packet_is_an_error(tmp_path: Path) -> None:
     db.execute("UPDATE packet SET data = CAST(data || x'00' AS BLOB) WHERE last = 1")
     db.close()
     told(path, read)
-
-
-def test_a_file_of_the_store_before_is_refused_and_left_as_it_was(tmp_path: Path) -> None:
-    path = tmp_path / "courier.db"
-
-    async def run() -> None:
-        queue = new_queue()
-        old = await SqliteStore.open(path)
-        await old.change(puts=[queue], actor=ACTOR, now_ms=NOW_MS)
-        await old.close()
-        with pytest.raises(StoreUnavailable, match="earlier Courier"):
-            await EmbeddedStore.open(path)
-        old = await SqliteStore.open(path)
-        assert await old.get(Queue, queue.id) == queue
-        await old.close()
-
-    asyncio.run(run())
-
-
-def test_the_store_before_refuses_a_file_of_the_engine(tmp_path: Path) -> None:
-    async def run() -> None:
-        store = await EmbeddedStore.open(tmp_path / "courier.db")
-        await store.close()
-        with pytest.raises(StoreUnavailable, match="newer Courier"):
-            await SqliteStore.open(tmp_path / "courier.db")
-
-    asyncio.run(run())
 
 
 def test_a_line_number_is_used_again_once_the_journal_is_past_its_messages(tmp_path: Path) -> None:

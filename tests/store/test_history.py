@@ -6,8 +6,7 @@ from pathlib import Path
 from courier import ids
 from courier.core.store import Store
 from courier.core.types import DAY_MS, HOUR_MS, MINUTE_MS, Actor, Draft, Level, Queue, Tally
-from courier.store.sqlite import SqliteStore
-from tests.store.conftest import StoreClass
+from courier.store.embedded import EmbeddedStore
 
 ACTOR = Actor("somebody", "test")
 HOUR_BEGAN_MS = 1_700_000_000_000 // HOUR_MS * HOUR_MS
@@ -23,11 +22,9 @@ async def publish(store: Store, queue: Queue, now_ms: int) -> None:
     await store.publish([(queue.id, [Draft(b"a")])], actor=ACTOR, now_ms=now_ms)
 
 
-def test_calls_of_two_minutes_that_share_a_commit_are_told_apart(
-    tmp_path: Path, store_class: StoreClass
-) -> None:
+def test_calls_of_two_minutes_that_share_a_commit_are_told_apart(tmp_path: Path) -> None:
     async def story() -> None:
-        store = await store_class.open(tmp_path / "courier.db")
+        store = await EmbeddedStore.open(tmp_path / "courier.db")
         queue = new_queue()
         await store.change(puts=[queue], actor=ACTOR, now_ms=NOW_MS)
         commits = store.figures()["commits"]
@@ -51,13 +48,11 @@ def test_calls_of_two_minutes_that_share_a_commit_are_told_apart(
     asyncio.run(story())
 
 
-def test_a_restart_within_a_minute_changes_no_level(
-    tmp_path: Path, store_class: StoreClass
-) -> None:
+def test_a_restart_within_a_minute_changes_no_level(tmp_path: Path) -> None:
     async def story() -> None:
         queue = new_queue()
         for minute in (0, 0, 2, 2, 3):
-            store = await store_class.open(tmp_path / "courier.db")
+            store = await EmbeddedStore.open(tmp_path / "courier.db")
             if await store.get(Queue, queue.id) is None:
                 await store.change(puts=[queue], actor=ACTOR, now_ms=NOW_MS)
             await publish(store, queue, NOW_MS + minute * MINUTE_MS)
@@ -68,7 +63,7 @@ def test_a_restart_within_a_minute_changes_no_level(
     asyncio.run(story())
 
 
-def test_many_old_minutes_are_summed_up_in_parts(tmp_path: Path, store_class: StoreClass) -> None:
+def test_many_old_minutes_are_summed_up_in_parts(tmp_path: Path) -> None:
     minutes = range(130)
     late_ms = NOW_MS + 17 * DAY_MS
 
@@ -76,7 +71,7 @@ def test_many_old_minutes_are_summed_up_in_parts(tmp_path: Path, store_class: St
         return await store.tallies(tenant="u", since_ms=0, until_ms=late_ms)
 
     async def story() -> None:
-        store = await store_class.open(tmp_path / "courier.db")
+        store = await EmbeddedStore.open(tmp_path / "courier.db")
         for minute in minutes:
             counts = {("u", "requested"): 1 + minute, ("v", "requested"): 1}
             await store.tally(counts, now_ms=NOW_MS + minute * MINUTE_MS)
@@ -89,7 +84,7 @@ def test_many_old_minutes_are_summed_up_in_parts(tmp_path: Path, store_class: St
 
         # Whoever comes next goes on from there.
         await store.close()
-        store = await store_class.open(tmp_path / "courier.db")
+        store = await EmbeddedStore.open(tmp_path / "courier.db")
         while (await store.sweep(limit=50, now_ms=late_ms)).more:
             pass
         hour = HOUR_BEGAN_MS // MINUTE_MS
@@ -109,11 +104,9 @@ def test_many_old_minutes_are_summed_up_in_parts(tmp_path: Path, store_class: St
     asyncio.run(story())
 
 
-def test_an_offset_is_found_where_the_clock_was_set_back(
-    tmp_path: Path, store_class: StoreClass
-) -> None:
+def test_an_offset_is_found_where_the_clock_was_set_back(tmp_path: Path) -> None:
     async def story() -> None:
-        store = await store_class.open(tmp_path / "courier.db")
+        store = await EmbeddedStore.open(tmp_path / "courier.db")
         queue = new_queue()
         await store.change(puts=[queue], actor=ACTOR, now_ms=NOW_MS)
         # Two share a commit, and the first of them is the later one.
@@ -121,7 +114,7 @@ def test_an_offset_is_found_where_the_clock_was_set_back(
         for ms in (20, 30):
             await publish(store, queue, NOW_MS + ms)
         await store.close()
-        store = await store_class.open(tmp_path / "courier.db")
+        store = await EmbeddedStore.open(tmp_path / "courier.db")
         for ms in (35, 50):
             await publish(store, queue, NOW_MS + ms)
         wanted = {0: 0, 1: 1, 10: 1, 40: 1, 41: 6, 50: 6, 51: 7}
@@ -136,19 +129,19 @@ def test_an_offset_is_found_without_reading_the_whole_journal(tmp_path: Path) ->
     rows = 2_000
 
     async def story() -> None:
-        store = await SqliteStore.open(tmp_path / "courier.db")
+        store = await EmbeddedStore.open(tmp_path / "courier.db")
         queue = new_queue()
         await store.change(puts=[queue], actor=ACTOR, now_ms=NOW_MS)
         for i in range(rows):
             await publish(store, queue, NOW_MS + i)
         read: list[str] = []
-        history = store._history
-        history._connection().set_profile(lambda sql, _: read.append(sql))
+        reader = store.disk._readers.submit(store.disk._reader)
+        reader.result().set_profile(lambda sql, _: read.append(sql))
         for ms in (0, 1, 777, rows - 1, rows):
             read.clear()
             # One event for each commit, after that of the queue.
-            assert history.offset_at(NOW_MS + ms) == (ms + 1 if ms else 0)
-            assert len(read) <= 2 + rows.bit_length()
+            assert await store.offset_at(NOW_MS + ms) == (ms + 1 if ms else 0)
+            assert len([sql for sql in read if "SELECT" in sql]) <= 2 + rows.bit_length()
         await store.close()
 
     asyncio.run(story())

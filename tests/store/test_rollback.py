@@ -27,7 +27,7 @@ from courier.core.types import (
     Report,
     Retry,
 )
-from tests.store.conftest import StoreClass
+from courier.store.embedded import EmbeddedStore
 
 ACTOR = Actor("somebody", "test")
 NOW_MS = 1_700_000_000_000
@@ -78,7 +78,7 @@ def disk() -> Iterator[Disk]:
 @pytest.mark.parametrize("fifo", [False, True])
 @pytest.mark.parametrize("inline_ms_max", [0, 60_000])
 def test_a_group_that_cannot_be_committed_leaves_everything_as_it_was(
-    tmp_path: Path, disk: Disk, inline_ms_max: int, fifo: bool, store_class: StoreClass
+    tmp_path: Path, disk: Disk, inline_ms_max: int, fifo: bool
 ) -> None:
     async def seen(store: Store, queue: Queue, now_ms: int) -> list[Any]:
         return [
@@ -92,7 +92,9 @@ def test_a_group_that_cannot_be_committed_leaves_everything_as_it_was(
         ]
 
     async def story() -> None:
-        store = await store_class.open(tmp_path / "courier.db", commit_inline_ms_max=inline_ms_max)
+        store = await EmbeddedStore.open(
+            tmp_path / "courier.db", commit_inline_ms_max=inline_ms_max
+        )
         queue = Queue(id=ids.new_id(), tenant="t", name="q", created_ms=1, modified_ms=1, fifo=fifo)
         await store.change(puts=[queue], actor=ACTOR, now_ms=NOW_MS)
 
@@ -163,12 +165,14 @@ def new_listener(queue: Queue, title: str, **fields: Any) -> Listener:
 
 @pytest.mark.parametrize("inline_ms_max", [0, 60_000])
 def test_pushes_of_a_group_that_cannot_be_committed_are_as_they_were(
-    tmp_path: Path, disk: Disk, inline_ms_max: int, store_class: StoreClass
+    tmp_path: Path, disk: Disk, inline_ms_max: int
 ) -> None:
     report = Report(200, "", 5, b"answer")
 
     async def story() -> None:
-        store = await store_class.open(tmp_path / "courier.db", commit_inline_ms_max=inline_ms_max)
+        store = await EmbeddedStore.open(
+            tmp_path / "courier.db", commit_inline_ms_max=inline_ms_max
+        )
         dead = Queue(id=ids.new_id(), tenant="t", name="dead", created_ms=1, modified_ms=1)
         queue = replace(dead, id=ids.new_id(), name="work", dead_letter=dead.id)
         first, second = new_listener(queue, "first"), new_listener(queue, "second", ordered=True)
@@ -257,9 +261,9 @@ def test_pushes_of_a_group_that_cannot_be_committed_are_as_they_were(
     asyncio.run(story())
 
 
-def test_who_waits_is_told_after_the_commit(tmp_path: Path, store_class: StoreClass) -> None:
+def test_who_waits_is_told_after_the_commit(tmp_path: Path) -> None:
     async def story() -> None:
-        store = await store_class.open(tmp_path / "courier.db", commit_inline_ms_max=0)
+        store = await EmbeddedStore.open(tmp_path / "courier.db", commit_inline_ms_max=0)
         queue = Queue(id=ids.new_id(), tenant="t", name="q", created_ms=1, modified_ms=1)
         await store.change(puts=[queue], actor=ACTOR, now_ms=NOW_MS)
         hint = store.wait(queue.id)

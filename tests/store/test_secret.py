@@ -8,7 +8,7 @@ import apsw
 import pytest
 
 from courier.sealing import KEY_BYTES, Sealer
-from courier.store.sqlite import SqliteStore
+from courier.store.embedded import EmbeddedStore
 from tests.private.looking import holding
 
 ONE, TWO = Sealer([b"1" * KEY_BYTES]), Sealer([b"2" * KEY_BYTES])
@@ -20,7 +20,7 @@ def opened(path: Path, sealer: Sealer | None) -> bytes:
     """The secret of a store that was opened, used and closed."""
 
     async def story() -> bytes:
-        store = await SqliteStore.open(path, sealer=sealer)
+        store = await EmbeddedStore.open(path, sealer=sealer)
         try:
             for _ in range(300):
                 await store.check()
@@ -93,43 +93,6 @@ def test_one_that_was_sealed_for_something_else_is_not_taken(path: Path) -> None
     db.execute("UPDATE meta SET secret = ?", (name.encode() + b":" + sealed,))
     db.close()
     assert opened(path, ONE) != CLEAR
-
-
-def old_store(path: Path, *, killed: bool) -> None:
-    """As an older Courier left it: in clear, on a page that was written many times."""
-    opened(path, None)
-    db = apsw.Connection(str(path))
-    db.execute("PRAGMA journal_mode = wal")
-    db.execute("UPDATE meta SET secret = ?", (CLEAR,))
-    for n in range(100):
-        db.execute("UPDATE meta SET checked_ms = ?, rolled = ?", (n**3, n**5))
-    if killed:  # its log stays
-        left = {file: file.read_bytes() for file in path.parent.iterdir()}
-        db.close()
-        for file, content in left.items():
-            file.write_bytes(content)
-    else:
-        db.close()
-    assert holding(CLEAR, path.parent.iterdir())
-
-
-@pytest.mark.parametrize("killed", [False, True])
-def test_an_old_store_keeps_its_secret_and_none_of_its_clear_bytes(
-    path: Path, killed: bool, caplog: pytest.LogCaptureFixture
-) -> None:
-    old_store(path, killed=killed)
-
-    async def story() -> None:
-        store = await SqliteStore.open(path, sealer=ONE)
-        assert store.secret == CLEAR
-        assert holding(CLEAR, path.parent.iterdir()) == []
-        await store.close()
-
-    with caplog.at_level(logging.WARNING):
-        asyncio.run(story())
-    assert [record.message for record in caplog.records] == ["secret_sealed"]
-    assert opened(path, ONE) == CLEAR
-    assert holding(CLEAR, path.parent.iterdir()) == []
 
 
 def test_without_a_sealer_there_is_another_at_every_opening(path: Path) -> None:

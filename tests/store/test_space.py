@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from courier import ids
 from courier.core.errors import OutOfSpace
 from courier.core.types import Ack, Actor, Draft, Queue, Session
-from courier.store.sqlite import SqliteStore
+from courier.store.embedded import EmbeddedStore
 
 ACTOR = Actor("somebody", "test")
 NOW_MS = 1_700_000_000_000
@@ -33,8 +33,8 @@ def room(monkeypatch: pytest.MonkeyPatch) -> Room:
     return Room(monkeypatch)
 
 
-async def opened(tmp_path: Path) -> SqliteStore:
-    return await SqliteStore.open(tmp_path / "courier.db", disk_free_bytes_min=256 * MIB)
+async def opened(tmp_path: Path) -> EmbeddedStore:
+    return await EmbeddedStore.open(tmp_path / "courier.db", disk_free_bytes_min=256 * MIB)
 
 
 def new_queue(name: str) -> Queue:
@@ -82,7 +82,7 @@ def test_what_grows_the_store_is_refused_and_all_else_goes_on(tmp_path: Path, ro
     asyncio.run(story())
 
 
-def test_room_that_deleted_messages_have_left_counts(tmp_path: Path, room: Room) -> None:
+def test_room_that_messages_and_their_events_have_left_counts(tmp_path: Path, room: Room) -> None:
     async def story() -> None:
         store = await opened(tmp_path)
         queue = new_queue("q")
@@ -95,6 +95,9 @@ def test_room_that_deleted_messages_have_left_counts(tmp_path: Path, room: Room)
             await store.check()
         while await store.purge(queue.id, upto_seq=99, limit=5, actor=ACTOR, now_ms=NOW_MS):
             pass
+        assert (await store.sweep(limit=9, now_ms=NOW_MS)).short
+        await store.trim_journal(upto=99)
+        assert not (await store.sweep(limit=9, now_ms=NOW_MS)).short
         await store.check()
         await store.publish([(queue.id, [Draft(b"a")])], actor=ACTOR, now_ms=NOW_MS)
         await store.close()
@@ -105,7 +108,7 @@ def test_room_that_deleted_messages_have_left_counts(tmp_path: Path, room: Room)
 def test_the_mark_is_a_part_of_a_small_disk(tmp_path: Path, room: Room) -> None:
     async def story() -> None:
         mib = 10_000 // 16
-        store = await SqliteStore.open(tmp_path / "courier.db", disk_free_bytes_min=1 << 40)
+        store = await EmbeddedStore.open(tmp_path / "courier.db", disk_free_bytes_min=1 << 40)
         room.free = (mib + 1) * MIB
         await store.check()
         room.free = (mib - 1) * MIB
@@ -119,7 +122,7 @@ def test_the_mark_is_a_part_of_a_small_disk(tmp_path: Path, room: Room) -> None:
 def test_without_a_mark_nothing_is_held_back(tmp_path: Path, room: Room) -> None:
     async def story() -> None:
         room.free = 0
-        store = await SqliteStore.open(tmp_path / "courier.db")
+        store = await EmbeddedStore.open(tmp_path / "courier.db")
         await store.check()
         assert not list(tmp_path.glob("*.reserve"))
         await store.close()

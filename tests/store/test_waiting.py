@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from courier.core.types import Actor, Draft, Queue
+from courier.store.embedded import EmbeddedStore
 from courier.store.waiting import Waiters
-from tests.store.conftest import StoreClass
 
 QUEUE, OTHER = "c0" + "1" * 30, "c0" + "2" * 30
 ACTOR = Actor("somebody", "test")
@@ -146,12 +146,14 @@ def fail() -> None:
 
 @pytest.mark.parametrize("inline_ms_max", [0, 60_000])
 def test_a_group_that_was_rolled_back_tells_nobody(
-    runner: asyncio.Runner, tmp_path: Path, inline_ms_max: int, store_class: StoreClass
+    runner: asyncio.Runner, tmp_path: Path, inline_ms_max: int
 ) -> None:
     """What a bad neighbour undid is done again alone, and only then is it told: once."""
 
     async def story() -> None:
-        store = await store_class.open(tmp_path / "courier.db", commit_inline_ms_max=inline_ms_max)
+        store = await EmbeddedStore.open(
+            tmp_path / "courier.db", commit_inline_ms_max=inline_ms_max
+        )
         queue = Queue(id=QUEUE, tenant="t", name="q", created_ms=1, modified_ms=1)
         await store.change(puts=[queue], actor=ACTOR, now_ms=NOW_MS)
         waiting = [store.wait(QUEUE) for _ in range(3)]

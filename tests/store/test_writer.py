@@ -8,7 +8,7 @@ import pytest
 
 from courier import ids
 from courier.core.types import Actor, Draft, Queue
-from tests.store.conftest import StoreClass
+from courier.store.embedded import EmbeddedStore
 
 ACTOR = Actor("somebody", "test")
 NOW_MS = 1_700_000_000_000
@@ -33,10 +33,11 @@ def test_a_call_that_fails_takes_no_other_with_it(
     op: Callable[[], None],
     then: Callable[[], None],
     inline_ms_max: int,
-    store_class: StoreClass,
 ) -> None:
     async def story() -> None:
-        store = await store_class.open(tmp_path / "courier.db", commit_inline_ms_max=inline_ms_max)
+        store = await EmbeddedStore.open(
+            tmp_path / "courier.db", commit_inline_ms_max=inline_ms_max
+        )
         queue = Queue(id=ids.new_id(), tenant="t", name="q", created_ms=1, modified_ms=1)
         await store.change(puts=[queue], actor=ACTOR, now_ms=NOW_MS)
 

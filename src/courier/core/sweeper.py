@@ -7,7 +7,7 @@ from courier.clock import Clock
 from courier.core.errors import Unavailable
 from courier.core.signins import SignIns
 from courier.core.store import Store
-from courier.core.types import SECOND_MS, Pipeline
+from courier.core.types import SECOND_MS, Head, Pipeline
 from courier.core.usage import Usage
 
 # A journal may be over its size for as long.
@@ -62,7 +62,7 @@ class Sweeper:
         swept = await self._store.sweep(limit=self._batch_max, now_ms=now_ms)
         if now_ms - self._trimmed_ms >= TRIM_EVERY_MS:
             self._trimmed_ms = now_ms
-            await self._trim(now_ms)
+            await self._trim(now_ms, short=swept.short)
         if swept.more:
             return 0
         if swept.next_ms is None:
@@ -70,29 +70,42 @@ class Sweeper:
         # Whoever waits for a lease or a delay to end should not wait for the next round as well.
         return min(self._every_ms, max(1, swept.next_ms - self._clock.now_ms()))
 
-    async def _trim(self, now_ms: int) -> None:
-        """Forget what is old and read by every pipeline; with too much of it, the oldest."""
+    async def _trim(self, now_ms: int, *, short: bool) -> None:
+        """Forget what is old and read by every pipeline; with too much of it, the oldest.
+
+        A full disk does not wait for what is read to become old: bodies of messages that are done
+        stay in the store for as long as the journal tells of them.
+        """
         head = await self._store.head()
         pipelines = await self._store.scan(Pipeline)
-        upto = min((pipeline.offset for pipeline in pipelines), default=head.last)
+        read = min((pipeline.offset for pipeline in pipelines), default=head.last)
         before_ms = now_ms - self._journal_retention_ms
-        while await self._store.trim_journal(upto=upto, before_ms=before_ms):
+        while await self._store.trim_journal(upto=read, before_ms=before_ms):
             pass
-        head = await self._store.head()
-        while head.bytes > self._journal_bytes_max:
-            part = max(1, (head.last - head.first + 1) // FORCED_PART)
-            forgotten = await self._store.trim_journal(upto=head.first + part)
-            if not forgotten:
-                return
-            self.forced_trims += 1
-            log.warning(
-                "journal_trimmed_for_space",
-                extra={
-                    "bytes": head.bytes,
-                    "bytes_max": self._journal_bytes_max,
-                    "first": head.first,
-                    "forgotten": forgotten,
-                    "slowest_pipeline_offset": upto,
-                },
-            )
-            head = await self._store.head()
+        while (head := await self._store.head()).bytes > self._journal_bytes_max:
+            if not await self._cut(head, upto=head.last, read=read):
+                break
+        while short and await self._cut(await self._store.head(), upto=read, read=read):
+            swept = await self._store.sweep(limit=self._batch_max, now_ms=self._clock.now_ms())
+            short = swept.short
+
+    async def _cut(self, head: Head, *, upto: int, read: int) -> bool:
+        """Forget a part of the journal, at least one row of it; False: there is none."""
+        part = max(1, (head.last - head.first + 1) // FORCED_PART)
+        while not (forgotten := await self._store.trim_journal(upto=min(upto, head.first + part))):
+            if head.first + part >= upto:
+                return False
+            part *= 2
+        self.forced_trims += 1
+        log.warning(
+            "journal_trimmed_for_space",
+            extra={
+                "bytes": head.bytes,
+                "bytes_max": self._journal_bytes_max,
+                "free_bytes": self._store.free_bytes(),
+                "first": head.first,
+                "forgotten": forgotten,
+                "slowest_pipeline_offset": read,
+            },
+        )
+        return True

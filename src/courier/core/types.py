@@ -570,7 +570,10 @@ class PushStats(Struct, frozen=True):
 
 
 class Swept(Struct, frozen=True):
-    """What a sweep did, and when the next thing is due (None: nothing is waiting for time)."""
+    """What a sweep did, and when the next thing is due (None: nothing is waiting for time).
+
+    `short`: the disk is below its low-water mark.
+    """
 
     expired: int = 0
     returned: int = 0
@@ -578,6 +581,7 @@ class Swept(Struct, frozen=True):
     dropped: int = 0
     next_ms: int | None = None
     more: bool = False
+    short: bool = False
 
 
 # --- journal ---------------------------------------------------------------------------------

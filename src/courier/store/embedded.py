@@ -1,10 +1,12 @@
 """The store of one process: the engine on SQLite, and the writer between them."""
 
+import math
 from pathlib import Path
 from typing import Self
 
 from courier.core.sealed import Sealer
-from courier.store.disk_sqlite import SqliteDisk
+from courier.store.disk_sqlite import MemoryDisk, SqliteDisk
+from courier.store.disk_sqlite.connection import disk_errors
 from courier.store.disk_sqlite.writer import Writer
 from courier.store.engine import EngineStore
 from courier.store.engine.engine import Engine
@@ -18,21 +20,35 @@ class EmbeddedStore(EngineStore):
     @classmethod
     async def open(
         cls,
-        path: Path,
+        path: Path | None,
         *,
         sealer: Sealer | None = None,
         cache_bytes: int = 32 << 20,
         commit_calls_max: int = 1_024,
         commit_inline_ms_max: int = 1,
         disk_free_bytes_min: int = 0,
+        check_at_start: str = "off",
+        accept_damage: bool = False,
         block_messages: int = 128,
         block_bytes: int = 256 << 10,
         block_cache_bytes: int = 16 << 20,
     ) -> Self:
-        """Open or create the file. Raises StoreUnavailable when that cannot be done."""
-        disk = SqliteDisk(
-            path, sealer=sealer, cache_bytes=cache_bytes, free_bytes_min=disk_free_bytes_min
-        )
+        """Open or create the file; None: in memory. Raises StoreUnavailable when it cannot be done.
+
+        `check_at_start` is off, quick or full. With `accept_damage` a damaged store is opened with
+        what can be read of it, and the first sweep writes a `damage_accepted` event.
+        """
+        if path is None:
+            disk: SqliteDisk = MemoryDisk()
+        else:
+            disk = SqliteDisk(
+                path,
+                sealer=sealer,
+                cache_bytes=cache_bytes,
+                free_bytes_min=disk_free_bytes_min,
+                check_at_start=check_at_start,
+                accept_damage=accept_damage,
+            )
         try:
             waiters = Waiters()
             engine = Engine(
@@ -42,15 +58,16 @@ class EmbeddedStore(EngineStore):
                 block_messages=block_messages,
                 block_bytes=block_bytes,
             )
-            await engine.load()
+            with disk_errors():
+                await engine.load()
             writer = Writer(
                 disk.db,
                 engine,
                 disk.volume,
                 calls_max=commit_calls_max,
-                inline_s=commit_inline_ms_max / 1000,
+                inline_s=math.inf if path is None else commit_inline_ms_max / 1000,
             )
-            return cls(disk, disk.volume, engine, waiters, writer)
+            return cls(disk, disk.volume, engine, waiters, writer, accepted=disk.accepted)
         except BaseException:
-            await disk.close()
+            await disk.abandon()
             raise

@@ -11,22 +11,12 @@ from courier.clock import ManualClock
 from courier.core.store import Store
 from courier.core.types import Listener, Queue
 from courier.store.embedded import EmbeddedStore
-from courier.store.memory import MemoryStore
-from courier.store.sqlite import SqliteStore
 from tests.conformance.store.driver import SEALER, Driver
+from tests.oracle.store import Oracle
 
 
-async def open_memory(path: Path) -> Store:
-    return MemoryStore()
-
-
-async def open_sqlite(path: Path) -> Store:
-    return await SqliteStore.open(path, sealer=SEALER)
-
-
-async def open_sqlite_on_a_slow_disk(path: Path) -> Store:
-    """Every commit is waited for on the writer's thread, while further calls come in."""
-    return await SqliteStore.open(path, sealer=SEALER, commit_inline_ms_max=0)
+async def open_oracle(path: Path) -> Store:
+    return Oracle()
 
 
 async def open_engine(path: Path) -> Store:
@@ -34,24 +24,28 @@ async def open_engine(path: Path) -> Store:
 
 
 async def open_engine_with_small_blocks(path: Path) -> Store:
-    """Every edge of a block is met soon, and nothing is found in memory."""
+    """Every edge of a block is met soon, and nothing is found in memory. Every commit is waited for
+    on the writer's thread, while further calls come in."""
     return await EmbeddedStore.open(
         path, sealer=SEALER, commit_inline_ms_max=0, block_messages=3, block_cache_bytes=0
     )
 
 
+async def open_engine_in_memory(path: Path) -> Store:
+    return await EmbeddedStore.open(None)
+
+
 OPENERS: dict[str, Callable[[Path], Coroutine[Any, Any, Store]]] = {
-    "memory": open_memory,
-    "sqlite": open_sqlite,
-    "sqlite-slow": open_sqlite_on_a_slow_disk,
+    "oracle": open_oracle,
     "engine": open_engine,
     "engine-small": open_engine_with_small_blocks,
+    "engine-memory": open_engine_in_memory,
 }
 
 
 Opener = Callable[[Path], Coroutine[Any, Any, Store]]
 # Stores that outlive their process.
-ON_DISK = ("sqlite", "engine", "engine-small")
+ON_DISK = ("engine", "engine-small")
 
 
 @pytest.fixture(params=ON_DISK)

@@ -22,7 +22,7 @@ from courier.core.types import (
     Queue,
     Retry,
 )
-from courier.store.sqlite import SqliteStore
+from courier.store.embedded import EmbeddedStore
 from tests.conformance.store.conftest import Opener
 from tests.conformance.store.driver import CALLER, Driver, bodies
 
@@ -496,7 +496,7 @@ def test_a_claim_that_was_not_acknowledged_is_not_forgotten_with_the_next(
 
 def test_the_sweep_forgets_old_claims_up_to_its_limit(tmp_path: Path, clock: ManualClock) -> None:
     async def story() -> list[int]:
-        store = await SqliteStore.open(tmp_path / "old.db")
+        store = await EmbeddedStore.open(tmp_path / "old.db")
         queue = Queue(id="c0" + "1" * 30, tenant="t", name="q", created_ms=0, modified_ms=0)
         now_ms = clock.now_ms()
         await store.change(puts=[queue], actor=CALLER, now_ms=now_ms)
@@ -509,7 +509,7 @@ def test_the_sweep_forgets_old_claims_up_to_its_limit(tmp_path: Path, clock: Man
         left = []
         for _ in range(4):
             await store.sweep(limit=2, now_ms=now_ms + DAY_MS + MINUTE_MS)
-            left.append(store._db.execute("SELECT count(*) FROM claim").get)
+            left.append(store.disk.db.execute("SELECT count(*) FROM fact WHERE kind = 'claim'").get)
         await store.close()
         return left
 

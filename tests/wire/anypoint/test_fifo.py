@@ -9,7 +9,7 @@ import pytest
 from courier.clock import ManualClock
 from courier.core import types as core
 from courier.dialects.anypoint import wire
-from courier.store.memory import MemoryStore
+from tests.oracle.store import Oracle
 from tests.server import Server
 from tests.wire.anypoint.answers import fail, result, results
 from tests.wire.anypoint.destination import Message, Queue, bodies, new_id
@@ -323,7 +323,7 @@ def test_an_id_may_be_published_again_after_five_minutes() -> None:
     """The drafts that the dialect makes, on a clock that moves when told to."""
     fifo = core.Queue(id="q", tenant="t", name="q", created_ms=0, modified_ms=0, fifo=True)
     clock = ManualClock()
-    store = MemoryStore()
+    store = Oracle()
     actor = core.Actor("caller", "test")
 
     async def publish(text: str) -> bool:

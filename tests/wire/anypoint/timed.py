@@ -22,8 +22,7 @@ from courier.dialects import anypoint
 from courier.dialects.anypoint.names import Regions
 from courier.dialects.anypoint.site import Services
 from courier.sealing import Sealer
-from courier.store.memory import MemoryStore
-from courier.store.sqlite import SqliteStore
+from courier.store.embedded import EmbeddedStore
 from courier.telemetry import Telemetry
 from courier.web import App, BodyTooLong, Request
 from tests.wire.anypoint.environment import Environment, Tokens
@@ -124,7 +123,7 @@ def timed(kind: str, data: Path) -> Iterator[Timed]:
 
 
 async def _open(kind: str, data: Path) -> Store:
-    return MemoryStore() if kind == "memory" else await SqliteStore.open(data / "courier.db")
+    return await EmbeddedStore.open(None if kind == "memory" else data / "courier.db")
 
 
 @contextmanager

@@ -23,8 +23,7 @@ from courier.dialects import discue
 from courier.dialects.discue.lockout import Lockout
 from courier.dialects.discue.site import Services
 from courier.sealing import Sealer
-from courier.store.memory import MemoryStore
-from courier.store.sqlite import SqliteStore
+from courier.store.embedded import EmbeddedStore
 from courier.telemetry import Telemetry
 from courier.web import App
 from tests.clients.discue import DiscueClient
@@ -72,7 +71,7 @@ def timed(kind: str, data: Path) -> Iterator[Timed]:
 
 
 async def _open(kind: str, data: Path) -> Store:
-    return MemoryStore() if kind == "memory" else await SqliteStore.open(data / "courier.db")
+    return await EmbeddedStore.open(None if kind == "memory" else data / "courier.db")
 
 
 def _targets() -> Targets:

@@ -8,20 +8,31 @@ import asyncio
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
 import apsw
 
+from courier.core.errors import StoreUnavailable
 from courier.core.sealed import Sealer
 from courier.core.types import Level, Tally
 from courier.files import sync_directory
 from courier.store.disk_sqlite import statements as sql
-from courier.store.disk_sqlite.connection import claim, close, connect, disk_errors
+from courier.store.disk_sqlite.connection import (
+    abandon,
+    claim,
+    close,
+    connect,
+    connect_memory,
+    disk_errors,
+    keep_log,
+)
+from courier.store.disk_sqlite.damage import recover
 from courier.store.disk_sqlite.masks import packed_mask, unpacked_mask
-from courier.store.disk_sqlite.migrate import migrate
+from courier.store.disk_sqlite.migrate import migrate, refuse_earlier
 from courier.store.disk_sqlite.secret import load as load_secret
-from courier.store.disk_sqlite.volume import Volume
+from courier.store.disk_sqlite.volume import Unlimited, Volume
 from courier.store.engine.blocks import BlockRow
 from courier.store.engine.disk import (
     At,
@@ -54,28 +65,48 @@ _BLOCKS_MAX = 64
 
 
 class SqliteDisk:
+    """`accepted`: what the start has accepted of damage; empty for none."""
+
+    volume: Volume | Unlimited
+
     def __init__(
-        self, path: Path, *, sealer: Sealer | None, cache_bytes: int, free_bytes_min: int
+        self,
+        path: Path,
+        *,
+        sealer: Sealer | None,
+        cache_bytes: int,
+        free_bytes_min: int,
+        check_at_start: str,
+        accept_damage: bool,
     ) -> None:
         """Open or create the file. Raises StoreUnavailable when that cannot be done."""
         self._path = path
-        self._lock: IO[str] = claim(path)
-        try:
-            with disk_errors():
-                self.db = connect(path, cache_bytes=cache_bytes)
-                self.volume = Volume(path, self.db, free_bytes_min=free_bytes_min)
-                self.volume.empty_log()
-                migrate(self.db, "courier.store.disk_sqlite", base=SCHEMA_BASE)
-                sync_directory(path.parent)
-                self.volume.look()
-                self._secret = load_secret(self.db, sealer)
-        except BaseException:
-            self._lock.close()
-            raise
-        self._cursor = self.db.cursor()
-        self._execute = self._cursor.execute
+        with ExitStack() as failing, disk_errors():
+            refuse_earlier(path, base=SCHEMA_BASE)
+            lock = failing.enter_context(claim(path))
+            db = connect(path, cache_bytes=cache_bytes)
+            failing.callback(abandon, db)
+            self.accepted = recover(db, path, check=check_at_start, accept=accept_damage)
+            volume = Volume(path, db, free_bytes_min=free_bytes_min)
+            # A start that failed may have left a log whose name is not durable. It must not go
+            # while only some of its pages are copied.
+            sync_directory(path.parent)
+            volume.empty_log()
+            self._begin(db, sealer)
+            sync_directory(path.parent)
+            volume.look()
+            failing.pop_all()
+        self.volume = volume
+        self._lock: IO[str] | None = lock
         self._local = threading.local()
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="courier-read")
+
+    def _begin(self, db: apsw.Connection, sealer: Sealer | None) -> None:
+        migrate(db, "courier.store.disk_sqlite", base=SCHEMA_BASE)
+        self.db = db
+        self._secret = load_secret(db, sealer)
+        self._cursor = db.cursor()
+        self._execute = self._cursor.execute
 
     def _rows(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
         return self._execute(statement, values).fetchall()
@@ -342,13 +373,43 @@ class SqliteDisk:
         connection: apsw.Connection = self._local.db
         return connection
 
-    def _read(self, verb: Callable[..., T], *values: Any) -> "asyncio.Future[T]":
-        return asyncio.get_running_loop().run_in_executor(self._readers, verb, *values)
+    async def _read(self, verb: Callable[..., T], *values: Any) -> T:
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(self._readers, verb, *values)
+        except StoreUnavailable as error:
+            if error.__cause__ is not None:
+                self.volume.failed(error.__cause__)
+            raise
 
     async def close(self) -> None:
         self._readers.shutdown()
         close(self.db)
-        self._lock.close()
+        if self._lock is not None:
+            self._lock.close()
+
+    async def abandon(self) -> None:
+        """Close what could not be read, and leave it as it is."""
+        keep_log(self.db)
+        await self.close()
+
+
+class MemoryDisk(SqliteDisk):
+    """The same tables in memory, gone with the process. Nothing waits for it: reads run between
+    two groups, on the same connection."""
+
+    def __init__(self) -> None:
+        self.accepted = {}
+        self._begin(connect_memory(), None)
+        self.volume = Unlimited(self.db)
+        self._lock = None
+        self._readers = ThreadPoolExecutor(1)
+
+    def _reader(self) -> apsw.Connection:
+        return self.db
+
+    async def _read(self, verb: Callable[..., T], *values: Any) -> T:
+        return verb(*values)
 
 
 def _row(d: Delivery) -> tuple[Any, ...]:

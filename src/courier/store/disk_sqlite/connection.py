@@ -14,6 +14,8 @@ from courier.core.errors import StoreUnavailable
 
 log = logging.getLogger("courier.store")
 
+_STATEMENTS = 200
+
 # What a full, broken or locked disk raises. Anything else from the driver is a bug of ours.
 DISK_ERRORS = (
     apsw.FullError,
@@ -58,12 +60,19 @@ def connect(path: Path, *, cache_bytes: int, readonly: bool = False) -> apsw.Con
         if readonly
         else apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
     )
-    db = apsw.Connection(str(path), flags=flags, statementcachesize=200)
+    db = apsw.Connection(str(path), flags=flags, statementcachesize=_STATEMENTS)
     try:
         _set_up(db, cache_bytes=cache_bytes, readonly=readonly)
     except BaseException:
         abandon(db)
         raise
+    return db
+
+
+def connect_memory() -> apsw.Connection:
+    """A database that is gone when it is closed."""
+    db = apsw.Connection(":memory:", statementcachesize=_STATEMENTS)
+    _tune(db, cache_bytes=0)
     return db
 
 
@@ -81,20 +90,29 @@ def abandon(db: apsw.Connection) -> None:
     The name of its log may not be durable yet. A power loss could then take the log and leave a
     database of which only some pages were copied.
     """
-    db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+    keep_log(db)
     close(db)
 
 
+def keep_log(db: apsw.Connection, keep: bool = True) -> None:
+    """Whether closing leaves the log as it is, in place of copying it into the database."""
+    db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, int(keep))
+
+
 def _set_up(db: apsw.Connection, *, cache_bytes: int, readonly: bool) -> None:
-    # Without the stability guarantee SQLite plans every range query anew when its bounds
-    # change, which costs more than running it.
-    db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
-    db.set_busy_timeout(5_000)
-    db.execute(f"PRAGMA cache_size = {-cache_bytes // 1024:d}")
-    db.execute("PRAGMA temp_store = memory")
+    _tune(db, cache_bytes=cache_bytes)
     if not readonly:
         # SQLite goes on in the old mode, in which a power loss can undo commits, and says so.
         if db.execute("PRAGMA journal_mode = wal").get != "wal":
             raise StoreUnavailable("its journal mode cannot be set")
         db.execute("PRAGMA synchronous = full")
         db.wal_autocheckpoint(0)  # its errors would not be noticed; see `volume.py`
+
+
+def _tune(db: apsw.Connection, *, cache_bytes: int) -> None:
+    # Without the stability guarantee SQLite plans every range query anew when its bounds
+    # change, which costs more than running it.
+    db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
+    db.set_busy_timeout(5_000)
+    db.execute(f"PRAGMA cache_size = {-cache_bytes // 1024:d}")
+    db.execute("PRAGMA temp_store = memory")

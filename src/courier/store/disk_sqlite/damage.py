@@ -14,13 +14,14 @@ from collections import Counter
 from itertools import count
 from operator import mul
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import apsw
 from msgspec import Struct
 
 from courier import files
 from courier.core.errors import StoreUnavailable
+from courier.store.disk_sqlite.connection import keep_log
 
 CHECK_MS_MAX = 500
 _CHECK_STEPS = 10_000
@@ -172,6 +173,21 @@ def _words(data: bytes, big: bool) -> "array[int]":
     if big != (sys.byteorder == "big"):
         words.byteswap()
     return words
+
+
+def recover(db: apsw.Connection, path: Path, *, check: str, accept: bool) -> dict[str, Any]:
+    """Judge what the last process left, before anything is written; what was accepted of damage.
+
+    `check` is off, quick or full.
+    """
+    keep_log(db)
+    damage = settle_log(db, path, accept=accept)
+    found = ""
+    if check != "off":
+        found = check_database(db, path, full=check == "full", accept=accept)
+    keep_log(db, keep=False)
+    log = {"frame": damage.frame, "frames": damage.frames, "lost": damage.lost} if damage else {}
+    return {**log, **({"database": found} if found else {})}
 
 
 def settle_log(db: apsw.Connection, path: Path, *, accept: bool) -> LogDamage | None:

@@ -1,16 +1,53 @@
-"""Apply numbered .sql files once, in order."""
+"""The schema of a database: which it has, and numbered .sql files that are applied once."""
 
 from importlib.resources import files
+from pathlib import Path
 
 import apsw
 
 from courier.core.errors import StoreUnavailable
+from courier.store.disk_sqlite.connection import abandon
+
+# Where a database file says its schema number.
+_NUMBER_AT, _NUMBER_BYTES = 60, 4
+
+
+def refuse_earlier(path: Path, *, base: int) -> None:
+    """Raises StoreUnavailable for a database whose schema number is not above `base`: it was
+    written by a Courier with another layout. Writes nothing, whatever is there."""
+    number = _schema(path)
+    if 0 < number <= base:
+        raise StoreUnavailable(
+            f"{path} was written by an earlier Courier (schema {number}) and this one cannot read "
+            "it: run the earlier version until its queues are drained, or start this one with "
+            "another data directory (--data)"
+        )
+
+
+def _schema(path: Path) -> int:
+    if not path.exists():
+        return 0
+    with path.open("rb") as file:
+        file.seek(_NUMBER_AT)
+        number = int.from_bytes(file.read(_NUMBER_BYTES), "big")
+    log = Path(f"{path}-wal")
+    if number or not log.exists() or not log.stat().st_size:
+        return number
+    # All of it may be in the log yet. In this mode reading it makes no file and changes none.
+    db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+    try:
+        db.execute("PRAGMA locking_mode = exclusive")
+        return int(db.execute("PRAGMA user_version").get)
+    except apsw.BusyError:  # somebody is using it, and will be named
+        return 0
+    finally:
+        abandon(db)
 
 
 def migrate(db: apsw.Connection, package: str, *, base: int = 0) -> None:
     """Apply those of the package's `migrations/*.sql` that the database has not had yet.
 
-    Their schema numbers begin after `base`; a database with a lower one is another store's.
+    Their schema numbers begin after `base`.
     """
     scripts = sorted(
         (
@@ -21,11 +58,6 @@ def migrate(db: apsw.Connection, package: str, *, base: int = 0) -> None:
         key=lambda entry: entry.name,
     )
     found = int(db.execute("PRAGMA user_version").get)
-    if 0 < found <= base:
-        raise StoreUnavailable(
-            "it was written by an earlier Courier and cannot be read by this one; go on with the "
-            "earlier version, or start with an empty data directory"
-        )
     version = max(0, found - base)
     if version > len(scripts):
         raise StoreUnavailable(

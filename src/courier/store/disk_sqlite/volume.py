@@ -46,7 +46,7 @@ class Volume:
         self._off = False
         self._full = False
         self.damaged = ""
-        self.free_bytes = 0
+        self.free_bytes: int | None = 0
         self.reserved = False
         self.refusals = 0
         self.checkpoint_failures = 0
@@ -150,14 +150,22 @@ class Volume:
             os.close(file)
         self.reserved = True
 
+    @property
+    def _mark(self) -> int:
+        """The low-water mark, which is higher without the reserve."""
+        if self.reserved:
+            return self._free_bytes_min
+        return max(self._free_bytes_min, 2 * self._reserve_bytes)
+
+    @property
+    def short(self) -> bool:
+        return (self.free_bytes or 0) < self._mark
+
     def require_space(self) -> None:
-        """Raises OutOfSpace below the low-water mark, which is higher without the reserve."""
-        limit = self._free_bytes_min
-        if not self.reserved:
-            limit = max(limit, 2 * self._reserve_bytes)
-        if self.free_bytes < limit:
+        """Raises OutOfSpace below the low-water mark."""
+        if self.short:
             self.refusals += 1
-            raise OutOfSpace(free=self.free_bytes, limit=limit)
+            raise OutOfSpace(free=self.free_bytes or 0, limit=self._mark)
 
     def require_health(self) -> None:
         """Raises StoreUnavailable when damage was met or the log can no longer be copied."""
@@ -165,3 +173,29 @@ class Volume:
             raise StoreUnavailable(f"the database is damaged: {self.damaged}")
         if self._off:
             raise StoreUnavailable("the disk lost writes of a checkpoint; restart the server")
+
+
+class Unlimited:
+    """In place of a volume, for a store in memory: it has no log, and nothing of it wears out."""
+
+    due = short = False
+    damaged = ""
+    free_bytes: int | None = None
+    refusals = checkpoint_failures = 0
+
+    def __init__(self, db: apsw.Connection) -> None:
+        self._cursor = db.cursor()
+
+    def touch(self) -> None:
+        self._cursor.execute(_TOUCH)
+
+    def checkpoint(self) -> None: ...
+
+    def failed(self, error: BaseException) -> bool:
+        return False
+
+    def look(self) -> None: ...
+
+    def require_space(self) -> None: ...
+
+    def require_health(self) -> None: ...

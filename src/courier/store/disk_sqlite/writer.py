@@ -6,7 +6,8 @@ is slow to give it back.
 
 COMMIT waits for the disk. A slow disk is waited for on a thread of its own: the loop goes on
 serving, and calls pile up into the next group. A fast one answers before a thread would have
-been woken, so then the loop waits itself; the time of recent commits decides.
+been woken, so then the loop waits itself; the time of recent commits decides. A database in memory
+is never waited for elsewhere.
 
 A COMMIT whose sync failed is in doubt: SQLite has rolled it back, but its frames may lie whole in
 the log, and a start after a kill would find and accept them. The next commit overwrites them, so
@@ -15,6 +16,7 @@ nobody is answered and nothing else runs before one has succeeded; see `_settle_
 
 import asyncio
 import logging
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Hashable
@@ -23,7 +25,13 @@ from typing import Any, Protocol, TypeVar
 
 import apsw
 
-from courier.core.errors import OutcomeUnknown, Rejected, ShuttingDown, StoreUnavailable
+from courier.core.errors import (
+    OutcomeUnknown,
+    Rejected,
+    ShuttingDown,
+    StoreDamaged,
+    StoreUnavailable,
+)
 from courier.store.disk_sqlite.connection import DISK_ERRORS
 from courier.store.engine.joins import Joined, driven
 
@@ -130,7 +138,7 @@ class Writer:
         self._stale = False
         self._closed = False
         self._inline_s = inline_s
-        self._commit_s = inline_s
+        self._commit_s = 0.0 if math.isinf(inline_s) else inline_s
         self._gathered = 0
         self._gather_until_s = 0.0
         self._doubt: _Doubt | None = None
@@ -354,7 +362,8 @@ class Writer:
         others may then find it.
         """
         error, room = self._rollback(error)
-        if room or (not isinstance(error, StoreUnavailable) and len(calls) > 1):
+        one_call = isinstance(error, StoreDamaged) or not isinstance(error, StoreUnavailable)
+        if room or (one_call and len(calls) > 1):
             for call in reversed(calls):
                 call.alone, call.error, call.value = True, None, None
                 self._waiting.appendleft(call)

@@ -1,13 +1,17 @@
 """The store: one engine that holds every rule, over a disk that only keeps rows."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Protocol, TypeVar
+
+from msgspec.structs import replace
 
 from courier.core.errors import StoreDamaged
 from courier.core.store import R
 from courier.core.types import (
+    BROKER,
     MINUTE_MS,
     Actor,
     AnyRecord,
@@ -62,13 +66,23 @@ class EngineStore:
     """See `core/store.py` for what it promises, and `store/embedded.py` for how it is opened."""
 
     def __init__(
-        self, disk: Disk, room: Room, engine: Engine, waiters: Waiters, writer: Writer
+        self,
+        disk: Disk,
+        room: Room,
+        engine: Engine,
+        waiters: Waiters,
+        writer: Writer,
+        *,
+        accepted: dict[str, Any],
     ) -> None:
+        """`accepted`: what the start has accepted of damage, for the journal."""
         self.disk = disk
         self.room = room
         self.engine = engine
         self.writer = writer
         self._waiters = waiters
+        self._accepted = accepted
+        self._damage_accepted = int(bool(accepted))
         self._damaged = 0
 
     @property
@@ -88,10 +102,17 @@ class EngineStore:
         return await self._counted(self.writer.submit(lambda: driven(verb())))
 
     async def _counted(self, answer: "asyncio.Future[T]") -> T:
-        try:
+        with self._counting_damage():
             return await answer
-        except StoreDamaged:
+
+    @contextmanager
+    def _counting_damage(self) -> Iterator[None]:
+        """Once damage was met the store says so until it is opened again."""
+        try:
+            yield
+        except StoreDamaged as error:
             self._damaged += 1
+            self.room.damaged = f"{error.what} {error.key}"
             raise
 
     async def _on(
@@ -452,9 +473,19 @@ class EngineStore:
     async def sweep(self, *, limit: int, now_ms: int) -> Swept:
         async def sweep() -> Swept:
             self.room.look()
+            if self._accepted:  # noted here because a store is opened before there is a clock
+                self.engine.book.note(
+                    "damage_accepted",
+                    None,
+                    actor=BROKER,
+                    now_ms=now_ms,
+                    columns={"detail": self._accepted},
+                )
             return await self.engine.time.sweep(now_ms, limit)
 
-        return await self._run(sweep)
+        swept = await self._run(sweep)
+        self._accepted = {}
+        return replace(swept, short=True) if self.room.short else swept
 
     async def check(self) -> None:
         async def check() -> None:
@@ -473,6 +504,7 @@ class EngineStore:
             "commits_in_doubt": self.writer.doubts,
             "checkpoint_failures": self.room.checkpoint_failures,
             "refusals_for_space": self.room.refusals,
+            "damage_accepted": self._damage_accepted,
             "damaged_reads": self._damaged,
         }
 
@@ -505,17 +537,15 @@ class EngineStore:
         self, *, after: int, limit: int, bytes_max: int | None = None
     ) -> list[Run]:
         runs: list[Run] = []
-        try:
+        with self._counting_damage():
             for packet, blocks in await self.disk.packets(after, limit=limit, bytes_max=bytes_max):
                 runs += unfolded(packet, blocks)
-        except StoreDamaged:
-            self._damaged += 1
-            raise
         return runs
 
     async def offset_at(self, at_ms: int) -> int:
         before, packet = await self.disk.packet_at(at_ms)
-        runs = headers_of(packet) if packet else []
+        with self._counting_damage():
+            runs = headers_of(packet) if packet else []
         return next((offset - 1 for offset, run_ms in runs if run_ms >= at_ms), before)
 
     async def trim_journal(self, *, upto: int, before_ms: int | None = None) -> int:

@@ -210,9 +210,10 @@ class Blocks:
             self._bytes -= block.nbytes
 
     async def at(self, line: "QueueLine", seq: int, *, bodies: bool = False) -> Block:
-        """The block that holds a message which is there."""
+        """The block that holds a message which is there. Raises StoreDamaged without it."""
         found = await self.seek(line, seq, bodies=bodies)
-        assert found is not None and found.first <= seq, "a message without its block"
+        if found is None or found.first > seq:
+            raise StoreDamaged("block of message", line.base | seq)
         return found
 
     async def seek(

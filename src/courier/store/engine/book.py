@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from courier.core.errors import NotFound
+from courier.core.errors import NotFound, StoreDamaged
 from courier.core.types import MINUTE_MS, Actor, AnyRecord, Listener, Queue
 from courier.store.engine.blocks import Blocks, checksum
 from courier.store.engine.disk import Changes, Disk, Opened, Packet
@@ -57,7 +57,7 @@ class Book:
     async def load(self) -> None:
         opened = await self.disk.open()
         self.epoch, self.secret = opened.epoch, opened.secret
-        self.records = [_decode_record.decode(body) for body in opened.records]
+        self.records = [_record(body) for body in opened.records]
         full = {line.no for line in self.lines.values() if line.full}
         self.lines, self.pushes, self.by_no = {}, {}, {}
         self.dropped, self.dropped_pushes, self.spent = {}, {}, {}
@@ -72,6 +72,8 @@ class Book:
         self.due: Heap = []
         self.due_pushes: Heap = []
         for key, until_ms, at_ms, claim, done in opened.ranges:
+            if key >> SEQ_BITS not in self.by_no:
+                raise StoreDamaged("line of range", key)
             line = self.by_no[key >> SEQ_BITS]
             found = Range(key & SEQ_MASK, done, until_ms, at_ms, claim, None)
             line.ranges.append(found)
@@ -92,11 +94,9 @@ class Book:
         for row in opened.lines:
             no, queue_id, listener_id, dropped = row[0], row[1], row[2], row[18]
             kind, id = (Listener, listener_id) if listener_id else (Queue, queue_id)
-            record: object
-            if dropped is None:
-                record = records[kind, id]
-            else:
-                record = msgspec.json.decode(dropped, type=kind)
+            record = records.get((kind, id)) if dropped is None else _record(dropped)
+            if record is None:
+                raise StoreDamaged("record of line", no)
             if isinstance(record, Listener):
                 pushes = PushLine(no, record)
                 pushes.load(row)
@@ -398,6 +398,13 @@ class Book:
         self.changed = False
         for id, count in wakes.items():
             self._waiters.wake(id, count)
+
+
+def _record(body: bytes) -> AnyRecord:
+    try:
+        return _decode_record.decode(body)
+    except msgspec.DecodeError as error:
+        raise StoreDamaged("record", 0) from error
 
 
 def arrange(line: QueueLine) -> None:

@@ -254,9 +254,14 @@ class Room(Protocol):
     """The room that a disk has left, and its health."""
 
     damaged: str  # what was met of damage, "" for none
-    free_bytes: int  # at the last look
+    free_bytes: int | None  # at the last look; None: there is no limit
     refusals: int
     checkpoint_failures: int
+
+    @property
+    def short(self) -> bool:
+        """It was below the low-water mark at the last look."""
+        ...
 
     def look(self) -> None:
         """See how much room there is."""

@@ -107,7 +107,9 @@ class Settings:
         self._changed = {}
 
     def is_new(self, record: AnyRecord) -> bool:
-        return self._get(type(record), record.id) is None
+        """It would add to what is stored for good; sessions and notes of progress do not."""
+        kind = type(record)
+        return kind not in UNNOTED_UPDATES and self._get(kind, record.id) is None
 
     # --- as the group sees it ---
 

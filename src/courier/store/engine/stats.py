@@ -1,5 +1,6 @@
 """What a queue holds."""
 
+from courier.core.errors import StoreDamaged
 from courier.core.types import QueueStats
 from courier.store.engine.book import Book
 from courier.store.engine.deliveries import Deliveries
@@ -30,4 +31,6 @@ class Stats:
         if line.fresh and not line.ranges:
             fresh = await self._deliveries.fresh(line, 1)
             found += [span.block.at_ms for span in fresh.spans]
+        if not found:
+            raise StoreDamaged("line", line.no)
         return min(found)

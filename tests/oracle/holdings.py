@@ -1,4 +1,4 @@
-"""All that the memory store's queues hold, and how it comes and goes."""
+"""All that the oracle's queues hold, and how it comes and goes."""
 
 import sys
 from copy import deepcopy
@@ -22,10 +22,10 @@ from courier.core.types import (
     Queue,
     Report,
 )
-from courier.store.backlog import Backlog, Delivery
-from courier.store.journal import Cause, Journal
-from courier.store.pushes import OPEN, PushLine
-from courier.store.waiting import Waiters
+from tests.oracle.backlog import Backlog, Delivery
+from tests.oracle.journal import Cause, Journal
+from tests.oracle.pushes import OPEN, PushLine
+from tests.oracle.waiting import Waiters
 
 
 class Holdings:

@@ -1,17 +1,17 @@
-"""What time does to all that the memory store holds."""
+"""What time does to all that the oracle holds."""
 
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 
 from courier.core.types import BROKER, DAY_MS, MINUTE_MS, Push, Swept
-from courier.store.backlog import Backlog, Delivery
-from courier.store.claims import Claims
-from courier.store.holdings import Holdings
-from courier.store.journal import Cause
-from courier.store.pushes import SILENCE, PushLine
-from courier.store.tallies import Tallies
-from courier.store.waiting import Waiters
+from tests.oracle.backlog import Backlog, Delivery
+from tests.oracle.claims import Claims
+from tests.oracle.holdings import Holdings
+from tests.oracle.journal import Cause
+from tests.oracle.pushes import SILENCE, PushLine
+from tests.oracle.tallies import Tallies
+from tests.oracle.waiting import Waiters
 
 LEVELS_KEPT_MS = 16 * DAY_MS
 
@@ -63,7 +63,10 @@ class Sweep:
         holdings = self._holdings
         dropped_lines = [line for b in holdings.backlogs.values() for line in b.dropped_lines]
         return Swept(
-            **counts,
+            expired=counts["expired"],
+            returned=counts["returned"],
+            buried=counts["buried"],
+            dropped=counts["dropped"],
             next_ms=min(self._next(now_ms), default=None),
             more=bool(self._due(now_ms) or dropped_lines or holdings.dropped),
         )

@@ -1,4 +1,4 @@
-"""The memory store's journal: a list of packed events, each counted as it is written."""
+"""The oracle's journal: a list of packed events, each counted as it is written."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -7,8 +7,8 @@ import msgspec
 
 from courier.core.journal import RECORD_KINDS, SECRET_FIELDS, UNNOTED, UNNOTED_UPDATES
 from courier.core.types import Actor, AnyRecord, Binding, Queue, Run
-from courier.store.backlog import Delivery
-from courier.store.tallies import Tallies
+from tests.oracle.backlog import Delivery
+from tests.oracle.tallies import Tallies
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What happened how often: the memory store's counts of every minute."""
+"""What happened how often: the oracle's counts of every minute."""
 
 from courier.core.types import DAY_MS, HOUR_MS, MINUTE_MS, Tally
 

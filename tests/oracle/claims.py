@@ -1,10 +1,10 @@
-"""What a queue of the memory store has leased under a name."""
+"""What a queue of the oracle has leased under a name."""
 
 from dataclasses import dataclass
 
 from courier.core.errors import ClaimLost, NotFound
 from courier.core.types import DAY_MS
-from courier.store.backlog import Backlog, Delivery
+from tests.oracle.backlog import Backlog, Delivery
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""What a queue of the memory store holds, and what of it may be handed out."""
+"""What a queue of the oracle holds, and what of it may be handed out."""
 
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ import msgspec
 from courier import ids
 from courier.core.lifecycle import expires_ms
 from courier.core.types import MINUTE_MS, Level, Message, Queue, QueueStats
-from courier.store.pushes import OPEN, PushLine
+from tests.oracle.pushes import OPEN, PushLine
 
 
 @dataclass

@@ -49,17 +49,17 @@ from courier.core.types import (
     Tally,
     Via,
 )
-from courier.store.backlog import Backlog, Delivery
-from courier.store.claims import Claims
-from courier.store.holdings import Holdings, carried
-from courier.store.journal import Cause, Journal
-from courier.store.pushes import PushLine
-from courier.store.sweep import Sweep
-from courier.store.tallies import Tallies
-from courier.store.waiting import Waiters
+from tests.oracle.backlog import Backlog, Delivery
+from tests.oracle.claims import Claims
+from tests.oracle.holdings import Holdings, carried
+from tests.oracle.journal import Cause, Journal
+from tests.oracle.pushes import PushLine
+from tests.oracle.sweep import Sweep
+from tests.oracle.tallies import Tallies
+from tests.oracle.waiting import Waiters
 
 
-class MemoryStore:
+class Oracle:
     """A Store that lives as long as its process."""
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""What the memory store knows of one listener's pushes."""
+"""What the oracle knows of one listener's pushes."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
