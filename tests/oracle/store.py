@@ -32,6 +32,7 @@ from courier.core.types import (
     Listener,
     Message,
     Note,
+    Numbering,
     Origin,
     Outcome,
     Push,
@@ -226,16 +227,14 @@ class Oracle:
         self,
         queue: str,
         drafts: Sequence[Draft],
+        numbering: Numbering,
         *,
-        key: str,
-        first: int,
-        until_ms: int,
         actor: Actor,
         now_ms: int,
         bytes_max: int | None = None,
         listener: str | None = None,
-        marks: Sequence[bytes] | None = None,
     ) -> int:
+        key, first, marks = numbering.key, numbering.first, numbering.marks
         backlog, by = self._enter(queue, now_ms), Cause(actor, now_ms)
         if listener is not None and listener not in backlog.lines:
             raise NotFound("listener", listener)
@@ -258,7 +257,7 @@ class Oracle:
             # A mark is of all drafts of its key, so one that is missing is missing for good.
             mark = marks[-1] if marks is not None and (mark or not stored) else None
         if stored + len(new):
-            backlog.rows[key] = stored + len(new), max(end_ms, until_ms), mark
+            backlog.rows[key] = stored + len(new), max(end_ms, numbering.until_ms), mark
         self._sweep.look(now_ms)
         return len(new)
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from courier import ids
 from courier.core.errors import OutOfSpace
-from courier.core.types import Ack, Actor, Draft, Queue, Session
+from courier.core.types import Ack, Actor, Draft, Numbering, Queue, Session
 from courier.store.embedded import EmbeddedStore
 
 ACTOR = Actor("somebody", "test")
@@ -54,7 +54,7 @@ def test_what_grows_the_store_is_refused_and_all_else_goes_on(tmp_path: Path, ro
             await store.publish([(queue.id, drafts)], actor=ACTOR, now_ms=NOW_MS)
         with pytest.raises(OutOfSpace):
             await store.publish_rows(
-                queue.id, drafts, key="k", first=0, until_ms=NOW_MS, actor=ACTOR, now_ms=NOW_MS
+                queue.id, drafts, Numbering("k", 0, NOW_MS), actor=ACTOR, now_ms=NOW_MS
             )
         with pytest.raises(OutOfSpace):
             await store.change(puts=[new_queue("more")], actor=ACTOR, now_ms=NOW_MS)

@@ -31,6 +31,7 @@ from courier.core.types import (
     Exchange,
     Listener,
     Message,
+    Numbering,
     Outcome,
     PurgeStatus,
     Queue,
@@ -183,14 +184,11 @@ class Broker:
             return await self._store.publish_rows(
                 queue.id,
                 part,
-                key=key,
-                first=first,
-                until_ms=now_ms + ROWS_KNOWN_MS,
+                Numbering(key, first, now_ms + ROWS_KNOWN_MS, marks),
                 actor=actor,
                 now_ms=now_ms,
                 bytes_max=bytes_max,
                 listener=listener,
-                marks=marks,
             )
         await self._store.publish(
             [(queue.id, part)], actor=actor, now_ms=now_ms, bytes_max=bytes_max

@@ -56,6 +56,7 @@ from courier.core.types import (
     Level,
     Message,
     Note,
+    Numbering,
     Outcome,
     Push,
     PushSettlement,
@@ -136,27 +137,22 @@ class Store(Protocol):
         self,
         queue: str,
         drafts: Sequence[Draft],
+        numbering: Numbering,
         *,
-        key: str,
-        first: int,
-        until_ms: int,
         actor: Actor,
         now_ms: int,
         bytes_max: int | None = None,
         listener: str | None = None,
-        marks: Sequence[bytes] | None = None,
     ) -> int:
-        """Store the drafts that are new under `key`; how many were.
+        """Store the drafts that are new under the key; how many were.
 
-        The drafts have the numbers `first`, `first + 1`, ... under the key; of every key the
-        store knows, until `until_ms` at least, how many of its drafts it has stored on this
-        queue, and stores none a second time. Raises Conflict("rows", key) when drafts between
-        what is stored and `first` would be left out.
+        Of every key the store knows, until `until_ms` at least, how many of its drafts it has
+        stored on this queue, and stores none a second time. Raises Conflict("rows", key) when
+        drafts between what is stored and `first` would be left out.
 
-        `marks` tell drafts from others: one for all before the first, then one for all up to each
-        draft. With how many are stored the store keeps the mark of these, and raises
-        RowsChanged(key) when it is not the one given for so many. Nothing is compared of more
-        than are given, and of a key that has no mark: one some of whose drafts came without.
+        With how many are stored the store keeps the mark of these, and raises RowsChanged(key)
+        when it is not the one given for that many. Nothing is compared of more than are given, and
+        of a key that has no mark: one some of whose drafts came without.
 
         `listener`: they are for this listener of the queue alone. It gets its push; no other
         listener does, and for pullers they are done as they come: `published`, then `acked`.

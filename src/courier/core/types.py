@@ -8,6 +8,7 @@ delayed -----'                  '--- no attempts left --> buried
 """
 
 import codecs
+from collections.abc import Sequence
 from enum import Enum
 from typing import Any, Literal
 
@@ -368,6 +369,19 @@ class Draft(Struct, frozen=True, gc=False):
     @property
     def size(self) -> int:
         return _size(self.body, self.sealed)
+
+
+class Numbering(Struct, frozen=True):
+    """Drafts with the numbers `first`, `first + 1`, ... under a key that is known until `until_ms`.
+
+    `marks` tell drafts from others: one for all before the first, then one for all up to each
+    draft. None: nothing is compared.
+    """
+
+    key: str
+    first: int
+    until_ms: int
+    marks: Sequence[bytes] | None = None
 
 
 class Via(Struct, frozen=True):

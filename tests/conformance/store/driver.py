@@ -22,6 +22,7 @@ from courier.core.types import (
     Level,
     Listener,
     Message,
+    Numbering,
     Outcome,
     Push,
     Pushed,
@@ -159,14 +160,11 @@ class Driver:
             self.store.publish_rows(
                 queue.id,
                 [Draft(d.encode()) if isinstance(d, str) else d for d in drafts],
-                key=key,
-                first=first,
-                until_ms=self.now_ms + for_ms,
+                Numbering(key, first, self.now_ms + for_ms, marks),
                 actor=CALLER,
                 now_ms=self.now_ms,
                 bytes_max=bytes_max,
                 listener=listener.id if listener else None,
-                marks=marks,
             )
         )
 

@@ -9,7 +9,16 @@ import pytest
 
 from courier.clock import ManualClock
 from courier.core.errors import Conflict, NotFound, OverLimit, RowsChanged
-from courier.core.types import DAY_MS, MINUTE_MS, Draft, Listener, PushStats, Queue, QueueStats
+from courier.core.types import (
+    DAY_MS,
+    MINUTE_MS,
+    Draft,
+    Listener,
+    Numbering,
+    PushStats,
+    Queue,
+    QueueStats,
+)
 from tests.conformance.store.conftest import Opener
 from tests.conformance.store.driver import CALLER, Driver, bodies, sealed
 
@@ -224,12 +233,9 @@ def test_of_callers_with_other_drafts_one_goes_on_and_none_is_mixed(
                 await store.publish_rows(
                     queue.id,
                     [Draft(each.encode()) for each in part],
-                    key="k",
-                    first=first,
-                    until_ms=now_ms + DAY_MS,
+                    Numbering("k", first, now_ms + DAY_MS, marks[first : first + len(part) + 1]),
                     actor=CALLER,
                     now_ms=now_ms,
-                    marks=marks[first : first + len(part) + 1],
                 )
             except RowsChanged:
                 return False
@@ -299,9 +305,7 @@ def test_of_callers_with_the_same_drafts_each_draft_is_stored_once(
             stored += await store.publish_rows(
                 queue.id,
                 drafts[first : first + size],
-                key="k",
-                first=first,
-                until_ms=now_ms + DAY_MS,
+                Numbering("k", first, now_ms + DAY_MS),
                 actor=CALLER,
                 now_ms=now_ms,
             )

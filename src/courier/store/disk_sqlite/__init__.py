@@ -36,6 +36,7 @@ from courier.store.disk_sqlite.volume import Unlimited, Volume
 from courier.store.engine.blocks import BlockRow
 from courier.store.engine.disk import (
     At,
+    Below,
     Between,
     Changes,
     Claimed,
@@ -188,17 +189,15 @@ class SqliteDisk:
         rows_ms = min((ms for ms in found if ms is not None), default=None)
         return rows_ms, self._execute(sql.NEXT_EXPIRY).fetchone()
 
-    async def known(self, line: int, kind: str, keys: Sequence[str]) -> dict[str, Fact]:
-        if len(keys) == 1:
+    async def known(self, line: int, kind: str, keys: Sequence[str] | Below) -> dict[str, Fact]:
+        if isinstance(keys, Below):
+            # What begins with the prefix and a slash sorts before the prefix and what follows: a 0.
+            rows = self._rows(sql.FACTS_BELOW, (line, kind, keys.prefix, keys.prefix))
+        elif len(keys) == 1:
             rows = self._rows(sql.FACT, (line, kind, keys[0]))
         else:
             rows = self._rows(sql.FACTS, (line, kind, sql.texts_json(keys)))
         return {key: Fact(until_ms, value) for key, until_ms, value in rows}
-
-    async def known_below(self, line: int, kind: str, prefix: str) -> list[Fact]:
-        # What begins with the prefix and a slash sorts before the prefix and what follows: a 0.
-        rows = self._rows(sql.FACTS_BELOW, (line, kind, prefix, prefix))
-        return [Fact(*row) for row in rows]
 
     # --- writing a group ---
 
@@ -267,16 +266,12 @@ class SqliteDisk:
         if changes.levels:
             many(sql.PUT_LEVEL, changes.levels)
 
-    async def check(self) -> None:
-        self.volume.look()
-        self.volume.touch()
-
     # --- trimming, inside a group ---
 
-    async def old_packets(self, upto: int, *, limit: int) -> list[tuple[int, int]]:
-        return self._rows(sql.OLD_PACKETS, (upto, limit))
-
-    async def trim(self, last: int) -> tuple[int, int]:
+    async def trim(self, upto: int, *, before_ms: int | None, limit: int) -> tuple[int, int] | None:
+        last = self._execute(sql.LAST_OLD, (upto, limit, before_ms)).get
+        if last is None:
+            return None
         self._execute(sql.TRIM, (last,))
         first, total_bytes = self._rows(sql.OLDEST_PACKET)[0]
         return first, total_bytes

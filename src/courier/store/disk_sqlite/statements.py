@@ -151,7 +151,7 @@ SELECT key, until_ms, value FROM fact
 WHERE line = ? AND kind = ? AND key IN (SELECT value FROM json_each(?))
 """
 FACTS_BELOW = """
-SELECT until_ms, value FROM fact
+SELECT key, until_ms, value FROM fact
 WHERE line = ? AND kind = ? AND key >= ? || '/' AND key < ? || '0'
 """
 PUT_FACT = "INSERT OR REPLACE INTO fact VALUES (?, ?, ?, ?, ?)"
@@ -171,9 +171,11 @@ PACKET_AFTER = "SELECT * FROM packet WHERE last > ? ORDER BY last LIMIT 1"
 LAST_OFFSET = "SELECT last FROM packet ORDER BY last DESC LIMIT 1"
 NEWEST_PACKET = "SELECT last, total_bytes, at_ms FROM packet ORDER BY last DESC LIMIT 1"
 OLDEST_PACKET = "SELECT last - count + 1, before_bytes FROM packet ORDER BY last LIMIT 1"
-OLD_PACKETS = """
-SELECT last, at_ms FROM packet
-WHERE last <= ? AND last < (SELECT max(last) FROM packet) ORDER BY last LIMIT ?
+LAST_OLD = """
+SELECT max(last) FROM (
+    SELECT last, at_ms FROM packet
+    WHERE last <= ?1 AND last < (SELECT max(last) FROM packet) ORDER BY last LIMIT ?2)
+WHERE ?3 IS NULL OR at_ms < ?3
 """
 TRIM = "DELETE FROM packet WHERE last <= ?"
 

@@ -46,6 +46,7 @@ class Volume:
         self._off = False
         self._full = False
         self.damaged = ""
+        self.damaged_reads = 0
         self.free_bytes: int | None = 0
         self.reserved = False
         self.refusals = 0
@@ -109,8 +110,14 @@ class Volume:
     def failed(self, error: BaseException) -> bool:
         """A statement or a COMMIT met this error of the disk. True: there is room again."""
         if isinstance(error, apsw.CorruptError | apsw.NotADBError):
-            self.damaged = str(error)
+            self.met_damage(str(error))
         return isinstance(error, apsw.FullError) and self._release()
+
+    def met_damage(self, what: str) -> None:
+        """What was read is not what was written."""
+        log.error("store_damaged", extra={"what": what})
+        self.damaged = what
+        self.damaged_reads += 1
 
     # --- the room ---
 
@@ -179,9 +186,8 @@ class Unlimited:
     """In place of a volume, for a store in memory: it has no log, and nothing of it wears out."""
 
     due = short = False
-    damaged = ""
     free_bytes: int | None = None
-    refusals = checkpoint_failures = 0
+    refusals = checkpoint_failures = damaged_reads = 0
 
     def __init__(self, db: apsw.Connection) -> None:
         self._cursor = db.cursor()
@@ -193,6 +199,8 @@ class Unlimited:
 
     def failed(self, error: BaseException) -> bool:
         return False
+
+    def met_damage(self, what: str) -> None: ...
 
     def look(self) -> None: ...
 

@@ -1,8 +1,7 @@
 """The store: one engine that holds every rule, over a disk that only keeps rows."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
@@ -21,6 +20,7 @@ from courier.core.types import (
     Level,
     Message,
     Note,
+    Numbering,
     Outcome,
     Push,
     PushSettlement,
@@ -83,7 +83,6 @@ class EngineStore:
         self._waiters = waiters
         self._accepted = accepted
         self._damage_accepted = int(bool(accepted))
-        self._damaged = 0
 
     @property
     def secret(self) -> bytes:
@@ -102,18 +101,15 @@ class EngineStore:
         return await self._counted(self.writer.submit(lambda: driven(verb())))
 
     async def _counted(self, answer: "asyncio.Future[T]") -> T:
-        with self._counting_damage():
-            return await answer
-
-    @contextmanager
-    def _counting_damage(self) -> Iterator[None]:
-        """Once damage was met the store says so until it is opened again."""
         try:
-            yield
+            return await answer
         except StoreDamaged as error:
-            self._damaged += 1
-            self.room.damaged = f"{error.what} {error.key}"
+            self._note_damage(error)
             raise
+
+    def _note_damage(self, error: StoreDamaged) -> None:
+        """Once damage was met the store says so until it is opened again."""
+        self.room.met_damage(f"{error.what} {error.key}")
 
     async def _on(
         self, queue: str, now_ms: int, verb: Callable[[QueueLine], Coroutine[Any, Any, T]]
@@ -197,30 +193,18 @@ class EngineStore:
         self,
         queue: str,
         drafts: Sequence[Draft],
+        numbering: Numbering,
         *,
-        key: str,
-        first: int,
-        until_ms: int,
         actor: Actor,
         now_ms: int,
         bytes_max: int | None = None,
         listener: str | None = None,
-        marks: Sequence[bytes] | None = None,
     ) -> int:
         self.room.require_space()
 
         async def publish(line: QueueLine) -> int:
             return await self.engine.numbered.publish(
-                line,
-                drafts,
-                actor,
-                now_ms,
-                key=key,
-                first=first,
-                until_ms=until_ms,
-                bytes_max=bytes_max,
-                listener=listener,
-                marks=marks,
+                line, drafts, numbering, actor, now_ms, bytes_max=bytes_max, listener=listener
             )
 
         return await self._on(queue, now_ms, publish)
@@ -488,13 +472,14 @@ class EngineStore:
         return replace(swept, short=True) if self.room.short else swept
 
     async def check(self) -> None:
-        async def check() -> None:
-            await self.disk.check()
+        def check() -> None:
+            self.room.look()
+            self.room.touch()
             self.engine.book.changed = True
 
         self.room.require_health()
         self.writer.require_no_doubt()
-        await self._run(check)
+        await self.writer.submit(check)
         self.room.require_space()
 
     def figures(self) -> dict[str, int]:
@@ -505,7 +490,7 @@ class EngineStore:
             "checkpoint_failures": self.room.checkpoint_failures,
             "refusals_for_space": self.room.refusals,
             "damage_accepted": self._damage_accepted,
-            "damaged_reads": self._damaged,
+            "damaged_reads": self.room.damaged_reads,
         }
 
     def free_bytes(self) -> int | None:
@@ -537,15 +522,21 @@ class EngineStore:
         self, *, after: int, limit: int, bytes_max: int | None = None
     ) -> list[Run]:
         runs: list[Run] = []
-        with self._counting_damage():
+        try:
             for packet, blocks in await self.disk.packets(after, limit=limit, bytes_max=bytes_max):
                 runs += unfolded(packet, blocks)
+        except StoreDamaged as error:
+            self._note_damage(error)
+            raise
         return runs
 
     async def offset_at(self, at_ms: int) -> int:
         before, packet = await self.disk.packet_at(at_ms)
-        with self._counting_damage():
+        try:
             runs = headers_of(packet) if packet else []
+        except StoreDamaged as error:
+            self._note_damage(error)
+            raise
         return next((offset - 1 for offset, run_ms in runs if run_ms >= at_ms), before)
 
     async def trim_journal(self, *, upto: int, before_ms: int | None = None) -> int:

@@ -55,6 +55,12 @@ class Opened(NamedTuple):
     journal: tuple[int, int, int, int, int]
 
 
+class Below(NamedTuple):
+    """All keys that begin with this and a slash."""
+
+    prefix: str
+
+
 # --- which deliveries ---
 
 
@@ -202,16 +208,10 @@ class Disk(Protocol):
         """When the next row comes due; time and key of the next block with an expiry."""
         ...
 
-    async def known(self, line: int, kind: str, keys: Sequence[str]) -> dict[str, Fact]: ...
-
-    async def known_below(self, line: int, kind: str, prefix: str) -> list[Fact]: ...
+    async def known(self, line: int, kind: str, keys: Sequence[str] | Below) -> dict[str, Fact]: ...
 
     async def apply(self, changes: Changes, *, last: bool) -> None:
         """Write the rows. Not `last`: only what may be asked for within the group."""
-        ...
-
-    async def check(self) -> None:
-        """Write something small."""
         ...
 
     async def packets(
@@ -224,16 +224,14 @@ class Disk(Protocol):
         """The first packet of that time or later, and the last offset before it."""
         ...
 
-    async def old_packets(self, upto: int, *, limit: int) -> list[tuple[int, int]]:
-        """Last offset and time of the oldest packets up to an offset, but not the newest one."""
-        ...
-
     async def loose(self, after: int, upto: int, *, limit: int) -> list[Loose]:
         """Blocks whose packet lies in (after, upto], by packet."""
         ...
 
-    async def trim(self, last: int) -> tuple[int, int]:
-        """Delete packets up to `last`; the first offset left, and the total bytes before it."""
+    async def trim(self, upto: int, *, before_ms: int | None, limit: int) -> tuple[int, int] | None:
+        """Delete up to `limit` of the oldest packets that end at or below `upto` and are older than
+        `before_ms`, but never the newest one. The first offset left and the total bytes before it;
+        None: nothing was deleted."""
         ...
 
     async def forget(self, cutoffs: Cutoffs, *, limit: int) -> bool:
@@ -253,10 +251,10 @@ class Disk(Protocol):
 class Room(Protocol):
     """The room that a disk has left, and its health."""
 
-    damaged: str  # what was met of damage, "" for none
     free_bytes: int | None  # at the last look; None: there is no limit
     refusals: int
     checkpoint_failures: int
+    damaged_reads: int
 
     @property
     def short(self) -> bool:
@@ -265,6 +263,14 @@ class Room(Protocol):
 
     def look(self) -> None:
         """See how much room there is."""
+        ...
+
+    def touch(self) -> None:
+        """Change something small in the open transaction, so that its COMMIT writes."""
+        ...
+
+    def met_damage(self, what: str) -> None:
+        """What was read is not what was written."""
         ...
 
     def require_space(self) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from courier.store.engine.book import Book
-from courier.store.engine.disk import Fact
+from courier.store.engine.disk import Below, Fact
 from courier.store.engine.lines import QueueLine
 
 Kind = Literal["once", "rows", "claim", "name"]
@@ -36,8 +36,8 @@ class Facts:
     async def below(self, line: QueueLine, kind: Kind, prefix: str, now_ms: int) -> list[Fact]:
         """Under all keys that begin with the prefix and a slash."""
         await self._book.spill()
-        facts = await self._book.disk.known_below(line.no, kind, prefix)
-        return [fact for fact in facts if now_ms < fact.until_ms]
+        facts = await self._book.disk.known(line.no, kind, Below(prefix))
+        return [fact for fact in facts.values() if now_ms < fact.until_ms]
 
     def put(self, line: QueueLine, kind: Kind, key: str, fact: Fact | None) -> None:
         self._book.changes.facts[line.no, kind, key] = fact

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from courier.core.errors import Conflict, NotFound, RowsChanged
-from courier.core.types import Actor, Draft
+from courier.core.types import Actor, Draft, Numbering
 from courier.store.engine.book import Book
 from courier.store.engine.disk import Fact
 from courier.store.engine.facts import Facts
@@ -36,16 +36,14 @@ class Numbered:
         self,
         line: QueueLine,
         drafts: Sequence[Draft],
+        numbering: Numbering,
         actor: Actor,
         now_ms: int,
         *,
-        key: str,
-        first: int,
-        until_ms: int,
         bytes_max: int | None,
         listener: str | None,
-        marks: Sequence[bytes] | None,
     ) -> int:
+        key, first, marks = numbering.key, numbering.first, numbering.marks
         only = _listening(line, listener)
         fact = await self._facts.one(line, "rows", key, now_ms)
         count, mark = _decode(fact.value) if fact else (0, None)
@@ -60,7 +58,7 @@ class Numbered:
             # A mark is of all drafts of its key, so one that is missing is missing for good.
             mark = marks[-1] if marks is not None and (mark or not count) else None
         if count + len(new):
-            known_ms = max(fact.until_ms if fact else 0, until_ms)
+            known_ms = max(fact.until_ms if fact else 0, numbering.until_ms)
             self._facts.put(line, "rows", key, Fact(known_ms, _encode((count + len(new), mark))))
         return len(new)
 

@@ -4,13 +4,11 @@ The one place where a body goes. A block goes when the journal is past it and no
 any of its messages; when few of them are left, the bodies of the others go.
 """
 
-from itertools import takewhile
-
 from courier.store.engine.blocks import Block
 from courier.store.engine.book import Book
 from courier.store.engine.deliveries import Deliveries
 from courier.store.engine.disk import Loose
-from courier.store.engine.layout import NEVER_MS, SEQ_BITS, SEQ_MASK
+from courier.store.engine.layout import SEQ_BITS, SEQ_MASK
 from courier.store.engine.lines import QueueLine
 from courier.store.engine.messages import name_key
 
@@ -31,14 +29,11 @@ class Trim:
     async def trim(self, upto: int, before_ms: int | None) -> int:
         """Forget packets, never the newest one: it says where the journal ends."""
         book = self._book
-        old_ms = NEVER_MS if before_ms is None else before_ms
-        rows = await book.disk.old_packets(upto, limit=PACKETS_MAX)
-        old = list(takewhile(lambda row: row[1] < old_ms, rows))
+        trimmed = await book.disk.trim(upto, before_ms=before_ms, limit=PACKETS_MAX)
         forgotten = 0
-        if old:
-            last = old[-1][0]
-            forgotten = last + 1 - book.journal_first
-            book.journal_first, book.journal_start_bytes = await book.disk.trim(last)
+        if trimmed is not None:
+            forgotten = trimmed[0] - book.journal_first
+            book.journal_first, book.journal_start_bytes = trimmed
             book.changed = True
         await self._free()
         return forgotten
