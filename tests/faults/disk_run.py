@@ -11,7 +11,7 @@ from courier.core.errors import StoreUnavailable
 from courier.files import make_directory
 from courier.store.disk_sqlite import volume, writer
 from courier.store.embedded import EmbeddedStore
-from tests.faults.disk_story import STORY, Leases, Model, State, restart, state
+from tests.faults.disk_story import STORY, Leases, Model, State, Step, restart, state
 from tests.faults.lying import LyingDisk
 
 # So few that the story has several checkpoints.
@@ -38,7 +38,10 @@ async def opened(path: Path) -> EmbeddedStore:
 class Run:
     """The story on `disk`; `at_mark` is called whenever what may be found after a crash changes."""
 
-    def __init__(self, disk: LyingDisk, at_mark: Callable[["Run"], None]) -> None:
+    def __init__(
+        self, disk: LyingDisk, at_mark: Callable[["Run"], None], story: list[Step] = STORY
+    ) -> None:
+        self._story = story
         self.disk = disk
         self.data = Path(disk.root) / "data"
         self.model = Model()
@@ -50,7 +53,7 @@ class Run:
         await self.model.begin()
         self._at_mark(self)
         after = 0
-        for step in (restart, *STORY):
+        for step in (restart, *self._story):
             if after > STEPS_AFTER:
                 break
             if not await self._step(step):

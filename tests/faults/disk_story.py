@@ -7,11 +7,27 @@ no others. What a step that got no answer would have done is known as well.
 import copy
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
-from courier.core.errors import OutcomeUnknown, StoreUnavailable
+from msgspec.structs import replace
+
+from courier.core.errors import Conflict, NotFound, OutcomeUnknown, StoreUnavailable
 from courier.core.store import Store
-from courier.core.types import Ack, Actor, Draft, Extend, Queue, Retry, Tenant
+from courier.core.types import (
+    Ack,
+    Actor,
+    Draft,
+    Extend,
+    Listener,
+    Numbering,
+    Pushed,
+    PushFailed,
+    Queue,
+    Report,
+    Retry,
+    Tenant,
+)
 from tests.oracle.store import Oracle
 
 ACTOR = Actor("somebody", "test")
@@ -118,8 +134,115 @@ STORY: list[Step] = [
 ]
 
 
+# --- the second story: what has rows of its own, and what is trimmed ---
+
+LINES = replace(queue("lines"), fifo=True)
+PUSHED = queue("pushed")
+LISTENER = Listener(
+    id="d0" * 16,
+    tenant="t",
+    parent=PUSHED.id,
+    name=f"{PUSHED.id}/mill",
+    title="mill",
+    created_ms=NOW_MS,
+    modified_ms=NOW_MS,
+    url="https://mill.example/push",
+    liveness_url="https://mill.example/live",
+)
+# Up to here the journal may be trimmed, and is not compared.
+TRIMMED = 12
+
+
+def publish_groups(target: Queue, groups: str) -> Step:
+    async def step(store: Store, _: Leases) -> None:
+        drafts = [Draft(name.encode() + SMALL, group=name) for name in groups]
+        if await store.get(Queue, target.id):
+            await store.publish([(target.id, drafts)], actor=ACTOR, now_ms=NOW_MS)
+
+    return step
+
+
+def publish_rows(target: Queue, first: int, count: int) -> Step:
+    async def step(store: Store, _: Leases) -> None:
+        drafts = [Draft(b"row %d" % number) for number in range(first, first + count)]
+        if await store.get(Queue, target.id):
+            with suppress(Conflict):  # one before it was refused
+                numbering = Numbering("k", first, NOW_MS + DAY_MS)
+                await store.publish_rows(target.id, drafts, numbering, actor=ACTOR, now_ms=NOW_MS)
+
+    return step
+
+
+def push(count: int, item: Callable[[int], Any]) -> Step:
+    """Take and settle: two calls, of which the second may be refused alone."""
+
+    async def step(store: Store, leases: Leases) -> None:
+        if await store.get(Listener, LISTENER.id):
+            held = leases.setdefault("pushed", [])
+            items = [item(seq) for seq, _ in held]
+            if items:
+                await store.settle_pushes(LISTENER.id, items, now_ms=NOW_MS)
+                held.clear()
+                return
+            taken = await store.take_pushes(
+                LISTENER.id, count=count, lease_ms=DAY_MS, now_ms=NOW_MS
+            )
+            held.extend((message.seq, 1) for message in taken)
+
+    return step
+
+
+async def claim(store: Store, _: Leases) -> None:
+    if await store.get(Queue, PUSHED.id):
+        await store.claim(PUSHED.id, "c", count=2, lease_ms=DAY_MS, actor=ACTOR, now_ms=NOW_MS)
+
+
+async def ack_claim(store: Store, _: Leases) -> None:
+    if await store.get(Queue, PUSHED.id):
+        with suppress(NotFound):
+            await store.ack_claim(PUSHED.id, "c", actor=ACTOR, now_ms=NOW_MS)
+
+
+def remove(target: Queue, seqs: list[int]) -> Step:
+    async def step(store: Store, _: Leases) -> None:
+        if await store.get(Queue, target.id):
+            await store.remove(target.id, seqs, actor=ACTOR, now_ms=NOW_MS)
+
+    return step
+
+
+async def trim(store: Store, _: Leases) -> None:
+    await store.trim_journal(upto=TRIMMED)
+
+
+SECOND_STORY: list[Step] = [
+    put(TENANT, LINES, PUSHED, LISTENER),
+    publish_groups(LINES, "aabbc"),
+    publish(PUSHED, SMALL, 5),
+    lease(LINES, 3),
+    push(2, lambda seq: Pushed(seq, 1, Report(200))),
+    settle(LINES, 1, Ack),
+    push(2, lambda seq: Pushed(seq, 1, Report(200))),
+    claim,
+    settle(LINES, 1, lambda seq, attempt: Retry(seq, attempt, delay_ms=DAY_MS)),
+    push(2, lambda seq: PushFailed(seq, 1, Report(500), DAY_MS)),
+    ack_claim,
+    trim,
+    restart,
+    push(2, lambda seq: PushFailed(seq, 1, Report(500), DAY_MS)),
+    publish_rows(PUSHED, 0, 2),
+    publish_rows(PUSHED, 1, 2),
+    remove(PUSHED, [5]),
+    trim,
+    drop(LISTENER),
+    sweep,
+    publish_groups(LINES, "ca"),
+    trim,
+]
+
+
 async def state(store: Store) -> State:
-    """All that callers can see of it."""
+    """All that callers can see of it, but for the beginning of the journal."""
     queues = await store.scan(Queue)
     found: list[Any] = [await store.scan(Tenant), queues]
     for each in queues:
@@ -127,15 +250,18 @@ async def state(store: Store) -> State:
         found.append([(message.seq, message.body, message.attempts) for message in messages])
         stats = (await store.stats([each.id], now_ms=NOW_MS))[each.id]
         found.append((stats.count, stats.bytes, stats.leased, stats.delayed))
+        for message in messages:
+            pushes = await store.pushes(each.id, message.seq, now_ms=NOW_MS)
+            found += [(push.status, push.attempts) for push in pushes]
     head = await store.head()
     kinds: Counter[str] = Counter()
-    last = 0
+    last = head.first - 1
     for run in await store.read_journal(after=0, limit=99_999):
         assert run.offset == last + 1, "offsets are dense"
         last = run.offset + run.count - 1
-        kinds[run.kind] += run.count
+        kinds[run.kind] += max(0, min(run.count, last - TRIMMED))
     assert head.last == last
-    return (*found, last, sorted(kinds.items()))
+    return (*found, last, sorted((+kinds).items()))
 
 
 class Model:

@@ -12,13 +12,14 @@ from pathlib import Path
 import pytest
 
 from tests.faults.disk_run import Run, judge, killed, small_store
+from tests.faults.disk_story import SECOND_STORY, STORY, Step
 from tests.faults.lying import Fault, lying_disk
 
 pytestmark = pytest.mark.slow
 CALLS_MAX = 5_000
 
 
-def run_with(root: Path, fault: Fault) -> bool:
+def run_with(root: Path, fault: Fault, story: list[Step] = STORY) -> bool:
     """One run, killed right after the fault was answered and once more a little later.
 
     False: the story has no such call.
@@ -33,7 +34,7 @@ def run_with(root: Path, fault: Fault) -> bool:
             left.append((killed(run.data, root / f"left-{len(left)}"), list(run.model.maybe)))
 
     with lying_disk(root, fault) as disk:
-        asyncio.run(Run(disk, at_mark).go())
+        asyncio.run(Run(disk, at_mark, story).go())
     for data, maybe in left:
         asyncio.run(judge(data, maybe, f"{told} {disk.failed}"))  # type: ignore[arg-type]
     shutil.rmtree(root)
@@ -58,6 +59,19 @@ def test_a_call_to_the_disk_that_fails_once_breaks_no_promise(
         for number in count(1):
             assert number < CALLS_MAX
             if not run_with(tmp_path / f"{number}", Fault(kinds, number, error)):
+                break
+    assert number > 30, "the story has more calls than that"
+
+
+@pytest.mark.parametrize("kind", ["write", "sync"])
+def test_a_call_that_fails_once_breaks_no_promise_of_lines_claims_and_the_journal(
+    tmp_path: Path, kind: str
+) -> None:
+    with small_store():
+        for number in count(1):
+            assert number < CALLS_MAX
+            fault = Fault((kind,), number, "EIO")
+            if not run_with(tmp_path / f"{number}", fault, SECOND_STORY):
                 break
     assert number > 30, "the story has more calls than that"
 

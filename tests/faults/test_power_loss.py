@@ -17,7 +17,19 @@ import pytest
 
 from courier.core.errors import StoreUnavailable
 from tests.faults.disk_run import Run, judge, opened, small_store
-from tests.faults.disk_story import LARGE, ORDERS, SMALL, TENANT, State, publish, put, state
+from tests.faults.disk_story import (
+    LARGE,
+    ORDERS,
+    SECOND_STORY,
+    SMALL,
+    STORY,
+    TENANT,
+    State,
+    Step,
+    publish,
+    put,
+    state,
+)
 from tests.faults.images import write_image
 from tests.faults.lying import Fault, Op, lying_disk
 from tests.server import Server
@@ -39,11 +51,11 @@ class Recorded(NamedTuple):
         return [maybe for at, maybe in self.marks if at <= cut][-1]
 
 
-def record(root: Path, fault: Fault | None = None) -> Recorded:
+def record(root: Path, fault: Fault | None = None, story: list[Step] = STORY) -> Recorded:
     root.mkdir()
     marks: list[tuple[int, list[State]]] = []
     with lying_disk(root, fault, recording=True) as disk:
-        run = Run(disk, lambda run: marks.append((len(disk.log), list(run.model.maybe))))
+        run = Run(disk, lambda run: marks.append((len(disk.log), list(run.model.maybe))), story)
         asyncio.run(run.go())
     assert bool(disk.failed) == bool(fault)
     return Recorded(root, disk.log, marks)
@@ -92,6 +104,13 @@ def test_a_power_loss_breaks_no_promise(tmp_path: Path) -> None:
         recorded = record(tmp_path / "story")
         for number in range(IMAGES):
             check_image(recorded, tmp_path / f"{number}", f"{SEED}-{number}")
+
+
+def test_a_power_loss_breaks_no_promise_of_lines_claims_and_the_journal(tmp_path: Path) -> None:
+    with small_store():
+        recorded = record(tmp_path / "story", story=SECOND_STORY)
+        for number in range(IMAGES // 2):
+            check_image(recorded, tmp_path / f"{number}", f"{SEED}-{number}-second")
 
 
 def test_a_power_loss_after_a_failed_sync_breaks_no_promise(tmp_path: Path) -> None:
