@@ -351,7 +351,11 @@ class Sweep:
         return ended
 
     async def _settled(self, pushes: PushLine, limit: int) -> list[int]:
-        """Forget up to `limit` acknowledged pushes of a line."""
+        """Forget up to `limit` acknowledged pushes of a line on which nothing stands any more."""
+        if pushes.gone:
+            # Rows beyond the cursor go as well, so the cursor must not come to their messages.
+            pushes.cursor, pushes.gone = pushes.tail, 0
+            self._book.touch(pushes)
         rows = await self._deliveries.rows(pushes, Between(1, SEQ_MASK, over=True), limit)
         for row in rows:
             self._deliveries.forget(pushes, row)
