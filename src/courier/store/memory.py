@@ -146,6 +146,8 @@ class MemoryStore:
         for record in puts:
             if isinstance(record, Listener):
                 holdings.put_listener(record)
+        for id, backlog in holdings.backlogs.items():
+            backlog.consumed = bool(await self.scan(Consumer, parent=id))
         self._sweep.look(now_ms)
 
     def _refuse_conflicts(self, puts: Sequence[AnyRecord], drops: Sequence[AnyRecord]) -> None:
@@ -186,6 +188,8 @@ class MemoryStore:
         entered = [(self._enter(queue, now_ms), drafts) for queue, drafts in batches]
         for backlog, drafts in entered:
             _refuse_over(bytes_max, backlog, drafts, now_ms)
+        for backlog, drafts in entered:
+            self._make_room(bytes_max, backlog, drafts, now_ms)
         copied: list[Draft] = []
         for backlog, drafts in entered:
             answers = [self._publish_once(backlog, draft, by) for draft in drafts]
@@ -201,6 +205,13 @@ class MemoryStore:
             self._tally_exchange(via, copied, now_ms)
         self._sweep.look(now_ms)
         return receipts
+
+    def _make_room(
+        self, bytes_max: int | None, backlog: Backlog, drafts: Sequence[Draft], now_ms: int
+    ) -> None:
+        if bytes_max is not None:
+            size = sum(draft.size for draft in drafts)
+            self._holdings.make_room(backlog, size, bytes_max, now_ms)
 
     def _tally_exchange(self, via: Via, copied: Sequence[Draft], now_ms: int) -> None:
         size = sum(draft.size for draft in copied)
@@ -248,6 +259,7 @@ class MemoryStore:
         new = drafts[stored - first :]
         if new:
             _refuse_over(bytes_max, backlog, new, now_ms)
+            self._make_room(bytes_max, backlog, new, now_ms)
         begun = backlog.tail
         for draft in new:
             self._holdings.store(backlog, draft, by, listener=listener)
@@ -279,6 +291,7 @@ class MemoryStore:
         leased_max: int | None = None,
     ) -> Leased:
         backlog = self._enter(queue, now_ms)
+        backlog.pulled = True
         by = Cause(actor, now_ms)
         if leased_max is not None:
             room = max(0, leased_max - backlog.stats(now_ms).leased)
@@ -360,6 +373,7 @@ class MemoryStore:
             if not claim.acked:
                 claim.deliveries(backlog, name, now_ms)
             return len(claim.attempts)
+        backlog.pulled = backlog.pulled or count > 0
         leased = self._hand_out(backlog, count, lease_ms, Cause(actor, now_ms))
         if leased:
             self._claims.made(queue, name, leased, until_ms=now_ms + lease_ms)
@@ -412,6 +426,7 @@ class MemoryStore:
 
     async def peek(self, queue: str, *, count: int, now_ms: int) -> list[Message]:
         backlog = self._enter(queue, now_ms)
+        backlog.pulled = True
         return [delivery.shown() for delivery in backlog.ready(now_ms)[:count]]
 
     async def browse(

@@ -373,6 +373,8 @@ class Sweep:
         book.freed_numbers.append(pushes.no)
         if pushes.line is not None:
             pushes.line.pushes.remove(pushes)
+            if pushes is pushes.line.shelf:
+                pushes.line.shelf = None
 
     async def _dropped_queue(self, now_ms: int, limit: int) -> int:
         line = next(iter(self._book.dropped.values()))
