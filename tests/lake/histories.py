@@ -52,8 +52,11 @@ class History:
             "short": new("short", retention_ms=4 * MINUTE_MS),
             "dead": dead,
             "line-dead": line_dead,
+            "news": new("news", fifo=True),
         }
         self._listener = self.driver.listener(self.queues["work"])
+        # Nobody pulls from this queue: the broker acknowledges what its listener has.
+        self._reader = self.driver.listener(self.queues["news"], "reader")
         self._leases: list[tuple[str, Message]] = []
         self._rows = 0
         self._numbers = 0
@@ -63,7 +66,7 @@ class History:
             (self._publish, 22),
             (self._lease, 26),
             (self._settle, 34),
-            (self._push, 6),
+            (self._push, 10),
             (self._sweep, 6),
             (self._redrive, 3),
             (self._remove, 2),
@@ -105,9 +108,10 @@ class History:
 
     def _publish(self) -> None:
         drafts = [self._draft() for _ in range(self._random.randint(1, 6))]
+        name = self._random.choice((self._pick(), self._pick(), "news"))
         self.driver.run(
             self.driver.store.publish(
-                [(self.queues[self._pick()].id, drafts)],
+                [(self.queues[name].id, drafts)],
                 actor=self._random.choice(ACTORS),
                 now_ms=self.driver.now_ms,
             )
@@ -155,12 +159,13 @@ class History:
         return Extend(message.seq, message.attempts, lease_ms=30_000)
 
     def _push(self) -> None:
-        for message in self.driver.take(self._listener, count=3):
+        listener = self._random.choice((self._listener, self._reader))
+        for message in self.driver.take(listener, count=3):
             if self._random.random() < 0.7:
-                self.driver.arrive(self._listener, message)
+                self.driver.arrive(listener, message)
             else:
                 delay_ms = self._random.choice((None, 1_000))
-                self.driver.miss(self._listener, message, delay_ms=delay_ms)
+                self.driver.miss(listener, message, delay_ms=delay_ms)
 
     def _sweep(self) -> None:
         self.driver.sweep()

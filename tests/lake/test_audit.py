@@ -30,8 +30,9 @@ class Story:
     def __init__(self, runner: asyncio.Runner) -> None:
         self.driver = driver = Driver(Oracle(), ManualClock(), runner)
         line, plain = driver.queue("line", fifo=True), driver.queue("plain")
-        listener = driver.listener(plain)
-        names = {line.id: "line", plain.id: "plain"}
+        news = driver.queue("news", fifo=True)
+        listener, reader = driver.listener(plain), driver.listener(news)
+        names = {line.id: "line", plain.id: "plain", news.id: "news"}
         driver.publish(line, *[Draft(b"", group="g") for _ in "abcd"])
         driver.publish(plain, *[Draft(b"", group="g") for _ in range(4)])
         a, b, c = driver.lease(line, count=3, lease_ms=60_000)
@@ -42,6 +43,10 @@ class Story:
         cut = driver.last()
 
         driver.publish_rows(plain, "at once", listener=listener)
+        driver.publish(news, "delivered", "delivered first", "not taken")
+        driver.advance(1)
+        for message in reversed(driver.take(reader, count=2)):
+            driver.arrive(reader, message)
         driver.retry(line, a, delay_ms=0)
         driver.retry(line, c, delay_ms=0)
         driver.advance(1)
@@ -265,4 +270,4 @@ def test_fifo_queues_are_known_by_their_settings(story: Story) -> None:
     events = told(story.driver)
     names = dict(zip(events["queue_id"].to_pylist(), events["queue"].to_pylist(), strict=True))
     found = audit.fifo_queues(events)
-    assert [names[id] for id in found] == ["line"]
+    assert {names[id] for id in found} == {"line", "news"}

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -64,17 +65,21 @@ class Scene:
             if lease not in leases:
                 self.pullers.retry(lease)
 
-    def listeners(self) -> list[backfill.Listener]:
+    def answered(self) -> dict[str, Any]:
         headers = {"Authorization": f"Bearer {self.server.credentials['admin']['token']}"}
         path = f"/courier/v1/tenants/default/queues/{self.queue.name}/listeners"
-        found = httpx.get(self.server.url + path, headers=headers, trust_env=False).json()
+        answer = httpx.get(self.server.url + path, headers=headers, trust_env=False)
+        found: dict[str, Any] = answer.json()
+        return found
+
+    def listeners(self) -> list[backfill.Listener]:
         return [
             backfill.Listener(
                 each["id"],
                 each["created_ms"],
                 owes=bool(each["open"] or each["in_flight"] or each["missed"]),
             )
-            for each in found["listeners"]
+            for each in self.answered()["listeners"]
         ]
 
     def choose(self, *, where: str = "") -> tuple[Chosen, int]:
@@ -87,6 +92,7 @@ class Scene:
             wanted,
             tenant=self.server.credentials["cloudflare"]["account_id"],
             listeners=listeners,
+            retention_ms=self.answered()["retention_ms"],
             replay_id="look",
             now_ms=replay.now_ms(),
         )

@@ -57,6 +57,8 @@ EXCHANGE = "c0" + "e" * 30
 
 # Most is published where it has the longest way to go.
 PUBLISHED_ON = ("work", "work", "plain", "work", "dead", "deeper")
+# Nobody pulls from these.
+QUIET = ((), (), ("work",), ("work", "plain"), ("work", "dead"), ("dead", "plain"))
 REDRIVEN_FROM = ("dead", "deeper", "dead", "work")
 
 # Durations come from few values, so that different things end at the same moment.
@@ -176,6 +178,7 @@ class Histories(Pushing):
         delays=st.lists(st.sampled_from((0, 0, 50)), min_size=4, max_size=4),
         retentions=st.lists(RETENTIONS, min_size=4, max_size=4),
         listeners=st.lists(st.tuples(PICKS, st.booleans()), min_size=1, max_size=2),
+        quiet=st.sampled_from(QUIET),
     )
     def begin(
         self,
@@ -184,7 +187,9 @@ class Histories(Pushing):
         delays: list[int],
         retentions: list[int],
         listeners: list[tuple[int, bool]],
+        quiet: tuple[str, ...],
     ) -> None:
+        self.quiet = set(quiet if self.PUSH_ONLY else ())
         for i, name in enumerate(reversed(CHAIN)):
             self.create(
                 name,
@@ -306,7 +311,7 @@ class Histories(Pushing):
         self.rows.stored(name, first, own, stored, sent)
 
     def lease(self, number: int, count: int, lease_ms: int, leased_max: int | None) -> None:
-        name = self.pick(number, ready=True)
+        name = self.pick_to_pull(number)
         queue = self.queues[name]
         now_ms = self.clock.now_ms()
         present = self.other.browse(queue)
@@ -361,7 +366,7 @@ class Histories(Pushing):
 
     def claim(self, number: int, claim: str, count: int, lease_ms: int) -> None:
         """Under one of few names, so that some are claimed before, lost or acknowledged."""
-        name = self.pick(number, ready=True)
+        name = self.pick_to_pull(number)
         queue, now_ms = self.queues[name], self.clock.now_ms()
 
         async def verb(driver: Driver) -> int:
@@ -487,6 +492,8 @@ class Histories(Pushing):
         for listener in listeners:
             self.forget(listener)
         self.create(name, attempts_max=2)
+        if self.PUSH_ONLY and number % 2:
+            self.quiet.add(name)
 
 
 def settlement(seq: int, attempt: int, verdict: Verdict) -> Settlement:

@@ -15,7 +15,7 @@ from courier.core.types import (
     Report,
 )
 from tests.conformance.store.driver import ARRIVED, FOREVER_MS
-from tests.model.stage import PEEK_MAX, Stage
+from tests.model.stage import PEEK_MAX, PICKS_MAX, Stage
 
 Verdict = tuple[str, Any]
 
@@ -23,7 +23,7 @@ LISTENERS_MAX = 3
 # Most listeners are where most is published, and where it comes to in the end.
 LISTENED_ON = ("work", "work", "dead", "work", "plain")
 
-PICKS = st.integers(0, 11)
+PICKS = st.integers(0, PICKS_MAX)
 # Which of those that are held: mostly the newest ones, for time is quick.
 NEWEST = st.sampled_from((0, 0, 0, 0, 1, 1, 2, 3, 5, 11))
 SIDES = st.sampled_from((0, 0, 1, -1))

@@ -40,6 +40,8 @@ def steps(table: dict[str, tuple[int, st.SearchStrategy[tuple[Any, ...]]]]) -> A
 
 
 class EngineHistories(Histories):
+    PUSH_ONLY = True
+
     @rule(jump=JUMPS, step=steps(MORE_STEPS))
     def step(self, jump: Jump, step: tuple[str, tuple[Any, ...]]) -> None:
         self.take_step(jump, step)
@@ -61,7 +63,7 @@ class EngineHistories(Histories):
 
     def together(self, number: int, batches: list[list[Draft]], count: int) -> None:
         """Calls that share a group: publishes, leases, and acks of what was leased before."""
-        queue = self.queues[self.pick(number)]
+        queue = self.queues[self.pick_to_pull(number)]
         now_ms = self.clock.now_ms()
         own = [[self.drafted(draft) for draft in drafts] for drafts in batches]
         held = [message for name, message in self.leases if name == queue.name][:3]
@@ -121,7 +123,7 @@ class TrimmedEngineHistories(EngineHistories):
     def lease(self, *values: Any) -> None:
         """Without judging its order by the journal."""
         number, count, lease_ms, leased_max = values
-        name = self.pick(number, ready=True)
+        name = self.pick_to_pull(number)
         queue = self.queues[name]
         leased = self.both(
             lambda d: d.lease(queue, count=count, lease_ms=lease_ms, leased_max=leased_max)

@@ -18,7 +18,8 @@ class Delivery:
 
     Not handed out before `due_ms` (None: before the queue's delay is over, as it is by then).
     `until_ms` is the end of its lease, None when not leased. `returning`: was handed out or
-    delayed before, and so goes ahead of new messages.
+    delayed before, and so goes ahead of new messages. `delivered`: is kept because all listeners
+    of a queue without pullers have acknowledged it.
     """
 
     message: Message
@@ -29,6 +30,7 @@ class Delivery:
     attempts: int = 0
     first_leased_ms: int | None = None
     last_leased_ms: int | None = None
+    delivered: bool = False
 
     def leased(self, now_ms: int) -> bool:
         return self.until_ms is not None and now_ms < self.until_ms
@@ -46,7 +48,8 @@ class Backlog:
     under it, to its end and to the mark of those drafts. `told` are the sequences that
     were ready when those who wait were last told. `counters` are what the queue held after its
     last change, and `counters_minute` is when that was. `full`: a lease was cut short by how
-    many messages may be leased.
+    many messages may be leased. `pulled`: a puller has asked for messages, and `consumed`: the
+    queue has a consumer.
 
     `kept` are the messages that only pushes still need, `lines` the pushes of each listener (by
     its id), and `dropped_lines` those of listeners that are gone, until the sweep has ended them.
@@ -62,6 +65,8 @@ class Backlog:
     rows: dict[str, tuple[int, int, bytes | None]] = field(default_factory=dict)
     told: set[int] = field(default_factory=set)
     full: bool = False
+    pulled: bool = False
+    consumed: bool = False
     kept: dict[int, Delivery] = field(default_factory=dict)
     lines: dict[str, PushLine] = field(default_factory=dict)
     dropped_lines: list[PushLine] = field(default_factory=list)
@@ -92,6 +97,12 @@ class Backlog:
         """Whether the message has a push that is not acknowledged."""
         pushes = [line.pushes.get(seq) for line in (*self.live_lines(), *self.dropped_lines)]
         return any(push is not None and push.status != "acknowledged" for push in pushes)
+
+    def delivered(self, seq: int) -> bool:
+        """Whether the queue only pushes, and all listeners have acknowledged the message."""
+        pushes = [line.pushes.get(seq) for line in self.lines.values()]
+        arrived = any(push is not None and push.status == "acknowledged" for push in pushes)
+        return not self.pulled and not self.consumed and arrived and not self.wanted(seq)
 
     def owed(self, seq: int) -> bool:
         """Whether the message has an open push."""

@@ -172,7 +172,8 @@ class Holdings:
             **columns,
         )
         aged = kind == "expired" and delivery.message.expires_ms is None
-        if (kind in ("acked", "buried") and backlog.wanted(seq)) or (aged and backlog.owed(seq)):
+        wanted = delivery.delivered or backlog.wanted(seq)
+        if (kind in ("acked", "buried") and wanted) or (aged and backlog.owed(seq)):
             # What pullers did with it is told, and of no use to listeners.
             delivery.attempts = 0
             backlog.kept[seq] = delivery
@@ -226,23 +227,42 @@ class Holdings:
         delivery = backlog.known(push.seq)
         del line.pushes[push.seq]
         self._note_drop("listener", backlog, delivery, push, now_ms)
-        self._let_go(backlog, delivery, now_ms)
+        if push.status != "acknowledged":
+            self._let_go(backlog, delivery, now_ms)
 
     def _drop_pushes(self, reason: str, backlog: Backlog, delivery: Delivery, now_ms: int) -> None:
         """Their message is gone."""
         for line in (*backlog.live_lines(), *backlog.dropped_lines):
             push = line.pushes.pop(delivery.message.seq, None)
             if push is not None:
+                line.expired += reason == "expired" and push.status != "acknowledged"
                 self._note_drop(reason, backlog, delivery, push, now_ms)
 
     def _let_go(self, backlog: Backlog, delivery: Delivery, now_ms: int) -> None:
         """A message that was kept for its pushes goes with the last of them.
 
-        One that has an exhausted push stays as long as the queue's retention says.
+        One that has an exhausted push stays as long as the queue's retention says; so does one
+        that is delivered by now.
         """
         seq = delivery.message.seq
-        if seq in backlog.kept and (not backlog.wanted(seq) or backlog.over(delivery, now_ms)):
-            self.end_kept("", backlog, delivery, now_ms=now_ms)
+        if seq in backlog.deliveries and backlog.delivered(seq):
+            delivery.delivered = True
+            self.end("acked", backlog, delivery, Cause(BROKER, now_ms))
+        elif seq in backlog.kept:
+            wanted = delivery.delivered or backlog.wanted(seq)
+            if not wanted or backlog.over(delivery, now_ms):
+                self.end_kept("expired", backlog, delivery, now_ms=now_ms)
+
+    def make_room(self, backlog: Backlog, size: int, bytes_max: int, now_ms: int) -> None:
+        """Forget delivered messages, oldest first, where they and `size` more are too much."""
+        delivered = [d for d in backlog.all_known() if d.delivered]
+        held = backlog.stats(now_ms).bytes + sum(d.message.size for d in delivered)
+        for delivery in delivered:
+            if held + size <= bytes_max:
+                break
+            held -= delivery.message.size
+            delivery.delivered = False
+            self._let_go(backlog, delivery, now_ms)
 
     def _note_push(
         self,

@@ -34,6 +34,7 @@ class PushLine:
     pushes: dict[int, Push] = field(default_factory=dict)
     told: set[int] = field(default_factory=set)
     acknowledged: int = 0
+    expired: int = 0
     last_success_ms: int = 0
     last_failure_ms: int = 0
 
@@ -104,6 +105,7 @@ class PushLine:
             acknowledged=self.acknowledged,
             last_success_ms=self.last_success_ms,
             last_failure_ms=self.last_failure_ms,
+            expired=self.expired,
         )
 
     def missed(self) -> list[int]:

@@ -147,6 +147,8 @@ class Oracle:
         for record in puts:
             if isinstance(record, Listener):
                 holdings.put_listener(record)
+        for id, backlog in holdings.backlogs.items():
+            backlog.consumed = bool(await self.scan(Consumer, parent=id))
         self._sweep.look(now_ms)
 
     def _refuse_conflicts(self, puts: Sequence[AnyRecord], drops: Sequence[AnyRecord]) -> None:
@@ -187,6 +189,8 @@ class Oracle:
         entered = [(self._enter(queue, now_ms), drafts) for queue, drafts in batches]
         for backlog, drafts in entered:
             _refuse_over(bytes_max, backlog, drafts, now_ms)
+        for backlog, drafts in entered:
+            self._make_room(bytes_max, backlog, drafts, now_ms)
         copied: list[Draft] = []
         for backlog, drafts in entered:
             answers = [self._publish_once(backlog, draft, by) for draft in drafts]
@@ -202,6 +206,13 @@ class Oracle:
             self._tally_exchange(via, copied, now_ms)
         self._sweep.look(now_ms)
         return receipts
+
+    def _make_room(
+        self, bytes_max: int | None, backlog: Backlog, drafts: Sequence[Draft], now_ms: int
+    ) -> None:
+        if bytes_max is not None:
+            size = sum(draft.size for draft in drafts)
+            self._holdings.make_room(backlog, size, bytes_max, now_ms)
 
     def _tally_exchange(self, via: Via, copied: Sequence[Draft], now_ms: int) -> None:
         size = sum(draft.size for draft in copied)
@@ -247,6 +258,7 @@ class Oracle:
         new = drafts[stored - first :]
         if new:
             _refuse_over(bytes_max, backlog, new, now_ms)
+            self._make_room(bytes_max, backlog, new, now_ms)
         begun = backlog.tail
         for draft in new:
             self._holdings.store(backlog, draft, by, listener=listener)
@@ -278,6 +290,7 @@ class Oracle:
         leased_max: int | None = None,
     ) -> Leased:
         backlog = self._enter(queue, now_ms)
+        backlog.pulled = True
         by = Cause(actor, now_ms)
         if leased_max is not None:
             room = max(0, leased_max - backlog.stats(now_ms).leased)
@@ -359,6 +372,7 @@ class Oracle:
             if not claim.acked:
                 claim.deliveries(backlog, name, now_ms)
             return len(claim.attempts)
+        backlog.pulled = backlog.pulled or count > 0
         leased = self._hand_out(backlog, count, lease_ms, Cause(actor, now_ms))
         if leased:
             self._claims.made(queue, name, leased, until_ms=now_ms + lease_ms)
@@ -411,6 +425,7 @@ class Oracle:
 
     async def peek(self, queue: str, *, count: int, now_ms: int) -> list[Message]:
         backlog = self._enter(queue, now_ms)
+        backlog.pulled = True
         return [delivery.shown() for delivery in backlog.ready(now_ms)[:count]]
 
     async def browse(

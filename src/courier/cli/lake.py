@@ -136,7 +136,8 @@ def _backfill(args: argparse.Namespace) -> None:
         who, lake = access(args), opened(args)
         client = Client(who)
         path = f"/tenants/{segment(who.tenant)}/queues/{segment(args.queue)}/listeners"
-        found: list[dict[str, Any]] = client.operate("GET", path)["listeners"]
+        answer = client.operate("GET", path)
+        found: list[dict[str, Any]] = answer["listeners"]
         own = next((each for each in found if each["name"] == args.listener), None)
         if own is None:
             raise Refused(f"listener '{args.listener}' does not exist")
@@ -165,6 +166,7 @@ def _backfill(args: argparse.Namespace) -> None:
                 asked,
                 tenant=replay.tenant_id(who),
                 listeners=listeners,
+                retention_ms=answer["retention_ms"],
                 replay_id=id,
                 now_ms=now_ms(),
             )

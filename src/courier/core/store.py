@@ -30,6 +30,11 @@ Guarantees, the same for every store:
   message with one ends for pullers with `expired`, and is kept. A kept message that is as old as
   the retention goes as soon as none of its pushes is open; exhausted ones go with it. An expiry
   of the message's own is its publisher's wish, and ends it and all its pushes.
+- A queue that has listeners, no consumer, and from which nobody has ever leased, peeked or claimed
+  only pushes. There a message whose pushes are all acknowledged is delivered: it is `acked` by the
+  broker, and kept like one with an exhausted push, until it expires or by `remove` or `purge`. To
+  make room for what is published with `bytes_max`, delivered messages go first, the oldest before
+  the others. A message whose last unacknowledged push went with its listener is delivered, too.
 - After a listener is dropped the sweep ends its pushes, and until it has, a message that is kept
   for them stays.
 - A push is due when the delay that its message was published with is over (on a FIFO queue: the

@@ -571,8 +571,9 @@ class Push(Struct, frozen=True):
 class PushStats(Struct, frozen=True):
     """Of one listener's pushes. `open` ones are pending, in flight or retrying.
 
-    `missed` have failed and not succeeded since, exhausted ones included. `acknowledged` counts
-    since the listener was created, as do the last times.
+    `missed` have failed and not succeeded since, exhausted ones included. `expired` ones went, not
+    acknowledged, because their message was too old. That and `acknowledged` count since the
+    listener was created, as do the last times.
     """
 
     open: int = 0
@@ -581,6 +582,7 @@ class PushStats(Struct, frozen=True):
     acknowledged: int = 0
     last_success_ms: int = 0
     last_failure_ms: int = 0
+    expired: int = 0
 
 
 class Swept(Struct, frozen=True):

@@ -20,6 +20,8 @@ FINDINGS = ("double_leases", "unleased_acks", "revived", "order_violations")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # Events that tell the settings of a queue.
 _SETTINGS = pa.array(["queue_created", "queue_updated", "queue_deleted"])
+# The dialect of events that nobody asked for.
+BROKER = "broker"
 # What `fifo_queues` looks at.
 FIFO_COLUMNS = ("kind", "queue_id", "detail")
 
@@ -103,7 +105,7 @@ where {ordered} and (seq <= top or {LEASED})
 """
     happened = f"""
 select
-    queue_id, seq, offset, kind, at, actor, attempt, `group`, tenant, queue, published_at,
+    queue_id, seq, offset, kind, at, actor, attempt, `group`, tenant, queue, published_at, dialect,
     -- Extending a lease leaves it what it was.
     if(kind = 'extended', null, kind = 'leased') as opens
 from {{events}}
@@ -112,7 +114,7 @@ where kind in {("published", *CHANGES)}
     if with_known:
         happened += f"""
 union all
-select queue_id, seq, 0, '{LIVE}', null, null, attempts, `group`, null, null, null, opens
+select queue_id, seq, 0, '{LIVE}', null, null, attempts, `group`, null, null, null, null, opens
 from ({remembered})
 """
     steps = f"""
@@ -136,9 +138,12 @@ window
 select
     *,
     begun and not is_over and kind = 'leased' and (open or attempt <= attempts) as double_leases,
-    -- What is for one listener alone is done for pullers as it comes.
+    -- What is for one listener alone is done for pullers as it comes, and what a queue without
+    -- pullers has delivered is acknowledged by the broker.
     begun and not is_over and kind = 'acked' and (
-        attempt > attempts or attempts = 0 and not (attempt = 0 and at = published_at)
+        attempt > attempts or attempts = 0 and not (
+            attempt = 0 and (at = published_at or dialect = '{BROKER}')
+        )
     ) as unleased_acks,
     if(kind = 'published', begun, is_over or not begun) as revived
 from ({steps})

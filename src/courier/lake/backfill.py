@@ -7,6 +7,8 @@ one of those is left out, by what the journal says of pushes:
 - What expired, was purged or deleted is gone, and its pushes with it.
 - What was acked or buried is kept as long as a listener has not taken it. A listener that owes
   nothing has taken all; of one that owes something, each message needs its `pushed` event.
+- What the broker acknowledged itself, on a queue that only pushes, is in the queue until its
+  retention ends it. The broker pushes that, as it does what is live.
 - A listener gets what is published after it was created, and by a backfill what was still kept
   then. So a message that was gone before that can be none of what it owes.
 """
@@ -50,12 +52,14 @@ def choose(
     *,
     tenant: str,
     listeners: Sequence[Listener],
+    retention_ms: int,
     replay_id: str,
     now_ms: int,
 ) -> tuple[Chosen, int]:
     """What is over and the listener has not got, and how much else is left out as doubtful.
 
-    `listeners` are those of the queue, as they were before this was called.
+    `listeners` are those of the queue, as they were before this was called, and `retention_ms` is
+    how long the queue holds a message.
     """
     (own,) = [each for each in listeners if each.id == asked.listener]
     since_ms = replay.since_ms(asked, now_ms=now_ms)
@@ -68,7 +72,7 @@ def choose(
         since_ms=since_ms,
         until_ms=until_ms,
         where=asked.where,
-    ).where("outcome <> 'live'")
+    ).where((col("outcome") != "live") & ~_delivered(now_ms - retention_ms))
     happened = _happened(spark, lake, place, asked.queue, since_ms=since_ms).cache()
     sent = happened.where((col("kind") == "published") & (expr(_LISTENER) == own.id))
     over = over.join(sent.select(expr(_MESSAGE).alias("message_id")), "message_id", "left_anti")
@@ -79,6 +83,12 @@ def choose(
     over = over.join(known, ["queue_id", "seq"], "left").where(~_took(own))
     chosen = replay.measure(over.where(_clear(listeners)), asked, replay=replay_id)
     return chosen, over.count() - chosen.count
+
+
+def _delivered(since_ms: int) -> Column:
+    """Whether the queue may still hold the message, because it was published after that."""
+    acked = (col("outcome") == "acked") & (col("attempts") == 0)
+    return acked & (col("published_at") > lit(_time(since_ms)))
 
 
 def _took(listener: Listener) -> Column:

@@ -90,7 +90,7 @@ class HealthRoutes:
 
     async def _listener_gauges(self, tenants: dict[str, str], now_ms: int) -> list[GaugeLines]:
         open = GaugeLines("courier_pushes_open", "Messages that a listener is still to get.")
-        missed = GaugeLines("courier_pushes_missed", "Of a listener's, those that have failed.")
+        missed = GaugeLines("courier_pushes_missed", "Those that have failed or expired.")
         listeners = await self._store.scan(Listener)
         ids = [listener.id for listener in listeners]
         stats = await self._store.push_stats(ids, now_ms=now_ms)
@@ -106,7 +106,7 @@ class HealthRoutes:
                 listener=listener.title,
             )
             open.add(labels, stats[listener.id].open)
-            missed.add(labels, stats[listener.id].missed)
+            missed.add(labels, stats[listener.id].missed + stats[listener.id].expired)
         return [open, missed]
 
     def _disk_gauges(self) -> list[Metric]:

@@ -62,7 +62,7 @@ class ListenerRoutes:
     async def list_listeners(self, call: Call) -> dict[str, Any]:
         queue = await self._queue(call)
         found = await self._store.scan(Listener, parent=queue.id)
-        return {"listeners": await self._shown(found)}
+        return {"listeners": await self._shown(found), "retention_ms": queue.retention_ms}
 
     async def _shown(self, listeners: Sequence[Listener]) -> list[dict[str, Any]]:
         """Without those that are gone by now."""
@@ -83,6 +83,7 @@ class ListenerRoutes:
             "open": stats.open,
             "in_flight": stats.in_flight,
             "missed": stats.missed,
+            "expired": stats.expired,
             "acknowledged": stats.acknowledged,
             "created_ms": listener.created_ms,
         }

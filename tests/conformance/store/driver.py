@@ -254,6 +254,10 @@ class Driver:
     def peek(self, queue: Queue, *, count: int = 100) -> list[Message]:
         return self.run(self.store.peek(queue.id, count=count, now_ms=self.now_ms))
 
+    def pull(self, queue: Queue) -> None:
+        """Ask as pullers do, so that the queue is not one that only pushes."""
+        self.peek(queue, count=1)
+
     def browse(
         self, queue: Queue, *, after_seq: int = 0, limit: int = 100, kept: bool = False
     ) -> list[Message]:

@@ -103,6 +103,7 @@ def test_a_dead_letter_is_pushed_to_the_listeners_of_its_new_queue(
 def test_a_redriven_message_is_pushed_once_more(
     driver: Driver, queue: Queue, listener: Listener
 ) -> None:
+    driver.pull(queue)
     dead = driver.queue("dead")
     driver.update(queue, attempts_max=1, dead_letter=dead.id)
     driver.publish(queue, "a")
@@ -159,6 +160,7 @@ def test_titles_are_unique_within_a_queue(driver: Driver, queue: Queue, listener
 def test_pullers_and_listeners_do_not_notice_each_other(
     driver: Driver, queue: Queue, listener: Listener
 ) -> None:
+    driver.pull(queue)
     driver.publish(queue, "a", "b")
     before = driver.stats(queue)
     taken = driver.take(listener)

@@ -42,6 +42,7 @@ def test_a_binding_and_a_hand_out_are_no_events(
 def test_what_became_of_a_push_is_told_by_its_listener(
     driver: Driver, queue: Queue, listener: Listener
 ) -> None:
+    driver.pull(queue)
     [id] = driver.publish(queue, "abc").ids
     common = {"message_id": id, "seq": 1, "published_ms": driver.now_ms, "size": 3}
     before = driver.last()
@@ -123,6 +124,7 @@ ANSWERS = {
 def test_how_the_answer_began_is_told(
     driver: Driver, queue: Queue, listener: Listener, how: str
 ) -> None:
+    driver.pull(queue)
     answer, text = ANSWERS[how]
     report = Report(200, "", 1, answer[:1_024])
     driver.publish(queue, "a", "b")
@@ -258,6 +260,7 @@ def test_the_end_of_a_message_is_followed_by_that_of_its_open_pushes(
 def test_pushes_that_arrived_or_failed_for_good_vanish_without_an_event(
     driver: Driver, queue: Queue, listener: Listener
 ) -> None:
+    driver.pull(queue)
     driver.publish(queue, "a", "b", "c")
     a, b, c = driver.take(listener)
     driver.arrive(listener, a)
@@ -384,6 +387,7 @@ def test_a_listener_is_told_under_its_queue_without_its_secrets(
 def test_events_of_pushes_are_tallied_under_their_queue(
     driver: Driver, queue: Queue, listener: Listener
 ) -> None:
+    driver.pull(queue)
     driver.publish(queue, "ab", "c", "def")
     ab, c, _ = driver.take(listener)
     driver.arrive(listener, ab)

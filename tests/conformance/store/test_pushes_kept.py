@@ -87,6 +87,7 @@ def test_a_message_is_kept_when_it_was_acked_with_its_push_in_flight(
 def test_a_message_that_has_arrived_everywhere_is_not_kept(
     driver: Driver, queue: Queue, listener: Listener
 ) -> None:
+    driver.pull(queue)
     other = driver.listener(queue, "press")
     driver.publish(queue, "a")
     for each in (listener, other):
@@ -283,7 +284,8 @@ def test_a_kept_message_ends_at_its_own_expiry(
     assert kept(driver, queue) == []
     assert driver.find(queue, a.id) is None
     assert not driver.arrive(listener, b)
-    assert driver.push_stats(listener) == PushStats(last_failure_ms=failed_ms)
+    stats = driver.push_stats(listener)
+    assert (stats.open, stats.missed, stats.last_failure_ms) == (0, 0, failed_ms)
     events = driver.events(after=before)
     assert sorted((e["kind"], e["seq"], e["detail"]["reason"]) for e in events) == [
         ("push_dropped", 2, "expired"),

@@ -467,6 +467,7 @@ def test_kept_messages_survive(driver: Driver, restart: Restart) -> None:
 def test_a_message_is_still_kept_for_its_pushes(
     driver: Driver, queue: Queue, restart: Restart
 ) -> None:
+    driver.pull(queue)
     listener = driver.listener(queue)
     driver.publish(queue, "a", "b")
     driver.arrive(listener, driver.take_one(listener))

@@ -250,7 +250,7 @@ def messages_member(stats: PushStats, missed: list[str]) -> MessagesMember:
     return MessagesMember(
         acknowledged_count=stats.acknowledged,
         missed=[names.shown(id) for id in missed],
-        missed_count=stats.missed,
+        missed_count=stats.missed + stats.expired,
         last_success_at=stats.last_success_ms or None,
         last_failure_at=stats.last_failure_ms or None,
     )

@@ -8,13 +8,13 @@ from typing import Any
 
 import msgspec
 
-from courier.core.errors import NotFound, StoreDamaged
-from courier.core.types import MINUTE_MS, Actor, AnyRecord, Listener, Queue
+from courier.core.errors import NotFound, OverLimit, StoreDamaged
+from courier.core.types import MINUTE_MS, Actor, AnyRecord, Consumer, Listener, Queue
 from courier.store.engine.blocks import Blocks, checksum
 from courier.store.engine.disk import Changes, Disk, Opened, Packet
 from courier.store.engine.journal import PackedRun, sealed
 from courier.store.engine.layout import NEVER_MS, SEQ_BITS, SEQ_MASK, LineNumbers
-from courier.store.engine.lines import PushLine, QueueLine, Range
+from courier.store.engine.lines import SHELF, PushLine, QueueLine, Range, Shelf
 from courier.store.waiting import Waiters
 
 # Upper bound on waiters woken when the number of ready messages is unknown.
@@ -36,6 +36,8 @@ class Book:
         self.blocks = Blocks(disk, bytes_max=cache_bytes)
         self.lines: dict[str, QueueLine] = {}
         self.listeners: dict[str, Listener] = {}
+        # Queues that have a consumer.
+        self.consumed: set[str] = set()
         self.pushes: dict[str, PushLine] = {}
         self.by_no: dict[int, QueueLine | PushLine] = {}
         self.dropped: dict[int, QueueLine] = {}
@@ -64,6 +66,7 @@ class Book:
         self._load_lines(opened)
         records = self.records
         self.listeners = {each.id: each for each in records if isinstance(each, Listener)}
+        self.consumed = {each.parent for each in records if isinstance(each, Consumer)}
         for no in full & self.by_no.keys():
             line = self.by_no[no]
             if isinstance(line, QueueLine):
@@ -93,6 +96,12 @@ class Book:
         listening: list[PushLine] = []
         for row in opened.lines:
             no, queue_id, listener_id, dropped = row[0], row[1], row[2], row[18]
+            if listener_id == SHELF:
+                shelf = Shelf(no, queue_id)
+                shelf.load(row)
+                listening.append(shelf)
+                self.by_no[no] = shelf
+                continue
             kind, id = (Listener, listener_id) if listener_id else (Queue, queue_id)
             record = records.get((kind, id)) if dropped is None else _record(dropped)
             if record is None:
@@ -126,6 +135,8 @@ class Book:
         if line is not None:
             pushes.line = line
             line.pushes.append(pushes)
+            if isinstance(pushes, Shelf):
+                line.shelf = pushes
             arrange(line)
 
     def detach(self, pushes: PushLine) -> None:
@@ -172,6 +183,22 @@ class Book:
         if record is None:
             raise NotFound("listener", listener)
         return self.line(record.parent), self.pushes[listener]
+
+    def push_only(self, line: QueueLine) -> bool:
+        """Listeners are all that the queue has: no puller has ever asked, nor is one expected."""
+        if line.pulled or line.id in self.consumed:
+            return False
+        return any([not pushes.dropped for pushes in line.pushes])
+
+    def new_shelf(self, line: QueueLine) -> Shelf | None:
+        """None: there is no line number left for one."""
+        try:
+            shelf = Shelf(self.numbers.take(), line.id)
+        except OverLimit:
+            return None
+        self.by_no[shelf.no] = shelf
+        self.attach(shelf, line)
+        return shelf
 
     def backlogs(self, tenant: str | None) -> tuple[int, dict[str, int]]:
         held = [line for line in self.dropped.values() if line.count]

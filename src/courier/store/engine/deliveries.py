@@ -91,7 +91,7 @@ class Deliveries:
                 others.append(seq)
             else:
                 found[seq] = await self._in_range(line, leased, seq)
-        rows = await self.rows_at(line, others) if others else {}
+        rows = await self.rows_at(line, others) if others and not line.rowless else {}
         owner = queue_line(line)
         for seq in others:
             row = rows.get(seq)
@@ -116,7 +116,8 @@ class Deliveries:
                 if after < seq <= upto:
                     found.append(await self._in_range(line, leased, seq))
             at += 1
-        found += await self.rows(line, Between(after + 1, upto), limit)
+        if not line.rowless:
+            found += await self.rows(line, Between(after + 1, upto), limit)
         fresh = await self.fresh(line, limit, after=after, upto=upto)
         for block, place, count in fresh.spans:
             first = block.first + place

@@ -8,8 +8,8 @@ from courier.store.engine.book import Book
 from courier.store.engine.deliveries import Deliveries
 from courier.store.engine.groups import Groups
 from courier.store.engine.journal import any_of, packed, packed_seqs
-from courier.store.engine.layout import EXHAUSTED, LEASED, SEQ_MASK
-from courier.store.engine.lines import Delivery, PushLine, QueueLine
+from courier.store.engine.layout import ACKNOWLEDGED, EXHAUSTED, LEASED, SEQ_MASK
+from courier.store.engine.lines import Delivery, PushLine, QueueLine, Shelf
 from courier.store.engine.messages import Messages
 from courier.store.engine.publishing import Publishing, copy_of
 
@@ -119,6 +119,10 @@ class Endings:
             return
         opened = [each for each in ended if each.state != EXHAUSTED]
         pushes.missed -= sum([each.report is not None for each in ended])
+        if isinstance(pushes, Shelf):
+            pushes.bytes -= sum([each.size for each in ended])
+        elif reason == "expired":
+            pushes.expired += len(ended)
         for each in ended:
             self._deliveries.off(pushes, each)
         self._book.touch(pushes)
@@ -165,13 +169,24 @@ class Endings:
                 found |= {seq for seq, each in standing.items() if each.state != EXHAUSTED}
         return found
 
-    async def release(self, line: QueueLine, seqs: Collection[int], now_ms: int) -> None:
-        """Pushes of these messages are open no more. One that pullers are done with, and that has
-        an exhausted push, stays as long as the queue's retention says."""
+    async def release(
+        self, line: QueueLine, seqs: Collection[int], now_ms: int, *, arrived: bool = False
+    ) -> None:
+        """Pushes of these messages are open no more; `arrived`: they were acknowledged.
+
+        On a queue that only pushes, what every listener has acknowledged is delivered. One that
+        pullers are done with, and that has an exhausted push, stays as long as the queue's
+        retention says; so does one that was delivered.
+        """
         missing = [pushes for pushes in line.pushes if pushes.exhausted]
-        if not missing:
+        push_only = self._book.push_only(line)
+        if not missing and not push_only:
             return
         held = await self._deliveries.standing_at(line, seqs)
+        if push_only and held:
+            await self._deliver(line, held, now_ms, arrived=arrived)
+        if len(held) == len(seqs) or not missing:
+            return
         rest = [seq for seq in seqs if seq not in held]
         owed = await self.owed(line, rest)
         old_ms = now_ms - line.queue.retention_ms
@@ -183,6 +198,36 @@ class Endings:
                     self.exhausted(line, pushes, each)
             old = [each.seq for each in aged if each.published_ms <= old_ms]
             await self.end_pushes(line, old, "expired", now_ms)
+
+    async def _deliver(
+        self, line: QueueLine, held: dict[int, Delivery], now_ms: int, *, arrived: bool
+    ) -> None:
+        """Shelve those of the messages whose pushes are all acknowledged, at least one of them by
+        a listener that is still there (`arrived`: that is known)."""
+        left = set(held)
+        acknowledged: set[int] = set()
+        for pushes in line.pushes:
+            if left and pushes.owing and pushes is not line.shelf:
+                left -= (await self._deliveries.standing_at(pushes, left)).keys()
+            if left and not arrived and not pushes.dropped:
+                rows = await self._deliveries.rows_at(pushes, left)
+                acknowledged |= {seq for seq, row in rows.items() if row.state == ACKNOWLEDGED}
+        delivered = [held[seq] for seq in sorted(left if arrived else left & acknowledged)]
+        shelf = (line.shelf or self._book.new_shelf(line)) if delivered else None
+        if shelf is None:
+            return
+        shelved = [
+            Delivery(
+                *(shelf.base | each.seq, EXHAUSTED, 0, 0, each.published_ms, None, None, each.size),
+                *(each.own_id, each.expires_ms, None, 0, 0, None),
+            )
+            for each in delivered
+        ]
+        await self.end(line, "acked", delivered, BROKER, now_ms)
+        for row in shelved:
+            self._deliveries.add(shelf, row)
+            self.exhausted(line, shelf, row)
+        shelf.bytes += sum([row.size for row in shelved])
 
     def exhausted(self, line: QueueLine, pushes: PushLine, each: Delivery) -> None:
         """Retention may end this push, unless the message has an expiry of its own."""

@@ -59,7 +59,14 @@ class Leases:
 
     # --- handing out ---
 
+    def _pulled(self, line: QueueLine) -> None:
+        """A puller asks. From now on it is pullers who say what is done."""
+        if not line.pulled:
+            line.pulled = True
+            self._book.touch(line)
+
     async def peek(self, line: QueueLine, count: int, now_ms: int) -> list[Message]:
+        self._pulled(line)
         rows, fresh = await self._ready(line, count, now_ms, bodies=True)
         return await self._messages.of(line, rows) + await self._messages.of_spans(
             line, fresh.spans, 0
@@ -98,6 +105,7 @@ class Leases:
         *,
         leased_max: int | None = None,
     ) -> Leased:
+        self._pulled(line)
         until_ms = now_ms + lease_ms
         if leased_max is not None and count > leased_max - line.leased:
             count = leased_max - line.leased
@@ -115,6 +123,7 @@ class Leases:
         self, line: QueueLine, count: int, lease_ms: int, actor: Actor, now_ms: int, *, claim: int
     ) -> tuple[int, int, int]:
         """Lease without reading bodies; how many, and between which sequences."""
+        self._pulled(line)
         rows, fresh = await self._ready(line, count, now_ms, bodies=False)
         self._hand_out(line, rows, fresh, lease_ms, actor, now_ms, claim=claim)
         seqs = [row.seq for row in rows]

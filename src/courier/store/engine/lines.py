@@ -129,6 +129,11 @@ class Line:
         """The cursor steps over the whole block: its messages have rows, or are for others."""
         raise NotImplementedError
 
+    @property
+    def rowless(self) -> bool:
+        """No message that the line has to do with has a row, nor has one beyond the cursor."""
+        raise NotImplementedError
+
     def range_at(self, seq: int) -> Range | None:
         """The range in which this message is leased."""
         at = bisect_right(self.firsts, seq) - 1
@@ -177,7 +182,8 @@ class QueueLine(Line):
     a lease was cut short by the number of leases allowed. `pushes` are its listeners' lines in the
     order of the listeners' creation, those of deleted listeners last. `near` is the block used
     last, `open` the one that this group publishes into. `spent`: the queue is deleted and empty,
-    and only the journal still needs its blocks.
+    and only the journal still needs its blocks. `pulled`: a puller has asked for messages, now or
+    ever. `shelf`, the last of `pushes`, is there once something was delivered.
     """
 
     __slots__ = (
@@ -191,9 +197,11 @@ class QueueLine(Line):
         "oldest_known",
         "oldest_ms",
         "open",
+        "pulled",
         "pushes",
         "queue",
         "renamed",
+        "shelf",
         "spent",
         "tail",
     )
@@ -207,12 +215,17 @@ class QueueLine(Line):
         self.pushes: list[PushLine] = []
         self.level = (0, 0, 0)
         self.minute = queue.created_ms // MINUTE_MS
-        self.full = self.dropped = self.spent = False
+        self.full = self.dropped = self.spent = self.pulled = False
+        self.shelf: Shelf | None = None
         self.near: Block | None = None
         self.open: Block | None = None
 
     def passes(self, block: Block) -> bool:
         return bool(block.flags & (HELD | ROWS) or block.only)
+
+    @property
+    def rowless(self) -> bool:
+        return self.count == self.fresh + self.ranged and not self.gone
 
     @property
     def expiry_ms(self) -> int:
@@ -226,7 +239,8 @@ class QueueLine(Line):
     @property
     def weight(self) -> int:
         """What ending one of its messages costs, beside one of a queue without listeners."""
-        return 1 + len(self.pushes) // 4
+        listeners = len(self.pushes) - (self.shelf is not None)
+        return 1 + listeners // 4
 
     @property
     def all_lines(self) -> "list[QueueLine | PushLine]":
@@ -237,14 +251,14 @@ class QueueLine(Line):
         return (
             *(self.no, self.id, "", self.tail, self.cursor, self.count, self.bytes, self.fresh),
             *(self.again, self.leased, self.delayed, 0, self.gone, self.renamed),
-            *(0, 0, 0, 0, dropped, int(self.spent)),
+            *(0, 0, 0, 0, dropped, int(self.spent), int(self.pulled), 0),
         )
 
     def load(self, row: Sequence[Any]) -> None:
         """Where it stood, from a row."""
         self.tail, self.cursor, self.count, self.bytes, self.fresh, self.again = row[3:9]
         self.leased, self.delayed, _, self.gone, self.renamed = row[9:14]
-        self.dropped, self.spent = row[18] is not None, bool(row[19])
+        self.dropped, self.spent, self.pulled = row[18] is not None, bool(row[19]), bool(row[20])
         self.aging_ms = 0 if self.count else NEVER_MS
         self.level = (self.count, self.leased, self.delayed)
 
@@ -257,12 +271,14 @@ class PushLine(Line):
     """The line of one listener. `line` is its queue's, None if there is no such queue.
 
     `dropped`: the listener is deleted, and the sweep is about to end its pushes. What was published
-    after `tail` is not for it any more.
+    after `tail` is not for it any more. `missed` messages failed and are still there, `expired`
+    ones went without having been acknowledged.
     """
 
     __slots__ = (
         "acknowledged",
         "dropped",
+        "expired",
         "last_failure_ms",
         "last_success_ms",
         "line",
@@ -277,10 +293,16 @@ class PushLine(Line):
         self.line: QueueLine | None = None
         self.dropped = False
         self.tail = SEQ_MASK
-        self.missed = self.acknowledged = self.last_success_ms = self.last_failure_ms = 0
+        self.missed = self.expired = self.acknowledged = 0
+        self.last_success_ms = self.last_failure_ms = 0
 
     def passes(self, block: Block) -> bool:
         return bool(block.flags & HELD) or block.only not in (0, self.no)
+
+    @property
+    def rowless(self) -> bool:
+        rows = self.again + self.delayed + self.exhausted + self.gone
+        return not rows and self.leased == self.ranged
 
     @property
     def open(self) -> int:
@@ -296,7 +318,8 @@ class PushLine(Line):
         return (
             *(self.no, self.listener.parent, self.id, self.tail, self.cursor, 0, 0, self.fresh),
             *(self.again, self.leased, self.delayed, self.exhausted, self.gone, 0, self.missed),
-            *(self.acknowledged, self.last_success_ms, self.last_failure_ms, dropped, 0),
+            *(self.acknowledged, self.last_success_ms, self.last_failure_ms, dropped, 0, 0),
+            self.expired,
         )
 
     def load(self, row: Sequence[Any]) -> None:
@@ -305,7 +328,7 @@ class PushLine(Line):
         self.fresh, self.again, self.leased, self.delayed = row[7:11]
         self.exhausted, self.gone, _, self.missed, self.acknowledged = row[11:16]
         self.last_success_ms, self.last_failure_ms = row[16:18]
-        self.dropped = row[18] is not None
+        self.dropped, self.expired = row[18] is not None, row[21]
         self.aging_ms = 0 if self.exhausted else NEVER_MS
 
     def stats(self) -> PushStats:
@@ -316,4 +339,48 @@ class PushLine(Line):
             self.acknowledged,
             self.last_success_ms,
             self.last_failure_ms,
+            self.expired,
         )
+
+
+# In the place of a listener's id.
+SHELF = "shelf"
+
+
+class Shelf(PushLine):
+    """Where a queue without pullers keeps what all its listeners have acknowledged.
+
+    To the rules it is a deleted listener that exhausted every message: nothing more is bound to
+    it, and a message that stands here is kept until it expires. `bytes` are those of its messages.
+    """
+
+    __slots__ = ("bytes",)
+
+    def __init__(self, no: int, queue: str) -> None:
+        super().__init__(
+            no,
+            Listener(
+                id=SHELF,
+                tenant="",
+                parent=queue,
+                name="",
+                created_ms=NEVER_MS,
+                title="",
+                modified_ms=0,
+                url="",
+                liveness_url="",
+            ),
+        )
+        self.dropped = True
+        self.cursor = SEQ_MASK
+        self.bytes = 0
+
+    def row(self) -> tuple[Any, ...]:
+        return (
+            *(self.no, self.listener.parent, SHELF, self.tail, self.cursor, 0, self.bytes),
+            *(0, 0, 0, 0, self.exhausted, 0, 0, 0, 0, 0, 0, None, 0, 0, 0),
+        )
+
+    def load(self, row: Sequence[Any]) -> None:
+        super().load(row)
+        self.dropped, self.bytes = True, row[6]

@@ -54,6 +54,7 @@ class Numbered:
         new = drafts[count - first :]
         if new:
             refuse_over(bytes_max, line, new)
+            await self._publishing.make_room(bytes_max, line, new)
             await self._publishing.insert(line, new, actor, now_ms, only=only)
             # A mark is of all drafts of its key, so one that is missing is missing for good.
             mark = marks[-1] if marks is not None and (mark or not count) else None

@@ -12,12 +12,15 @@ from courier.core.types import Actor, Draft, Message, Origin, Receipt, Via
 from courier.store.engine.blocks import Block, Rare
 from courier.store.engine.book import Book
 from courier.store.engine.deliveries import Deliveries
-from courier.store.engine.disk import Fact
+from courier.store.engine.disk import Between, Fact
 from courier.store.engine.facts import Facts
 from courier.store.engine.groups import Groups
-from courier.store.engine.layout import DELAYED, HELD, READY, ROWS, WAITING
+from courier.store.engine.layout import DELAYED, HELD, READY, ROWS, SEQ_MASK, WAITING
 from courier.store.engine.lines import Delivery, PushLine, QueueLine
 from courier.store.engine.stats import Stats
+
+# Delivered messages that one call forgets to make room; more go with the next.
+FORGOTTEN_MAX = 1_000
 
 _encode_json = msgspec.json.Encoder().encode
 
@@ -57,6 +60,8 @@ class Publishing:
         lines = [(self._book.line(queue), drafts) for queue, drafts in batches]
         for line, drafts in lines:
             refuse_over(bytes_max, line, drafts)
+        for line, drafts in lines:
+            await self.make_room(bytes_max, line, drafts)
         receipts = [await self._publish(line, drafts, actor, now_ms, via) for line, drafts in lines]
         if via:
             self._tally(via, batches, receipts, now_ms)
@@ -87,6 +92,7 @@ class Publishing:
             answers.append(Receipt([], [], line.stats()))
         if not together:
             return answers
+        await self.make_room(bytes_max, line, together)
         seqs = await self.insert(line, together, actor, now_ms)
         made = self._ids(line, together, seqs, now_ms)
         stats = await self._stats.of(line)
@@ -97,6 +103,23 @@ class Publishing:
                 answers[place] = Receipt(mine_ids, [False] * len(drafts), stats)
                 at += len(drafts)
         return answers
+
+    async def make_room(
+        self, bytes_max: int | None, line: QueueLine, drafts: Sequence[Draft]
+    ) -> None:
+        """Forget delivered messages, oldest first, where they and these would be too much."""
+        shelf = line.shelf
+        if bytes_max is None or shelf is None or not shelf.exhausted:
+            return
+        over = line.bytes + shelf.bytes + sizes_of(drafts) - bytes_max
+        if over <= 0:
+            return
+        for row in await self._deliveries.rows(shelf, Between(1, SEQ_MASK), FORGOTTEN_MAX):
+            if over <= 0:
+                break
+            over -= row.size
+            shelf.bytes -= row.size
+            self._deliveries.off(shelf, row)
 
     def _tally(
         self,

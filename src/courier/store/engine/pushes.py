@@ -179,7 +179,8 @@ class Pushes:
         if kind is Pushed:
             arrivals = [(row, item.report) for item, row in pairs if isinstance(item, Pushed)]
             self._arrived(line, pushes, arrivals, now_ms)
-            await self._endings.release(line, [row.seq for row, _ in arrivals], now_ms)
+            seqs = [row.seq for row, _ in arrivals]
+            await self._endings.release(line, seqs, now_ms, arrived=True)
         elif kind is PushFailed:
             failures = [
                 Failure(row, item.report, now_ms, item.delay_ms)

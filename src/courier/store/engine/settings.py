@@ -204,6 +204,8 @@ class Settings:
         self._changed[kind, record.id] = record
         body = msgspec.json.encode(record)
         self._book.changes.records[kind.__name__, record.id] = body
+        if isinstance(record, Consumer):
+            self._book.consumed.add(record.parent)
 
     def _drop(self, record: AnyRecord) -> None:
         kind, book = type(record), self._book
@@ -226,6 +228,8 @@ class Settings:
                 arrange(pushes.line)
             book.touch(pushes)
             book.wake(pushes, WAKE_ALL)
+        elif isinstance(record, Consumer):
+            book.consumed.discard(record.parent)
 
     async def _put_queue(self, queue: Queue, new: dict[str, int], now_ms: int) -> None:
         book = self._book

@@ -351,7 +351,11 @@ class Sweep:
         return ended
 
     async def _settled(self, pushes: PushLine, limit: int) -> list[int]:
-        """Forget up to `limit` acknowledged pushes of a line."""
+        """Forget up to `limit` acknowledged pushes of a line on which nothing stands any more."""
+        if pushes.gone:
+            # Rows beyond the cursor go as well, so the cursor must not come to their messages.
+            pushes.cursor, pushes.gone = pushes.tail, 0
+            self._book.touch(pushes)
         rows = await self._deliveries.rows(pushes, Between(1, SEQ_MASK, over=True), limit)
         for row in rows:
             self._deliveries.forget(pushes, row)
@@ -369,6 +373,8 @@ class Sweep:
         book.freed_numbers.append(pushes.no)
         if pushes.line is not None:
             pushes.line.pushes.remove(pushes)
+            if pushes is pushes.line.shelf:
+                pushes.line.shelf = None
 
     async def _dropped_queue(self, now_ms: int, limit: int) -> int:
         line = next(iter(self._book.dropped.values()))

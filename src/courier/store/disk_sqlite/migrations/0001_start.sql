@@ -39,7 +39,9 @@ CREATE TABLE line (
     last_success_ms INTEGER NOT NULL,
     last_failure_ms INTEGER NOT NULL,
     dropped BLOB,
-    spent INTEGER NOT NULL
+    spent INTEGER NOT NULL,
+    pulled INTEGER NOT NULL,
+    expired INTEGER NOT NULL
 ) STRICT;
 
 -- Messages `id` .. `id + count - 1`, bodies and all. `last` names the packet that tells of them. The

@@ -1,0 +1,60 @@
+"""What histories found in the engine's lines, each as short as it can be told."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from courier.clock import ManualClock
+from courier.store.engine import EngineStore
+from tests.conformance.store.driver import Driver, bodies
+from tests.model.accounts import audit
+
+
+@pytest.fixture
+def driver(tmp_path: Path) -> Iterator[Driver]:
+    with asyncio.Runner() as runner:
+        store = runner.run(EngineStore.open(tmp_path / "courier.db"))
+        yield Driver(store, ManualClock(), runner)
+        runner.run(store.close())
+
+
+def test_delivered_messages_outlive_the_process(tmp_path: Path) -> None:
+    path, clock = tmp_path / "courier.db", ManualClock()
+    with asyncio.Runner() as runner:
+        store = runner.run(EngineStore.open(path))
+        driver = Driver(store, clock, runner)
+        queue = driver.queue()
+        listener = driver.listener(queue)
+        driver.publish(queue, "a", "b")
+        for message in driver.take(listener):
+            driver.arrive(listener, message)
+        runner.run(store.close())
+
+        store = runner.run(EngineStore.open(path))
+        driver = Driver(store, clock, runner)
+        assert bodies(driver.browse(queue, kept=True)) == ["a", "b"]
+        assert driver.stats(queue).count == 0
+        driver.publish(queue, "c", bytes_max=2)
+        assert bodies(driver.browse(queue, kept=True)) == ["b", "c"]
+        audit(store)
+        # Nothing was pulled yet, and the queue still only pushes.
+        driver.arrive(listener, driver.take_one(listener))
+        assert driver.stats(queue).count == 0
+        runner.run(store.close())
+
+
+def test_a_deleted_listener_that_is_half_swept_owes_nothing(driver: Driver) -> None:
+    queue = driver.queue()
+    deleted, other = driver.listener(queue, "deleted"), driver.listener(queue, "other")
+    # Its cursor stands before the first message, which is another's.
+    driver.publish_rows(queue, "for the other", listener=other)
+    driver.publish(queue, "for both")
+    driver.change(drops=[deleted])
+
+    swept = driver.sweep(limit=2)
+
+    assert swept.more
+    assert isinstance(driver.store, EngineStore)
+    audit(driver.store)
