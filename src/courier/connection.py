@@ -272,7 +272,7 @@ class Connection(asyncio.BufferedProtocol):
         """Have the rest of a body sent; the future is done when it is here."""
         if self._deaf_s is not None or self.gone:
             raise ClientGone
-        if request.expects and not request.body and not request.old:
+        if request.expects and not request.received and not request.old:
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         request.expects = False
         request.arrived = self.traffic.loop.create_future()
@@ -287,7 +287,7 @@ class Connection(asyncio.BufferedProtocol):
             request is not None
             and request.arrived is None
             and not request.unwanted
-            and len(request.body) > UNASKED_BYTES_MAX
+            and request.received > UNASKED_BYTES_MAX
         )
         if full != self._paused and not self._transport.is_closing():
             self._paused = full

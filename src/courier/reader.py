@@ -97,7 +97,7 @@ class Reader:
 
     def _count_framing(self, request: Incoming) -> None:
         request.framing += self._fed - self._part_bytes
-        limit = self._limits.framing_bytes_max + FRAMING_RATIO_MAX * len(request.body)
+        limit = self._limits.framing_bytes_max + FRAMING_RATIO_MAX * request.received
         if request.framing > limit and not request.unwanted:
             raise Refused(400, "framing", "trailers and chunk extensions are too long")
 
@@ -121,7 +121,7 @@ class Reader:
         if self.in_head:
             held += self._head_bytes + FIELD_BYTES * self._fields
         elif request is not None and not request.admitted:
-            held += len(request.body) + request.framing + request.loose
+            held += request.received + request.framing + request.loose
         return held
 
     # --- called by the parser ---

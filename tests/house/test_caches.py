@@ -73,6 +73,8 @@ KEPT = {
     "delivery/line.py:Line.sending": "pushes_max",
     "delivery/lookups.py:Lookups._running": "pushes_max",
     "delivery/slots.py:Seat._began": "pushes_max",
+    "dialects/folding.py:Folded._read": "the slices of a request",
+    "dialects/folding.py:Folded._runs": "the slices of a request",
     "delivery/slots.py:Slots._turns": "tenants with listeners or workers in the store",
     "delivery/slots.py:Slots._tenants": "tenants with listeners or workers in the store",
     "delivery/slots.py:_Tenant.queues": "queues with listeners or workers in the store",
