@@ -86,6 +86,7 @@ KEPT = {
     "telemetry.py:Telemetry._requests": "routes times statuses",
     "telemetry.py:Telemetry._signins": "reasons why a sign-in fails",
     "telemetry.py:Telemetry.collectors": "parts of the server that have metrics",
+    "traffic.py:Traffic._addresses": "Limits.connections_max",
     "traffic.py:Traffic._tasks": "Limits.connections_max",
     "traffic.py:Traffic.connections": "Limits.connections_max",
     "web.py:Request.params": "the variable parts of a route's path",
