@@ -56,6 +56,7 @@ CACHES = {
 # What is kept because it is needed, each with what it is as many as.
 KEPT = {
     "arrow.py:_Page._done": "the columns of a page",
+    "core/admin.py:Admin._deleted": "tenants that an operator deleted since the start",
     "core/broker.py:Broker._hints": "Limits.connections_max",
     "core/schemas.py:_Check._enums": "the parts of a schema",
     "core/schemas.py:_Check._path": "the depth of a schema",
