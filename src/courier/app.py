@@ -331,6 +331,7 @@ async def _keep_time(clock: Clock, record: ClockRecord) -> None:
 def _limits(config: Config) -> traffic.Limits:
     return traffic.Limits(
         connections_max=config.connections_max,
+        connections_per_address_max=config.connections_per_address_max,
         header_bytes_max=config.header_bytes_max,
         header_wait_s=config.header_wait_ms_max / 1000,
         request_wait_s=config.request_wait_ms_max / 1000,

@@ -127,6 +127,14 @@ class Config:
     connections_max: Annotated[
         int, Rule("Most connections open at a time.", low=1, high=1_000_000)
     ] = 10_000
+    connections_per_address_max: Annotated[
+        int,
+        Rule(
+            "Most connections open at a time from one address; trusted proxies may have more.",
+            low=1,
+            high=1_000_000,
+        ),
+    ] = 5_000
     idle_wait_ms_max: Annotated[
         int, Rule("Longest wait for the next request on an open connection.", low=100, high=_DAY_MS)
     ] = 75 * _SECOND_MS

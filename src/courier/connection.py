@@ -80,11 +80,11 @@ class Connection(asyncio.BufferedProtocol):
         peer = transport.get_extra_info("peername")
         self._peer = str(peer[0]) if peer else ""
         self._idle_s = traffic.loop.time()
-        traffic.connections.add(self)
+        full = traffic.full(self._peer)
+        traffic.enter(self, self._peer)
         encrypted = transport.get_extra_info("ssl_object") is not None
         self._base = TLS_BYTES if encrypted else 0
-        many = len(traffic.connections) > traffic.limits.connections_max
-        if many or not self._hold(self._base):
+        if full or not self._hold(self._base):
             if encrypted:  # a farewell would take as long as the client likes
                 self._transport.abort()
             else:
@@ -93,7 +93,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.traffic.connections.discard(self)
+        self.traffic.leave(self, self._peer)
         self._leave()
         for request in (self._running, self._reader.arriving):
             if request is not None:
@@ -272,7 +272,7 @@ class Connection(asyncio.BufferedProtocol):
         """Have the rest of a body sent; the future is done when it is here."""
         if self._deaf_s is not None or self.gone:
             raise ClientGone
-        if request.expects and not request.body and not request.old:
+        if request.expects and not request.received and not request.old:
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         request.expects = False
         request.arrived = self.traffic.loop.create_future()
@@ -287,7 +287,7 @@ class Connection(asyncio.BufferedProtocol):
             request is not None
             and request.arrived is None
             and not request.unwanted
-            and len(request.body) > UNASKED_BYTES_MAX
+            and request.received > UNASKED_BYTES_MAX
         )
         if full != self._paused and not self._transport.is_closing():
             self._paused = full

@@ -36,6 +36,13 @@ def target(url: bytes) -> tuple[bytes, bytes]:
     return parsed.path or b"/", parsed.query or b""
 
 
+def framing(headers: dict[bytes, bytes], version: str) -> bytes:
+    """A head that says nothing but how the body of a request with these headers is sent."""
+    names = (b"content-length", b"transfer-encoding")
+    lines = [b"%s: %s\r\n" % (name, headers[name]) for name in names if name in headers]
+    return b"POST / HTTP/%s\r\n%s\r\n" % (version.encode(), b"".join(lines))
+
+
 def head(response: Response) -> bytes:
     """Status line and headers, without the line that ends them."""
     plain = response.content_type is JSON and not response.headers and response.stream is None

@@ -1,6 +1,7 @@
 """A request as it arrives: its head is here, its body may be on its way."""
 
 import asyncio
+import io
 from typing import TYPE_CHECKING
 
 from courier.web import BodiesFull, BodyTooLong, Request
@@ -26,7 +27,8 @@ class Incoming(Request):
         self.old = False  # HTTP/1.0
         self.expects = b"expect" in headers and headers[b"expect"].lower() == b"100-continue"
         self.length = int(headers.get(b"content-length", 0))
-        self.body: bytes | bytearray = b""
+        self.received = 0  # bytes of the body
+        self._body: bytes | io.BytesIO = b""
         self.complete = False
         self.unwanted = False
         self.arrived: asyncio.Future[None] | None = None
@@ -39,21 +41,22 @@ class Incoming(Request):
     @property
     def text_bytes(self) -> int:
         head = sum(len(name) + len(value) for name, value in self.headers.items())
-        return head + len(self.raw_path) + len(self.query_string) + len(self.body)
+        return head + len(self.raw_path) + len(self.query_string) + self.received
 
     @property
     def remote(self) -> str:
         return self._connection.source(self.headers)
 
     async def read(self, limit: int) -> bytes:
-        size = max(self.length, len(self.body))
+        size = max(self.length, self.received)
         if size > limit:
             raise BodyTooLong(limit=limit, actual=size)
         self._charge(size)
         if not self.complete:
             self.limit = limit
             await self._connection.receive(self)
-        return self.body if type(self.body) is bytes else bytes(self.body)
+        body = self._body
+        return body if isinstance(body, bytes) else body.getvalue()
 
     def _charge(self, count: int) -> None:
         if self.admitted:
@@ -66,17 +69,21 @@ class Incoming(Request):
         """A part of the body has arrived."""
         if self.unwanted:
             return
-        if not self.body:
-            self.body = part
+        if not self.received:
+            self._body = part
         else:
             # One growing buffer: a list would cost many times the length of very small parts.
-            self.body = bytearray(self.body) if type(self.body) is bytes else self.body
-            self.body += part
+            # And one whose value is not a copy, which would hold up the loop.
+            if isinstance(self._body, bytes):
+                first, self._body = self._body, io.BytesIO()
+                self._body.write(first)
+            self._body.write(part)
+        self.received += len(part)
         if self.arrived is None or self.arrived.done():
             return
-        if len(self.body) > self.limit:
-            self.fail(BodyTooLong(limit=self.limit, actual=len(self.body)))
-        elif len(self.body) > self.charged:
+        if self.received > self.limit:
+            self.fail(BodyTooLong(limit=self.limit, actual=self.received))
+        elif self.received > self.charged:
             try:
                 self._charge(len(part))
             except BodiesFull as error:
@@ -99,11 +106,11 @@ class Incoming(Request):
         self._connection.traffic.bodies -= self.charged
         self.charged = 0
         self.unwanted = True
-        self.body = b""
+        self._body, self.received = b"", 0
 
     @property
     def rest(self) -> int | None:
         """Bytes of the body that are still to come; None if unknown."""
         if self.complete:
             return 0
-        return None if b"transfer-encoding" in self.headers else self.length - len(self.body)
+        return None if b"transfer-encoding" in self.headers else self.length - self.received

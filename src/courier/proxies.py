@@ -52,6 +52,11 @@ class Proxies:
             return str(address)
         return str(named[0])
 
+    def trusts(self, peer: str) -> bool:
+        """Whether a peer is one of the proxies."""
+        address = _address(peer) if self._trusted else None
+        return address is not None and self._trusts(address)
+
     def _trusts(self, address: Address) -> bool:
         return any(address in network for network in self._trusted)
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import httptools
 
-from courier.heads import Refused, target
+from courier.heads import Refused, framing, target
 from courier.incoming import Incoming
 from courier.traffic import HEAD_READ_BYTES, Traffic
 
@@ -40,6 +40,8 @@ class Reader:
         self._head_bytes = 0
         self._fed = 0
         self._part_bytes = 0
+        self._framing = b""  # a head for the parser alone, to be fed before the body
+        self._framed = False  # that head is being fed
 
     def feed(self, data: memoryview) -> None:
         """Raises Refused; what came before the bad part is in `ready` all the same."""
@@ -75,8 +77,10 @@ class Reader:
         self._head_bytes = self._fed
 
     def _parse(self, data: memoryview) -> None:
-        while data:
+        while data or self._framing:
             try:
+                if self._framing:
+                    self._frame()
                 self._parser.feed_data(data)
                 return
             except httptools.HttpParserUpgrade as upgrade:
@@ -88,6 +92,13 @@ class Reader:
                 message = "this is not a valid HTTP request"
                 raise Refused(400, "not_http", message) from error
 
+    def _frame(self) -> None:
+        """The parser ends a request that asks for an upgrade at its head; its body follows."""
+        framing, self._framing = self._framing, b""
+        self._framed = True
+        self._parser.feed_data(framing)
+        self._framed = False
+
     def _count_head(self) -> None:
         # Of data that began in a body it is unknown how much is head.
         self._head_bytes += min(self._fed, HEAD_READ_BYTES)
@@ -97,7 +108,7 @@ class Reader:
 
     def _count_framing(self, request: Incoming) -> None:
         request.framing += self._fed - self._part_bytes
-        limit = self._limits.framing_bytes_max + FRAMING_RATIO_MAX * len(request.body)
+        limit = self._limits.framing_bytes_max + FRAMING_RATIO_MAX * request.received
         if request.framing > limit and not request.unwanted:
             raise Refused(400, "framing", "trailers and chunk extensions are too long")
 
@@ -121,12 +132,14 @@ class Reader:
         if self.in_head:
             held += self._head_bytes + FIELD_BYTES * self._fields
         elif request is not None and not request.admitted:
-            held += len(request.body) + request.framing + request.loose
+            held += request.received + request.framing + request.loose
         return held
 
     # --- called by the parser ---
 
     def on_message_begin(self) -> None:
+        if self._framed:
+            return
         self.began_s = self._time()
         self.in_head = True
         self._url = b""
@@ -135,11 +148,12 @@ class Reader:
         self._head_bytes = 0
 
     def on_url(self, url: bytes) -> None:
-        self._url += url
+        if not self._framed:
+            self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if not self.in_head:
-            return  # a trailer
+            return  # a trailer, or only for the parser
         self._fields += 1
         name = name.lower()
         if name in self._headers:
@@ -149,6 +163,8 @@ class Reader:
         self._headers[name] = value
 
     def on_headers_complete(self) -> None:
+        if self._framed:
+            return
         self.in_head = False
         headers, limits, parser = self._headers, self._limits, self._parser
         if self._fields > limits.headers_max:
@@ -167,7 +183,9 @@ class Reader:
         request.keep_alive = parser.should_keep_alive()
         request.old = version == "1.0"
         if request.rest != 0 and parser.should_upgrade():
-            raise Refused(400, "upgrade", "a request with a body cannot ask for an upgrade")
+            if request.method == "CONNECT":
+                raise Refused(400, "upgrade", "CONNECT cannot have a body")
+            self._framing = framing(headers, version)
         self.arriving = request
 
     def on_body(self, body: bytes) -> None:
@@ -176,6 +194,8 @@ class Reader:
             self.arriving.add(body)
 
     def on_message_complete(self) -> None:
+        if self._framing:
+            return
         self.began_s = None
         request, self.arriving = self.arriving, None
         if request is not None:

@@ -100,14 +100,13 @@ class Server:
         listener.setblocking(False)
         while True:
             try:
-                accepted, _ = await self._loop.sock_accept(listener)
+                accepted, peer = await self._loop.sock_accept(listener)
             except OSError as error:
                 log.warning("cannot_accept", extra={"reason": error.strerror})
                 await asyncio.sleep(ACCEPT_AGAIN_S)
                 continue
-            limits = traffic.limits
-            many = len(traffic.connections) + self._handshakes >= limits.connections_max
-            if many or self._handshakes >= limits.handshakes_max:
+            full = traffic.full(str(peer[0]), beside=self._handshakes)
+            if full or self._handshakes >= traffic.limits.handshakes_max:
                 accepted.close()
             else:
                 self._handshakes += 1

@@ -34,6 +34,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     """
 
     connections_max: int = 10_000
+    connections_per_address_max: int = 5_000
     handshakes_max: int = 400
     header_bytes_max: int = 64 << 10
     headers_max: int = 128
@@ -64,6 +65,8 @@ class Traffic:
         self.head_buffer = self.buffer[:HEAD_READ_BYTES]
         self.loop = asyncio.get_running_loop()
         self.connections: set[Connection] = set()
+        # How many each address has open; not of proxies, who come for many.
+        self._addresses: dict[str, int] = {}
         self.draining = asyncio.Event()
         self.held = 0
         self.bodies = 0
@@ -72,6 +75,28 @@ class Traffic:
     @property
     def busy(self) -> bool:
         return bool(self.connections or self._tasks)
+
+    def full(self, address: str, *, beside: int = 0) -> bool:
+        """Whether there is no room for a connection, in all or from this address.
+
+        `beside`: that many will be here soon.
+        """
+        limits = self.limits
+        many = len(self.connections) + beside >= limits.connections_max
+        return many or self._addresses.get(address, 0) >= limits.connections_per_address_max
+
+    def enter(self, connection: "Connection", address: str) -> None:
+        self.connections.add(connection)
+        if not self.proxies.trusts(address):
+            self._addresses[address] = self._addresses.get(address, 0) + 1
+
+    def leave(self, connection: "Connection", address: str) -> None:
+        self.connections.discard(connection)
+        left = self._addresses.get(address, 0) - 1
+        if left > 0:
+            self._addresses[address] = left
+        else:
+            self._addresses.pop(address, None)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = self.loop.create_task(work)

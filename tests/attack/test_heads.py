@@ -287,3 +287,71 @@ def test_request_that_asks_for_an_upgrade_is_answered_and_the_next_one_too(targe
         assert accepted(peer.answer())["queue_id"] == target.id
         answer = peer.answer()
         assert answer is not None and answer.status == 200
+
+
+JAVA = (
+    "Connection: Upgrade, HTTP2-Settings",
+    "HTTP2-Settings: AAEAAEAAAAIAAAABAAMAAABkAAQBAAAAAAUAAEAA",
+    "Upgrade: h2c",
+    "User-Agent: Java-http-client/21.0.5",
+    "Content-Type: application/json",
+)
+
+
+@pytest.mark.parametrize("cut", ["whole", "after the head", "byte by byte"])
+@pytest.mark.parametrize("kind", ["length", "chunked"])
+def test_body_of_a_request_that_asks_for_an_upgrade_is_read(
+    target: Target, kind: str, cut: str
+) -> None:
+    """As Java's HttpClient sends every first request to a plain http address."""
+    account, path = target.account, f"{target.path}/messages"
+    body = b'{"body":"from Java"}'
+    if kind == "length":
+        head = account.head("POST", path, f"Content-Length: {len(body)}", *JAVA) + b"\r\n"
+    else:
+        head = account.head("POST", path, "Transfer-encoding: chunked", *JAVA) + b"\r\n"
+        body = b"8\r\n%s\r\n%x\r\n%s\r\n0\r\n\r\n" % (body[:8], len(body) - 8, body[8:])
+    data = head + body + BEHIND
+    parts = {
+        "whole": [data],
+        "after the head": [head, body + BEHIND],
+        "byte by byte": [data[place : place + 1] for place in range(len(data))],
+    }[cut]
+    with Peer(account.server) as peer:
+        for part in parts:
+            peer.send(part)
+        accepted(peer.answer())
+        answer = peer.answer()
+        assert answer is not None and answer.status == 200
+    assert target.backlog() == 1
+
+
+@pytest.mark.parametrize(
+    "framing",
+    [
+        ("Content-Length: 5", "Transfer-Encoding: chunked"),
+        ("Content-Length: 5", "Content-Length: 6"),
+        ("Content-Length: +5",),
+        ("Transfer-Encoding: gzip",),
+        ("Transfer-Encoding: chunked, identity",),
+    ],
+)
+def test_upgrade_makes_no_bad_framing_good(target: Target, framing: tuple[str, ...]) -> None:
+    account = target.account
+    decoy = account.request("POST", f"{target.path}/messages", b'{"body":"decoy"}')
+    with Peer(account.server) as peer:
+        peer.send(account.head("POST", f"{target.path}/messages", *framing, *JAVA) + b"\r\n")
+        peer.send(decoy)
+        answer = peer.answer()
+        assert answer is not None and answer.status == 400
+        assert peer.hung_up()
+    assert target.backlog() == 0
+
+
+def test_connect_has_no_body(target: Target) -> None:
+    account = target.account
+    with Peer(account.server) as peer:
+        peer.send(account.head("CONNECT", "127.0.0.1:1", "Content-Length: 5") + b"\r\nhello")
+        answer = peer.answer()
+        assert answer is not None and answer.status == 400
+        assert peer.hung_up()

@@ -224,9 +224,10 @@ def test_a_burst_is_followed_while_others_have_their_turn(room: Newsroom) -> Non
     async def others() -> None:
         nonlocal longest_s
         while True:
-            before_s = time.perf_counter()
+            # What this thread did meanwhile, whatever else the machine does.
+            before_s = time.thread_time()
             await asyncio.sleep(0.001)
-            longest_s = max(longest_s, time.perf_counter() - before_s)
+            longest_s = max(longest_s, time.thread_time() - before_s)
 
     async def follow() -> None:
         serving = asyncio.create_task(others())

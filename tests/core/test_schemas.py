@@ -184,9 +184,9 @@ def test_patterns_together_are_limited_too() -> None:
 
 def test_bad_patterns_do_not_cost_much() -> None:
     bad = {f"p{n}": {"type": "string", "pattern": "\\pL" * 75 + f"{n}"} for n in range(150)}
-    started = time.monotonic()
+    started = time.process_time()
     assert len(refused(bad)) == schemas.SCHEMA_PROBLEMS_MAX
-    assert time.monotonic() - started < SECONDS_MAX
+    assert time.process_time() - started < SECONDS_MAX
 
 
 def test_the_fingerprint_is_that_of_the_sorted_schema_without_spaces() -> None:
@@ -394,17 +394,17 @@ OPTIONAL = {f"p{n}": {**NUMBER, "required": False} for n in range(500)}
 )
 def test_many_small_things_are_checked_in_time(unit: str, items: dict[str, Any]) -> None:
     schema = {"a": {"type": "array", "items": items}}
-    started = time.monotonic()
+    started = time.process_time()
     broken(full(unit), schema)
-    assert time.monotonic() - started < SECONDS_MAX
+    assert time.process_time() - started < SECONDS_MAX
 
 
 def test_a_long_name_is_not_copied_for_every_item() -> None:
     name = "n" * 60_000
     message = full("1", head=f'{{"{name}":[')
-    started = time.monotonic()
+    started = time.process_time()
     assert broken(message, {name: {"type": "array", "items": NUMBER}}) == []
-    assert time.monotonic() - started < SECONDS_MAX
+    assert time.process_time() - started < SECONDS_MAX
 
 
 @pytest.mark.parametrize(
@@ -415,9 +415,9 @@ def test_a_long_name_is_not_copied_for_every_item() -> None:
 def test_no_pattern_takes_long_on_any_text(pattern: str, letters: str) -> None:
     schema = {"a": {"type": "string", "pattern": pattern}}
     message = json.dumps({"a": letters * (250_000 // len(letters))})
-    started = time.monotonic()
+    started = time.process_time()
     assert broken(message, schema) == ["/a"]
-    assert time.monotonic() - started < SECONDS_MAX
+    assert time.process_time() - started < SECONDS_MAX
 
 
 def test_a_usual_pattern_is_matched_with_the_longest_text() -> None:

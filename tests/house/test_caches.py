@@ -56,6 +56,7 @@ CACHES = {
 # What is kept because it is needed, each with what it is as many as.
 KEPT = {
     "arrow.py:_Page._done": "the columns of a page",
+    "core/admin.py:Admin._deleted": "tenants that an operator deleted since the start",
     "core/broker.py:Broker._hints": "Limits.connections_max",
     "core/schemas.py:_Check._enums": "the parts of a schema",
     "core/schemas.py:_Check._path": "the depth of a schema",
@@ -73,6 +74,8 @@ KEPT = {
     "delivery/line.py:Line.sending": "pushes_max",
     "delivery/lookups.py:Lookups._running": "pushes_max",
     "delivery/slots.py:Seat._began": "pushes_max",
+    "dialects/folding.py:Folded._read": "the slices of a request",
+    "dialects/folding.py:Folded._runs": "the slices of a request",
     "delivery/slots.py:Slots._turns": "tenants with listeners or workers in the store",
     "delivery/slots.py:Slots._tenants": "tenants with listeners or workers in the store",
     "delivery/slots.py:_Tenant.queues": "queues with listeners or workers in the store",
@@ -84,6 +87,7 @@ KEPT = {
     "telemetry.py:Telemetry._requests": "routes times statuses",
     "telemetry.py:Telemetry._signins": "reasons why a sign-in fails",
     "telemetry.py:Telemetry.collectors": "parts of the server that have metrics",
+    "traffic.py:Traffic._addresses": "Limits.connections_max",
     "traffic.py:Traffic._tasks": "Limits.connections_max",
     "traffic.py:Traffic.connections": "Limits.connections_max",
     "web.py:Request.params": "the variable parts of a route's path",

@@ -17,8 +17,8 @@ from courier.web import Route, Site
 JSON = "application/json"
 ARROW = "application/vnd.apache.arrow.stream"
 FORM = "application/x-www-form-urlencoded"
-# Parsing JSON holds the interpreter: of longer bodies nothing is promised yet (docs/security.md).
-SERVER_BYTES_MAX = 16 << 20
+# The default of `request_bytes_max`: what the routes take is less, or as much.
+SERVER_BYTES_MAX = 64 << 20
 # Enough to stall a server whose work grows faster than the body.
 USUAL_BYTES = 1 << 20
 
@@ -38,6 +38,8 @@ def bodies(site: Site, route: Route, seen: set[Any]) -> Iterator[Body]:
         yield "rows", ARROW, _rows(100_000)
         yield "few rows", ARROW, _rows(2_000)
         yield "noise", ARROW, b"\xff\xff\xff\xff" * (limit // 4)
+        for what, body in _long_rows(limit - 4_096):
+            yield what, ARROW, _cut(body, limit)
         return
     info = _plain(inspect.type_info(route.body))
     yield "minimal", JSON, _least(info)
@@ -58,9 +60,31 @@ def bodies(site: Site, route: Route, seen: set[Any]) -> Iterator[Body]:
 
 def _rows(count: int) -> bytes:
     """Small messages; bulk takes 100,000."""
-    table = pa.table({"body": pa.array(["x"] * count), "headers": ['{"a":1}'] * count})
+    return _stream({"body": pa.array(["x"] * count), "headers": ['{"a":1}'] * count})
+
+
+def _long_rows(size: int) -> Iterator[tuple[str, bytes]]:
+    """Few rows, of which each is as long as it may be, or longer."""
+    body = b"{%s}" % _keys(10 << 20)
+    count = size // len(body)
+    yield "long JSON rows", _stream({"body": [body] * count, "content_type": ["json"] * count})
+    yield "long text rows", _stream({"body": [b"x" * (10 << 20)] * count})
+    yield "a body too long", _stream({"body": [b"x" * size]})
+    yield "long headers", _stream({"body": ["x"], "headers": [(b"{%s}" % _keys(size)).decode()]})
+    pairs = [("a", "b")] * (size // 10)
+    mapped = pa.array([pairs], pa.map_(pa.string(), pa.string()))
+    yield "long headers as a map", _stream({"body": ["x"], "headers": mapped})
+    squeezed = pa.ipc.IpcWriteOptions(compression="zstd")
+    twice = {"body": [b"x" * (10 << 20)] * 6}
+    yield "long rows, compressed", _stream(twice, squeezed)
+    names = {"body": ["x"] * 2_000, "headers": [f'{{"a":"{"x" * 30_000}"}}'] * 2_000}
+    yield "many headers, compressed", _stream(names, squeezed)
+
+
+def _stream(columns: dict[str, Any], options: pa.ipc.IpcWriteOptions | None = None) -> bytes:
+    table = pa.table(columns)
     sink = io.BytesIO()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
+    with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
         writer.write_table(table)
     return sink.getvalue()
 

@@ -76,6 +76,7 @@ class Admin:
         self._clock = clock
         self._limits = limits
         self._turn = asyncio.Lock()
+        self._deleted: set[str] = set()  # tenants, while this server runs
         self.sessions = Sessions(store, clock, self._turn)
         self.rotation = Rotation(store, clock, self._turn)
         self.listeners = Listeners(store, clock, self._turn)
@@ -123,16 +124,22 @@ class Admin:
             return tenant
 
     async def delete_tenant(self, name: str, *, actor: Actor) -> None:
-        """Delete the tenant and everything it owns, its keys first and itself last.
+        """Delete the tenant and everything it owns, itself last.
 
-        In parts: after a failure some of it is left, and the same call deletes the rest.
+        In parts: after a failure some of it is left, and the same call deletes the rest. The
+        first part is all that lets anybody in: its keys, and its place in an organization, whose
+        users may act in all its tenants. So nothing of it answers from then on.
         """
         async with self._turn:
             tenant = await self.tenant(name)
+            alone = replace(tenant, organization=ids.new_id())
+            keys = await self._store.scan(Key, tenant=tenant.id)
+            await self._change(puts=[alone], drops=[*keys], actor=actor)
             drops: list[AnyRecord] = []
-            for kind in (Session, KeyUse, Key, *_BELOW_QUEUES, Exchange, Queue, Worker, Domain):
+            for kind in (Session, KeyUse, *_BELOW_QUEUES, Exchange, Queue, Worker, Domain):
                 drops += await self._store.scan(kind, tenant=tenant.id)
-            await self._drop_in_parts([*drops, tenant], actor=actor)
+            await self._drop_in_parts([*drops, alone], actor=actor)
+            self._deleted.add(tenant.id)
 
     async def clear_tenant(self, tenant: str, *, actor: Actor) -> None:
         """Delete what the tenant owns: its queues, its exchanges and its apps; in parts."""
@@ -165,7 +172,8 @@ class Admin:
             expires_ms=None if expires_in_ms is None else now_ms + expires_in_ms,
             kind=kind,
         )
-        await self._change(puts=[key], actor=actor)
+        async with self._turn:
+            await self._change(puts=[key], actor=actor)
         return key, secret
 
     async def replace_keys(self, tenant: str, new: list[Key], *, actor: Actor) -> None:
@@ -685,5 +693,8 @@ class Admin:
         self, *, puts: list[AnyRecord] | None = None, drops: list[AnyRecord] | None = None,
         actor: Actor,
     ) -> None:  # fmt: skip
+        for record in puts or ():
+            if record.tenant in self._deleted:  # since the caller was let in
+                raise NotFound("tenant", record.tenant)
         now_ms = self._clock.now_ms()
         await self._store.change(puts=puts or [], drops=drops or [], actor=actor, now_ms=now_ms)

@@ -112,9 +112,10 @@ class Line:
                 taken = await self._note_and_take(listener, asked, now_ms)
             finally:
                 seat.give_back(max(0, granted - len(taken)))
-            for message in taken[:granted]:
+            self._ahead.extend((now_ms, message) for message in taken)
+            for _ in range(min(granted, len(taken))):  # the oldest, which may be from before
+                _, message = self._ahead.popleft()
                 self._begin(seat, listener, queue, message)
-            self._ahead.extend((now_ms, message) for message in taken[granted:])
             self._begin_next()
             if not limit and await self._unhinted(listener, queue):
                 await self._woken_within(BLOCKED_LOOK_S)

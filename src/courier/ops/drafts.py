@@ -22,8 +22,9 @@ HEADERS_BYTES_MAX = 1 << 20
 DELAY_MS_MAX = DAY_MS
 ID_CHARACTERS_MAX = 256
 GROUP_CHARACTERS_MAX = 128
-# Arrow makes Python's values without letting another thread run, so no more than this at once.
+# Arrow makes Python's values without letting another thread run, so no more than these at once.
 SLICE_ROWS = 2_000
+SLICE_BYTES = 4 << 20
 
 # Opens a sealed body, given the name of its key.
 Open = Callable[[bytes, str], bytes]
@@ -57,8 +58,7 @@ def read(raw: bytes, open: Open | None) -> list[Draft]:
     drafts: list[Draft] = []
     try:
         for batch in _batches(raw):
-            for start in range(0, batch.num_rows, SLICE_ROWS):
-                rows = batch.slice(start, SLICE_ROWS)
+            for rows in _parts(batch):
                 drafts += _Rows(rows, len(drafts), open).drafts()
     except (pa.ArrowException, OSError, ValueError, struct.error) as error:
         reason = " ".join(str(error).split())[:200]
@@ -89,6 +89,16 @@ def _batches(raw: bytes) -> Iterator[pa.RecordBatch]:
             raise OverLimit("the number of rows", limit=ROWS_MAX, actual=rows)
         batch.validate(full=True)
         yield batch
+
+
+def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """The batch in halves of halves, down to what may be read at once or to single rows."""
+    rows = batch.num_rows
+    if rows <= 1 or (rows <= SLICE_ROWS and batch.nbytes <= SLICE_BYTES):
+        yield batch
+    else:
+        yield from _parts(batch.slice(0, rows // 2))
+        yield from _parts(batch.slice(rows // 2))
 
 
 def _check(schema: pa.Schema) -> None:
@@ -241,6 +251,8 @@ class _Rows:
         column = self._column("headers")
         if column is None:
             return repeat(None)
+        if column.nbytes > SLICE_BYTES:  # of a single row
+            raise self._too_long(0, column.nbytes)
         headers: list[dict[str, Any] | None] = []
         for number, value in enumerate(column.to_pylist()):
             headers.append(None if value is None else self._header(number, value))
@@ -248,16 +260,21 @@ class _Rows:
 
     def _header(self, number: int, value: str | list[tuple[str, str]]) -> dict[str, Any]:
         try:
-            header = _object(value) if isinstance(value, str) else dict(value)
-            size = len(_pack(header))
+            size = len(value) if isinstance(value, str) else 0
+            if size <= HEADERS_BYTES_MAX:
+                header = _object(value) if isinstance(value, str) else dict(value)
+                size = len(_pack(header))
         except (msgspec.DecodeError, RecursionError):
             raise self._refuse("headers", number, "is no JSON object") from None
         except OverflowError:
             raise self._refuse("headers", number, "holds a number over 64 bits") from None
         if size > HEADERS_BYTES_MAX:
-            what = f"the bytes of headers in row {self._first + number}"
-            raise OverLimit(what, limit=HEADERS_BYTES_MAX, actual=size)
+            raise self._too_long(number, size)
         return header
+
+    def _too_long(self, number: int, size: int) -> OverLimit:
+        what = f"the bytes of headers in row {self._first + number}"
+        return OverLimit(what, limit=HEADERS_BYTES_MAX, actual=size)
 
     def _texts(self, name: str, characters_max: int) -> Iterable[Any]:
         column = self._column(name)

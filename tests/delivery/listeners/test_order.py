@@ -19,18 +19,32 @@ from tests.server import Server
 
 IN_FLIGHT_MAX = 10
 QUIET_S = 0.5
-# Whatever else the machine does meanwhile.
-LATE_S = 0.5
 
 
-def test_waits_follow_the_schedule(queue: PushQueue, receiver: Receiver) -> None:
-    """One percent of 5 s, 30 s and 2 min, each a fifth more or less."""
+def test_waits_follow_the_schedule(start: Callable[..., Server], receiver: Receiver) -> None:
+    """5 s, 30 s and 2 min, each a fifth more or less; none of them is waited for here."""
+    with organization_of(start("--push-delay-percent", "100"), receiver) as organization:
+        queue = organization.queue()
+        receiver.on("/hook", *[answers.status(500)] * 3, answers.OK)
+        listener = queue.listen("/hook")
+        message = queue.add("hello")
+        for attempt, usual_s in enumerate((5, 30, 120), start=1):
+            delivery = listener.wait(message, "retrying", attempts=attempt)
+            wait_ms = delivery["next_attempt_at"] - delivery["last_attempt_at"]
+            spent_ms = delivery["duration_ms"] + 1_000
+            assert 800 * usual_s <= wait_ms <= 1_200 * usual_s + spent_ms
+            listener.retry(message)
+        listener.wait(message, "acknowledged", attempts=4)
+
+
+def test_pushes_are_made_again_by_themselves(queue: PushQueue, receiver: Receiver) -> None:
+    """After one percent of 5 s, 30 s and 2 min, each a fifth more or less."""
     receiver.on("/hook", *[answers.status(500)] * 3, answers.OK)
     listener = queue.listen("/hook")
     listener.wait(queue.add("hello"), "acknowledged", attempts=4)
     times = [each.at_s for each in receiver.received("/hook")]
     for (before_s, after_s), usual_s in zip(pairwise(times), (0.05, 0.3, 1.2), strict=True):
-        assert 0.8 * usual_s <= after_s - before_s <= 1.2 * usual_s + LATE_S
+        assert after_s - before_s >= 0.8 * usual_s
 
 
 def test_after_the_last_attempt_a_push_is_exhausted_and_stays_missed(
@@ -111,15 +125,17 @@ def test_a_failing_message_does_not_hold_up_later_ones(
 def test_first_attempts_start_in_the_order_of_the_messages(
     queue: PushQueue, receiver: Receiver
 ) -> None:
-    """As far as can be seen from outside: no message comes ten places or more too early."""
+    """When one arrives, all before it have arrived or are among the ten that are on their way."""
     listener = queue.listen("/hook", status="disabled")
     data = [str(number) for number in range(100)]
     messages = [queue.add(each) for each in data]
     listener.put(status="enabled")
     listener.wait(messages[-1], "acknowledged")
     receiver.wait("/hook", len(data))
-    for place, body in enumerate(receiver.bodies("/hook")):
-        assert abs(int(body) - place) < IN_FLIGHT_MAX
+    missing = set(range(100))
+    for body in receiver.bodies("/hook"):
+        missing.discard(int(body))
+        assert sum(number < int(body) for number in missing) < IN_FLIGHT_MAX
 
 
 def test_an_ordered_listener_gets_one_after_the_other(queue: PushQueue, receiver: Receiver) -> None:
@@ -199,14 +215,13 @@ def test_a_healthy_listener_is_not_held_up_by_a_bad_one(
 ) -> None:
     bad = {"hang": answers.hang, "refuse": answers.reset, "fail": answers.status(500)}[how]
     receiver.on("/bad", bad)
-    ill, well = queue.listen("/bad"), queue.listen("/good")
-    time.sleep(0.3)  # both are known to the engine by now
+    ill, well = queue.listen("/bad", timeout_ms=30_000), queue.listen("/good")
     for number in range(30):
-        seen = len(receiver.received("/good"))
-        began_s = time.perf_counter()
         queue.add(str(number))
-        [*_, request] = receiver.wait("/good", seen + 1)
-        assert request.at_s - began_s < LATE_S
+        receiver.wait("/good", number + 1)
+    # A listener that waits for the bad one would have waited for this.
+    if how == "hang":
+        assert all(request.answered_s is None for request in receiver.received("/bad"))
     assert ill.get()["messages"]["acknowledged_count"] == 0
     wait_until(
         lambda: well.get()["messages"]["acknowledged_count"] == 30, "acknowledgements are missing"

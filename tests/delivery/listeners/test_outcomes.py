@@ -16,12 +16,14 @@ QUIET_S = 0.5
 def test_two_hundreds_acknowledge(queue: PushQueue, receiver: Receiver, code: int) -> None:
     receiver.on("/hook", answers.status(code))
     listener = queue.listen("/hook")
+    began_s = time.monotonic()
     message = queue.add("hello")
     delivery = listener.wait(message, "acknowledged")
+    took_ms = (time.monotonic() - began_s) * 1_000
     assert (delivery["attempts"], delivery["last_status"]) == (1, code)
     assert not delivery["last_error"]
     assert delivery["next_attempt_at"] is None
-    assert 0 <= delivery["duration_ms"] < 5_000
+    assert 0 <= delivery["duration_ms"] <= took_ms
     assert delivery["first_attempt_at"] == delivery["last_attempt_at"] is not None
 
 
@@ -83,15 +85,18 @@ def test_a_name_that_is_not_there_is_a_failure(queue: PushQueue) -> None:
 def test_a_listener_is_waited_for_as_long_as_it_asked_for(
     queue: PushQueue, receiver: Receiver
 ) -> None:
+    """One that asks for a second is given up while one that asks for thirty is waited for."""
     receiver.on("/hook", answers.hang)
+    receiver.on("/patient", answers.hang)
     listener = queue.listen("/hook", timeout_ms=1_000, max_attempts=1)
+    queue.listen("/patient", timeout_ms=30_000, max_attempts=1)
     delivery = listener.wait(queue.add("hello"), "exhausted")
-    # Timers count whole milliseconds, and this machine may be busy.
-    assert 990 <= delivery["duration_ms"] < 5_000
+    # Timers count whole milliseconds.
+    assert delivery["duration_ms"] >= 990
     [request] = receiver.received("/hook")
     receiver.wait_until("/hook", lambda _: request.answered_s is not None)
-    assert request.answered_s is not None
-    assert 0.9 < request.answered_s - request.at_s < 5
+    [other] = receiver.wait("/patient", 1)
+    assert other.answered_s is None
 
 
 def test_a_long_answer_is_not_read_to_its_end(queue: PushQueue, receiver: Receiver) -> None:
@@ -105,16 +110,24 @@ def test_a_long_answer_is_not_read_to_its_end(queue: PushQueue, receiver: Receiv
 def test_the_next_attempt_waits_for_as_long_as_the_receiver_asks(
     queue: PushQueue, receiver: Receiver, code: int, form: str
 ) -> None:
-    at_s = int(time.time()) + 3
-    value = "2" if form == "seconds" else formatdate(at_s, usegmt=True)
+    """That it is made then, and no later, is seen in `test_engine.py`, where time stands still."""
+    at_s = int(time.time()) + 1_800
+    value = "1800" if form == "seconds" else formatdate(at_s, usegmt=True)
     receiver.on("/hook", answers.retry_after(value, code), answers.OK)
     listener = queue.listen("/hook")
     message = queue.add("hello")
     delivery = listener.wait(message, "retrying", attempts=1)
-    asked_ms = delivery["last_attempt_at"] + 2_000 if form == "seconds" else at_s * 1_000
-    assert asked_ms <= delivery["next_attempt_at"] <= asked_ms + 5_000
-    second = receiver.wait("/hook", 2)[1]
-    assert asked_ms <= second.time_ms <= asked_ms + 1_000
+    asked_ms = delivery["last_attempt_at"] + 1_800_000 if form == "seconds" else at_s * 1_000
+    # From when the answer was there, which was up to `duration_ms` after the attempt began.
+    assert asked_ms <= delivery["next_attempt_at"] <= asked_ms + delivery["duration_ms"] + 1_000
+
+
+def test_a_wait_that_was_asked_for_is_waited(queue: PushQueue, receiver: Receiver) -> None:
+    receiver.on("/hook", answers.retry_after("2"), answers.OK)
+    listener = queue.listen("/hook")
+    message = queue.add("hello")
+    first, second = receiver.wait("/hook", 2)
+    assert second.at_s - first.at_s >= 2
     listener.wait(message, "acknowledged", attempts=2)
 
 

@@ -21,10 +21,11 @@ from courier.core.errors import (
     StoreUnavailable,
     Unauthenticated,
 )
+from courier.dialects import folding
 from courier.web import BodiesFull, BodyLate, BodyTooLong, NoRoute, NotJson, WrongMethod
 
 # Limits on what is sent; the others are on what may be kept.
-TOO_LARGE = ("message bytes", "message headers")
+TOO_LARGE = ("message bytes", "message headers", folding.REST)
 
 
 class Refusal(NamedTuple):

@@ -5,9 +5,9 @@ own) are among them too, together under the name OWN_HEADERS.
 """
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from email.utils import formatdate
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
@@ -17,7 +17,7 @@ from courier.core import lifecycle
 from courier.core.broker import Routable
 from courier.core.errors import InvalidRequest, OverLimit, Rejected
 from courier.core.types import DAY_MS, MINUTE_MS, SECOND_MS, Draft, Message, Queue
-from courier.dialects import json
+from courier.dialects import folding, json
 
 BATCH_MAX = 10
 BODY_BYTES_MAX = 10_485_760
@@ -26,6 +26,10 @@ HIDDEN_BYTES = 1_048_576
 HEADERS_BYTES_MAX = 1 << 20
 # A longer request is looked through before its values are made, so that those are not too many.
 QUICK_BYTES_MAX = 64 << 10
+# The long texts of a longer request are read in slices. Of ten messages, what is not long text
+# has at most their headers and the ends of their bodies.
+LONG_BYTES = 4 << 20
+REST_BYTES_MAX = BATCH_MAX * (HEADERS_BYTES_MAX + 2 * folding.SLICE_BYTES)
 MESSAGE_ID_CHARACTERS_MAX = 256
 GROUP_CHARACTERS_MAX = 128
 DELAY_MS_MAX = 15 * MINUTE_MS
@@ -272,9 +276,34 @@ def _group(group: Any) -> str:
 
 def message(raw: bytes) -> MessageBody:
     """Raises NotJson, InvalidRequest, OverLimit; takes time in proportion to the request."""
+    if len(raw) > LONG_BYTES:
+        folded = folding.Folded(raw, rest_bytes_max=REST_BYTES_MAX)
+        long = _folded_message(folded.rest, folded)
+        folded.check()
+        return long
     if len(raw) > QUICK_BYTES_MAX:
         _check_outline(json.decode(raw, _Outline))
     body: MessageBody = json.decode(raw, MessageBody)
+    return body
+
+
+def _folded_message(raw: bytes, folded: folding.Folded) -> MessageBody:
+    outline: _Outline = json.decode(raw, _Outline)
+    parts = {
+        name: bytes(part)
+        for name, part in msgspec.structs.asdict(outline).items()
+        if part is not UNSET
+    }
+    text = parts.pop("body") if folded.holds(parts.get("body", b"")) else None
+    size = sum(folded.length(part) for name, part in parts.items() if name != "body")
+    if size > HEADERS_BYTES_MAX:
+        raise OverLimit("message headers", limit=HEADERS_BYTES_MAX, actual=size)
+    members = (b'"%s":%s' % (name.encode(), folded.whole(part)) for name, part in parts.items())
+    body: MessageBody = json.decode(b"{%s}" % b",".join(members), MessageBody)
+    if text is not None:
+        if not text.startswith(b'"'):
+            raise InvalidRequest("body", "must be a text")
+        body.body = folded.text(text, bytes_max=BODY_BYTES_MAX)
     return body
 
 
@@ -284,13 +313,6 @@ def _check_outline(outline: _Outline) -> None:
     size = sum(len(part) for part in parts if part is not UNSET)
     if size > HEADERS_BYTES_MAX:
         raise OverLimit("message headers", limit=HEADERS_BYTES_MAX, actual=size)
-    if outline.body is not UNSET and len(outline.body) > BODY_BYTES_MAX:
-        text = bytes(outline.body)
-        # Six bytes of JSON make one at least where they spell it by number, else two do.
-        numbers = text.count(b"\\u")
-        size = numbers + (len(text) - 2 - 6 * numbers) // 2
-        if size > BODY_BYTES_MAX:
-            raise OverLimit("message bytes", limit=BODY_BYTES_MAX, actual=size)
 
 
 def batch(raw: bytes) -> Sequence[MessageBody | BadItem]:
@@ -300,21 +322,34 @@ def batch(raw: bytes) -> Sequence[MessageBody | BadItem]:
             bodies: list[MessageBody] = json.decode(raw, _MessageBodies)
             return bodies
         except Rejected:
-            items = json.decode(raw, MessageBatch)
-    else:
-        items = [item for item in msgspec.structs.astuple(json.decode(raw, _Outlines)) if item]
-        if not items:
-            raise InvalidRequest("", f"must have 1 to {BATCH_MAX} items")
+            return [_item(item, message) for item in _items(json.decode(raw, MessageBatch))]
+    if len(raw) <= LONG_BYTES:
+        return [_item(item, message) for item in _outlined(raw)]
+    folded = folding.Folded(raw, rest_bytes_max=REST_BYTES_MAX)
+    read = partial(_folded_message, folded=folded)
+    items = [_item(item, read) for item in _outlined(folded.rest)]
+    folded.check()
+    return items
+
+
+def _outlined(raw: bytes) -> list[bytes]:
+    items = [item for item in msgspec.structs.astuple(json.decode(raw, _Outlines)) if item]
+    if not items:
+        raise InvalidRequest("", f"must have 1 to {BATCH_MAX} items")
+    return _items(items)
+
+
+def _items(items: Sequence[Raw]) -> list[bytes]:
     raws = [bytes(item).strip() for item in items]
     for number, item in enumerate(raws):
         if not item.startswith(b"{"):
             raise InvalidRequest(f"[{number}]", "must be an object")
-    return [_item(item) for item in raws]
+    return raws
 
 
-def _item(raw: bytes) -> MessageBody | BadItem:
+def _item(raw: bytes, read: Callable[[bytes], MessageBody]) -> MessageBody | BadItem:
     try:
-        return message(raw)
+        return read(raw)
     except Rejected as error:
         return BadItem(error, _item_id(raw))
 
