@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from errno import EINVAL
 from pathlib import Path
+from typing import BinaryIO
 
 FILE_MODE = 0o600
 DIRECTORY_MODE = 0o700
@@ -29,13 +30,35 @@ def write(path: Path, content: bytes) -> None:
     fresh = path.with_name(path.name + FRESH)
     # A file left by a crash may have another mode or, in a shared directory, another owner.
     fresh.unlink(missing_ok=True)
-    flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW
-    with open(os.open(fresh, flags, FILE_MODE), "wb") as file:
+    with open_new(fresh) as file:
         file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
+        sync_open(file)
     fresh.replace(path)
     sync_directory(path.parent)
+
+
+def open_new(path: Path) -> BinaryIO:
+    """A file to be written, of a name that is new. The directory is left to the caller."""
+    flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW
+    return open(os.open(path, flags, FILE_MODE), "wb")
+
+
+def sync_open(file: BinaryIO) -> None:
+    """Make what was written to a file durable."""
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def sync_file(path: Path) -> None:
+    """Make a file durable that somebody else has written; no effect if it is gone."""
+    try:
+        handle = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def write_again(path: Path) -> None:

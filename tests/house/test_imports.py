@@ -56,12 +56,13 @@ SHARED_BY_DIALECTS = {
 }
 # Name -> the only modules that may use it.
 ONLY_IN = {
-    # Spark finds Java and its Python there, and nowhere else.
+    # Spark finds Java and its Python there, and a bucket is found by AWS' own variables.
     "os.environ": (
         "courier.config",
         "courier.lake.java",
         "courier.lake.session",
         "courier.lake.start.sitecustomize",
+        "courier.lake.storage",
     ),
     "os.environb": ("courier.config",),
     "os.getenv": ("courier.config",),

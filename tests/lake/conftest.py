@@ -1,5 +1,6 @@
 """Spark, started once for all tests of the lake."""
 
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -7,7 +8,25 @@ from pyspark.sql import SparkSession
 
 from courier.lake.session import session
 from tests.lake import lakes
+from tests.lake.buckets import bucket_server, variables
 from tests.lake.commands import Commands, commands
+
+
+@pytest.fixture(scope="session", autouse=True)
+def storage_variables() -> Iterator[None]:
+    """Where object storage will be; known before Spark starts, which hands it to its workers."""
+    before = dict(os.environ)
+    os.environ.update(variables())
+    yield
+    os.environ.clear()
+    os.environ.update(before)
+
+
+@pytest.fixture(scope="session")
+def bucket() -> Iterator[str]:
+    """An address in object storage that all tests share: each has lakes of its own in it."""
+    with bucket_server() as bucket:
+        yield bucket
 
 
 @pytest.fixture(scope="session")

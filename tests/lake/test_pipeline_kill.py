@@ -7,6 +7,7 @@ every point of `killed.PIPELINE`.
 import itertools
 import os
 import random
+import re
 import threading
 import time
 from collections import Counter
@@ -16,9 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pyarrow.fs as pafs
 import pytest
 
-from courier.lake import client
+from courier.lake import client, storage
 from courier.lake.catalog import Lake
 from courier.lake.client import Client, Slice
 from tests.clients.cloudflare import CloudflareClient
@@ -37,6 +39,7 @@ FIRST = "messages: after the commit"
 RANDOM_S_MAX = 3.0
 # Between publishing, pulling and settling some: batches are to be many, not large.
 PAUSE_S = 0.25
+_COMMIT = re.compile(r"/_delta_log/[0-9]{20}\.json$")
 COMPARED = ("offset", "kind", "queue_id", "message_id", "seq", "attempt")
 
 
@@ -79,10 +82,11 @@ class Traffic:
 class Trial:
     """Pipelines on one lake that die, each in its turn."""
 
-    def __init__(self, folder: Path, server: Server) -> None:
+    def __init__(self, folder: Path, server: Server, *, root: str, kills: int) -> None:
         self.home = folder / "home"
         self.home.mkdir()
-        self.root = folder / "lake"
+        self.root = root
+        self._kills = kills
         self.toll = Toll()
         self._server = server
         self._dice = random.Random(SEED)
@@ -90,12 +94,12 @@ class Trial:
         self._points = itertools.cycle([FIRST, *self._dice.sample(rest, len(rest))])
         self._command = [
             *("tests.lake.killed", str(self.home), "pipeline", "run", "--every", "300ms"),
-            *("--master", "local[2]", "--lake", str(self.root), "--data", str(server.data)),
+            *("--master", "local[2]", "--lake", self.root, "--data", str(server.data)),
         ]
 
     def run(self) -> None:
         with Victims(self.home) as victims:
-            for turn in range(KILLS):
+            for turn in range(self._kills):
                 with victims.next(*self._command) as victim:
                     self._turn(victim, turn)
 
@@ -128,26 +132,36 @@ class Trial:
 
     def _commits(self) -> int:
         """Of all tables; each begins with one, before Spark is there."""
-        return len([*self.root.glob("*/_delta_log/*.json")])
+        system, root = storage.filesystem(self.root)
+        found = system.get_file_info(pafs.FileSelector(root, recursive=True, allow_not_found=True))
+        return len([each for each in found if _COMMIT.search(each.path)])
 
 
 @pytest.mark.timeout(TIMEOUT_SECONDS)
+@pytest.mark.parametrize("where", ["disk", "bucket"])
 def test_every_event_is_in_the_lake_once_whenever_the_pipeline_dies(
-    courier: Commands, tmp_path: Path, record_property: Callable[[str, object], None]
+    courier: Commands,
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    record_property: Callable[[str, object], None],
+    where: str,
 ) -> None:
+    in_bucket = where == "bucket"
+    root = f"{request.getfixturevalue('bucket')}/killed" if in_bucket else f"{tmp_path}/lake"
+    kills = KILLS // 2 if in_bucket else KILLS
     with Server(tmp_path, args=["--sweep-every-ms", "50"]).start() as server:
         with server.client() as http:
             for number in range(3):
                 CloudflareClient(http, f"busy-{number}", dead_letter="dead" if number else "")
-        trial = Trial(tmp_path, server)
+        trial = Trial(tmp_path, server, root=root, kills=kills)
         with Traffic(server):
             trial.run()
         with Client(place_of(server)) as broker:
             head = broker.head()
-        place = ("--master", "local[2]", "--lake", str(trial.root), "--data", str(server.data))
+        place = ("--master", "local[2]", "--lake", root, "--data", str(server.data))
         status, _, said = courier("pipeline", "run", "--once", *place)
         assert status == 0, said
-        lake = Lake(str(trial.root))
+        lake = Lake(root)
         rows = {table.name: _rows(lake, table.name) for table in lake.tables}
         upto = max(row["offset"] for row in rows["events"])
         # The broker's own sweep may have gone on since.
@@ -163,7 +177,7 @@ def test_every_event_is_in_the_lake_once_whenever_the_pipeline_dies(
     assert found == journal
     _all_adds_up(rows)
     _nothing_found(rows["audit"], upto)
-    record_property(TOLD, f"{trial.toll}; {upto} events, each in the lake once")
+    record_property(TOLD, f"{where}: {trial.toll}; {upto} events, each in the lake once")
     missing = set(killed.PIPELINE) - set(trial.toll.points)
     assert not missing or sum(trial.toll.points.values()) < len(killed.PIPELINE), missing
 

@@ -102,9 +102,9 @@ def test_vacuum_removes_dead_attempts_and_old_files_only(spark: SparkSession, la
     told = upkeep.vacuum(lake, 24)
     gone = everything - set(data.rglob("*.parquet"))
     assert gone
-    assert {path.relative_to(data).parts[0][:12] for path in gone} == {f"{1:012d}"}
+    assert {path.name[:12] for path in gone} == {f"{1:012d}"}
     assert str(told).startswith("removed ")
-    assert not list(data.glob(f"{1:012d}-*"))
+    assert not list(data.rglob(f"{1:012d}-*"))
     assert {table.name: _rows(table, spark) for table in lake.tables} == before
 
 

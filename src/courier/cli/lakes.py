@@ -53,10 +53,11 @@ def lake_root(args: argparse.Namespace) -> str:
 
 
 def opened(args: argparse.Namespace) -> "Lake":
-    """The lake, if there is one."""
+    """The lake, if there is one, and nothing of it is seen to be missing."""
     from courier.lake.catalog import Lake
 
     lake = Lake(lake_root(args))
+    lake.check()
     if lake.events.open() is None:
         raise Refused(f"there is no lake at {lake.root}: `courier pipeline run` makes one")
     return lake

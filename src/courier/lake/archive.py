@@ -39,14 +39,23 @@ def begin(events: Table) -> int:
 
 
 def append(
-    events: Table, rows: DataFrame, *, first: int, batch: int, began_ms: int, files_max: int
+    events: Table,
+    rows: DataFrame,
+    *,
+    first: int,
+    batch: int,
+    began_ms: int,
+    files_max: int,
+    upto_max: int | None = None,
 ) -> Span:
     """Add those of the rows that the table does not have yet; which offsets they were.
 
-    An empty table begins with the offset `first`.
+    An empty table begins with the offset `first`. `upto_max` bounds the rows' offsets, if known.
     """
     after = last(events)
-    written = events.write(rows.where(col("offset") > after), batch=batch, files_max=files_max)
+    new = rows.where(col("offset") > after)
+    rows_max = None if upto_max is None else upto_max - (after or first - 1)
+    written = events.write(new, batch=batch, files_max=files_max, rows_max=rows_max)
     if not written.rows:
         return Span(after, after)
     low, upto = written.range("offset")

@@ -1,11 +1,12 @@
 """Which tables a lake has, and where they lie."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from pyspark.sql.types import StructType
 
 from courier.lake import schema
-from courier.lake.tables import FILE_ROWS_MAX, Table
+from courier.lake.storage import hindrance
+from courier.lake.tables import FILE_ROWS_MAX, LakeError, Table
 
 # The partition of messages that have not ended.
 LIVE = "live"
@@ -14,9 +15,9 @@ MINUTES_ROWS_MAX = 5_000
 
 
 class Lake:
-    """The tables under one root: a folder, or any address that Spark and delta-rs can write to."""
+    """The tables under one root: a folder, or an address such as s3://bucket/lake."""
 
-    def __init__(self, root: str, *, storage: Mapping[str, str] | None = None) -> None:
+    def __init__(self, root: str) -> None:
         self.root = root.rstrip("/")
 
         def table(
@@ -34,7 +35,6 @@ class Lake:
                 partition_by=partition_by,
                 sort_by=sort_by,
                 file_rows_max=file_rows_max,
-                storage=storage,
             )
 
         self.events = table("events", schema.EVENTS_TABLE, date="to_date(at)")
@@ -64,3 +64,13 @@ class Lake:
         )
         # Those that are made of events.
         self.derived = self.tables[1:]
+
+    def check(self, *, write: bool = False) -> None:
+        """Raises LakeError when it cannot be reached, or, with `write`, not be written to.
+
+        And Damaged when a table has lost a commit or a file, as far as listings show it.
+        """
+        if reason := hindrance(self.root, write=write):
+            raise LakeError(reason)
+        for table in self.tables:
+            table.check_files()

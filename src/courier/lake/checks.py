@@ -27,6 +27,7 @@ def checkpoint_of(lake: Lake, name: str) -> str:
 
 def check(lake: Lake, place: Place, *, name: str, checkpoint: str) -> int:
     """The offset to go on with, if all is well; the journal keeps it from now on."""
+    lake.check(write=True)
     with Client(place.first_asked()) as broker:
         head = broker.head()
         known = lake.events.epoch

@@ -19,7 +19,7 @@ from courier.lake.archive import APP, Span
 from courier.lake.catalog import LIVE, Lake
 from courier.lake.files import File
 from courier.lake.session import cores
-from courier.lake.tables import LakeError, Moved, Table
+from courier.lake.tables import LakeError, Moved, Table, is_few
 
 # As many events are worked on at a time.
 ROWS_MAX = 500_000
@@ -235,7 +235,10 @@ class Derived:
         replaced: list[File],
     ) -> None:
         files_max = self._cores if span.rows >= FILE_ROWS_MIN else 1
-        written = table.write(rows, batch=span.upto, files_max=files_max)
+        made_of = [*self._files(span), *replaced]
+        # A row of any table is made of at least one that is in these.
+        rows_max = sum(file.rows for file in made_of) if is_few(made_of) else None
+        written = table.write(rows, batch=span.upto, files_max=files_max, rows_max=rows_max)
         table.commit(
             written, app=APP, batch=span.upto, after=span.after, removes=replaced, note=note
         )

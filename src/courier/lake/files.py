@@ -3,19 +3,14 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from typing import Any
-from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.fs as pafs
-import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.transaction import AddAction, RemoveAction
 
-# What a file has in stats, for skipping it unread.
-RANGED = ("offset", "at", "published_at", "done_at", "minute", "hour")
+from courier.lake.parts import Part
 
 
 @dataclass(frozen=True)
@@ -37,49 +32,28 @@ class File:
 
 
 class Written:
-    """Files in a folder of a table, not yet part of it."""
+    """Files of a table that are not yet part of it."""
 
-    def __init__(self, uri: str, place: str, *, partition_by: Sequence[str]) -> None:
-        self.rows = 0
-        self.actions: list[AddAction] = []
-        self._low: dict[str, Any] = {}
-        self._high: dict[str, Any] = {}
-        system, root = filesystem(uri)
-        for info in system.get_file_info(pafs.FileSelector(f"{root}/{place}", recursive=True)):
-            if info.type == pafs.FileType.File and info.path.endswith(".parquet"):
-                self._add(system, info, info.path[len(root) + 1 :], partition_by)
+    def __init__(self, parts: Sequence[Part]) -> None:
+        self.rows = sum(part.rows for part in parts)
+        self._stats = [part.stats for part in parts]
+        self.actions = [
+            AddAction(
+                path=part.path,
+                size=part.size,
+                partition_values=part.partition,
+                modification_time=part.at_ms,
+                data_change=True,
+                stats=json.dumps(part.stats),
+            )
+            for part in parts
+        ]
 
     def range(self, column: str) -> tuple[Any, Any]:
-        """The least and the greatest value of a column."""
-        return self._low[column], self._high[column]
-
-    def _add(
-        self, system: pafs.FileSystem, info: pafs.FileInfo, path: str, declared: Sequence[str]
-    ) -> None:
-        with system.open_input_file(info.path) as source:
-            footer = pq.read_metadata(source)
-        if not footer.num_rows:
-            return
-        self.rows += footer.num_rows
-        low, high, nulls = _ranges(footer)
-        for name in low:
-            self._low[name] = min(self._low.get(name, low[name]), low[name])
-            self._high[name] = max(self._high.get(name, high[name]), high[name])
-        stats = {
-            "numRecords": footer.num_rows,
-            "minValues": {name: _spelled(value) for name, value in low.items()},
-            "maxValues": {name: _spelled(value, up=True) for name, value in high.items()},
-            "nullCount": nulls,
-        }
-        self.actions.append(
-            AddAction(
-                path=path,
-                size=info.size,
-                partition_values=_partition(path, declared),
-                modification_time=int((info.mtime_ns or 0) // 1_000_000),
-                data_change=True,
-                stats=json.dumps(stats),
-            )
+        """The least and the greatest value of a column of numbers."""
+        return (
+            min(stats["minValues"][column] for stats in self._stats),
+            max(stats["maxValues"][column] for stats in self._stats),
         )
 
 
@@ -92,53 +66,6 @@ def removed(file: File, at_ms: int, *, data_change: bool) -> RemoveAction:
         size=file.size,
         partition_values=dict(file.partition),
     )
-
-
-def filesystem(uri: str) -> tuple[pafs.FileSystem, str]:
-    """What reads and writes files at an address or in a folder, and where they are in it."""
-    if "://" not in uri:
-        return pafs.LocalFileSystem(), uri.rstrip("/")
-    system, path = pafs.FileSystem.from_uri(uri)
-    return system, path.rstrip("/")
-
-
-def _partition(path: str, declared: Sequence[str]) -> dict[str, str | None]:
-    """The table's partition that a file's folders name; folders may say more than that."""
-    pairs = (part.partition("=") for part in path.split("/") if "=" in part)
-    return {
-        name: None if value == "__HIVE_DEFAULT_PARTITION__" else unquote(value)
-        for name, _, value in pairs
-        if name in declared
-    }
-
-
-def _ranges(
-    footer: pq.FileMetaData,
-) -> tuple[dict[str, Any], dict[str, Any], dict[str, int]]:
-    """Least and greatest values, and nulls, of the columns that files are chosen by."""
-    low: dict[str, Any] = {}
-    high: dict[str, Any] = {}
-    nulls: dict[str, int] = {}
-    for group in range(footer.num_row_groups):
-        for number in range(footer.num_columns):
-            column = footer.row_group(group).column(number)
-            name, stats = column.path_in_schema, column.statistics
-            if name not in RANGED or stats is None:
-                continue
-            nulls[name] = nulls.get(name, 0) + (stats.null_count or 0)
-            if stats.has_min_max:
-                low[name] = min(low.get(name, stats.min), stats.min)
-                high[name] = max(high.get(name, stats.max), stats.max)
-    return low, high, nulls
-
-
-def _spelled(value: Any, *, up: bool = False) -> Any:
-    """As Delta writes it: times in UTC with milliseconds, rounded away from the rows."""
-    if not isinstance(value, datetime):
-        return value
-    if up:
-        value += timedelta(microseconds=999)
-    return f"{value:%Y-%m-%dT%H:%M:%S}.{value.microsecond // 1000:03d}Z"
 
 
 def files_of(

@@ -22,6 +22,7 @@ from courier.lake.derived import Derived
 from courier.lake.end import End
 from courier.lake.latest import ENDS
 from courier.lake.session import cores, is_remote
+from courier.lake.storage import is_elsewhere
 from courier.lake.tables import LakeError
 
 ROWS_MAX = 500_000
@@ -147,7 +148,7 @@ class Pipeline:
         """Bring what comes, until that is all or the pipeline is to end."""
         self._failure = None
         try:
-            if is_remote(self._spark):
+            if is_remote(self._spark) or is_elsewhere(self._checkpoint):
                 self._take_turns(every_ms)
             elif not self._stream(every_ms):
                 return
@@ -174,7 +175,8 @@ class Pipeline:
     def _take_turns(self, every_ms: int | None) -> None:
         """One batch after the other, for a Spark that would run the batches of a query elsewhere.
 
-        What a query has a checkpoint for, the lake knows.
+        Or for a lake in whose place no checkpoint can be kept: what a query has one for, the lake
+        knows.
         """
         batch = int(self._lake.events.note().get("courier.batch", -1)) + 1
         while not self.end.is_set():
@@ -259,6 +261,8 @@ class Pipeline:
 
     def _bring(self, rows: DataFrame, batch: int) -> None:
         began_s, began_ms = time.monotonic(), self._clock.now_ms()
+        with Client(self._asked) as broker:
+            upto_max = broker.head().last
         span = archive.append(
             self._lake.events,
             rows,
@@ -266,6 +270,7 @@ class Pipeline:
             batch=batch,
             began_ms=began_ms,
             files_max=cores(self._spark),
+            upto_max=upto_max,
         )
         with Client(self._asked) as broker:
             broker.commit(self._name, span.upto)

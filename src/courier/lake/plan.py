@@ -16,11 +16,13 @@ from typing import Any
 
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from courier import files
-from courier.lake.files import filesystem
+from courier.lake.parts import read_by_tasks, write_by_tasks
 from courier.lake.selection import ORDER, BadRequest
+from courier.lake.storage import filesystem
 from courier.lake.tables import LakeError
 
 PIECE_ROWS = 100_000
@@ -29,7 +31,9 @@ _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 @dataclass(frozen=True)
 class Plan:
-    """`rows` has the number of rows of each piece; `published` pieces are done with.
+    """`rows` and `files` say of each piece how many rows it has, and in which file.
+
+    `published` pieces are done with.
 
     `key` is the plan's own: whoever makes another plan with the same id publishes other rows.
     `began_ms` is when the piece in work was begun.
@@ -44,6 +48,7 @@ class Plan:
     bytes: int
     published: int = 0
     began_ms: int | None = None
+    files: tuple[str, ...] = ()
 
     @property
     def total(self) -> int:
@@ -96,7 +101,8 @@ class Plans:
                 known = json.loads(file.read())
         except FileNotFoundError:
             return None
-        return Plan(**{**known, "rows": tuple(known["rows"])})
+        several = {name: tuple(known.get(name, ())) for name in ("rows", "files")}
+        return Plan(**{**known, **several})
 
     def keep(self, plan: Plan) -> Plan:
         """From now on the plan is this; not before it is on the disk."""
@@ -113,19 +119,20 @@ class Plans:
         """Write the plan's rows, as many as there are, and keep it."""
         self.forget_rows(plan)  # of whoever was killed here before
         pieces = max(1, -(-count // self._piece_rows))
-        place = self._place(plan)
         cut = rows.repartitionByRange(pieces, *ORDER).sortWithinPartitions(*ORDER)
-        cut.write.mode("overwrite").parquet(f"{self._uri}/{place}")
-        found = []
-        for file in self._written(place):
-            with self._files.open_input_file(file) as source:
-                found.append(pq.read_metadata(source).num_rows)
-        return self.keep(replace(plan, rows=tuple(found)))
+        parts = write_by_tasks(cut, f"{self._uri}/{self._place(plan)}", "piece")
+        found = tuple(part.rows for part in parts)
+        names = tuple(part.path for part in parts)
+        return self.keep(replace(plan, rows=found, files=names))
 
-    def piece(self, plan: Plan, number: int) -> str:
-        """Where the rows of a piece are."""
-        name = self._written(self._place(plan))[number].rpartition("/")[2]
-        return f"{self._uri}/{self._place(plan)}/{name}"
+    def piece(self, spark: SparkSession, plan: Plan, number: int) -> DataFrame:
+        """The rows of a piece."""
+        place = self._place(plan)
+        # A plan of an earlier release does not name its files; its place has no others.
+        name = plan.files[number] if plan.files else self._written(place)[number]
+        with self._files.open_input_file(f"{self._root}/{place}/{name}") as source:
+            columns = from_arrow_schema(pq.read_schema(source))
+        return read_by_tasks(spark, f"{self._uri}/{place}", [[name]], columns)
 
     def forget_rows(self, plan: Plan) -> None:
         """Once they are published nobody needs them here: the lake has them anyway."""
@@ -138,4 +145,4 @@ class Plans:
     def _written(self, place: str) -> list[str]:
         """Spark numbers files by partition, and a partition is a piece."""
         found = self._files.get_file_info(pafs.FileSelector(f"{self._root}/{place}"))
-        return sorted(each.path for each in found if each.path.endswith(".parquet"))
+        return sorted(each.base_name for each in found if each.path.endswith(".parquet"))

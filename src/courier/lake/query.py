@@ -15,7 +15,8 @@ import pyarrow.dataset as ds
 
 from courier.lake import archive
 from courier.lake.catalog import Lake
-from courier.lake.files import File, filesystem
+from courier.lake.files import File
+from courier.lake.storage import filesystem
 from courier.lake.tables import LakeError, Table
 
 # In this order: the last line forbids to change any of them.
@@ -86,7 +87,8 @@ def dataset(table: Table) -> ds.Dataset:
     delta = table.open()
     assert delta is not None
     system, root = filesystem(table.uri)
-    form = ds.ParquetFileFormat()
+    checked = ds.ParquetFragmentScanOptions(page_checksum_verification=True)
+    form = ds.ParquetFileFormat(default_fragment_scan_options=checked)
     files = [
         form.make_fragment(f"{root}/{file.path}", system, partition_expression=_known(file))
         for file in table.files()

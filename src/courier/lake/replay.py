@@ -212,7 +212,7 @@ def instant(text: str, *, now_ms: int) -> int:
 def _publish_piece(
     spark: SparkSession, plans: Plans, plan: Plan, place: Place, *, rate: int | None
 ) -> None:
-    rows = spark.read.parquet(plans.piece(plan, plan.published))
+    rows = plans.piece(spark, plan, plan.published)
     # One task, so that the order is the same for the queue as it was; and the same every time.
     ordered = rows.coalesce(1).sortWithinPartitions(*ORDER)
     writer = (

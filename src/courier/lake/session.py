@@ -37,6 +37,9 @@ SETTINGS = {
     "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
     "spark.sql.streaming.minBatchesToRetain": "10",
     "spark.sql.adaptive.enabled": "false",
+    "spark.hadoop.parquet.page.verify-checksum.enabled": "true",
+    # What is larger is written by tasks, not collected: see `Table.write`.
+    "spark.driver.maxResultSize": "256m",
     # Hadoop sets modes itself, whatever the umask of its process.
     "spark.hadoop.fs.permissions.umask-mode": "077",
     # Nobody looks for the mark, and a batch is told by its commit.

@@ -1,24 +1,27 @@
-"""Delta tables whose files Spark writes and whose commits are delta-rs': no jars, no catalog.
+"""Delta tables whose files Arrow writes and whose commits are delta-rs': no jars, no catalog.
 
 A commit names the pipeline and the batch it is of, so a batch that is run again after a crash
 finds that it was committed, and leaves its files to `vacuum`.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.fs as pafs
-import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
-from deltalake.exceptions import CommitFailedError, TableNotFoundError
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from courier import ids
 from courier.clock import SystemClock
-from courier.lake.files import RANGED, File, Written, files_of, filesystem, removed
+from courier.lake.files import File, Written, files_of, removed
+from courier.lake.log import ACTIONS, Log
+from courier.lake.parts import RANGED, Parts, columns_of, read_by_tasks, write_by_tasks
+from courier.lake.storage import delta_options, filesystem, is_elsewhere
 
 COMMIT_TRIES = 5
 LOOK_BACK = 1_000
@@ -42,12 +45,20 @@ COMPACTED = "compacted"
 NOTE = "courier."
 # Commits of upkeep say nothing; there are never as many of them in a row.
 NOTES_MAX = 100
-GROUP_ROWS = 100_000
 TASK_ROWS = 50_000
+TASK_BYTES = 32 << 20
+# Up to here the driver reads and writes files itself, which is done before Spark has planned to.
+FEW_ROWS = 10_000
+FEW_BYTES = 16 << 20
+RESULT_MAX = "spark.driver.maxResultSize"
 
 
 class LakeError(Exception):
     """A table cannot be read or written; one sentence for the person who runs the pipeline."""
+
+
+class Damaged(LakeError):
+    """A table is not as it was committed: it is neither read nor written."""
 
 
 class Moved(LakeError):
@@ -74,7 +85,6 @@ class Table:
         partition_by: Mapping[str, str] | None = None,
         sort_by: Sequence[str] = (),
         file_rows_max: int = FILE_ROWS_MAX,
-        storage: Mapping[str, str] | None = None,
     ) -> None:
         self.name = name
         self.uri = f"{root.rstrip('/')}/{name}"
@@ -82,8 +92,8 @@ class Table:
         self._derived = dict(partition_by or {})
         self.partition_by = list(self._derived)
         self._sort_by = list(sort_by)
-        self._file_rows_max = file_rows_max
-        self._storage = dict(storage or {})
+        self._rows_max = file_rows_max if sort_by else None
+        self._log = Log(self.uri)
         self._ranged = {name for name in RANGED if name not in self._derived}
         self._delta: DeltaTable | None = None
 
@@ -94,13 +104,39 @@ class Table:
         if self._delta is not None:
             self._delta.update_incremental()
             return self._delta
+        if reason := self._log.damage():
+            raise self._damaged(reason)
         try:
-            table = DeltaTable(self.uri, storage_options=self._storage or None)
+            table = DeltaTable(self.uri, storage_options=delta_options(self.uri))
         except TableNotFoundError:
             return None
+        except DeltaError as error:
+            raise self._damaged(f"{str(error).splitlines()[0][:200]}") from error
         self._check(table)
         self._delta = table
         return table
+
+    def _damaged(self, reason: str) -> Damaged:
+        return Damaged(
+            f"table {self.name} is damaged: {reason}; restore {self.uri} from a copy, or, if it is "
+            "not events, remove it and run `courier pipeline rebuild`"
+        )
+
+    def check_files(self) -> None:
+        """Raises Damaged when a file on disk is missing, or shorter or longer than it was."""
+        table = self.open()
+        if table is None or is_elsewhere(self.uri):
+            return
+        adds = pa.table(table.get_add_actions(flatten=False)).select(["path", "size_bytes"])
+        for row in adds.to_pylist():
+            try:
+                size = os.stat(f"{self.uri}/{row['path']}").st_size
+            except FileNotFoundError:
+                raise self._damaged(f"its file {row['path']} is missing") from None
+            if size != row["size_bytes"]:
+                raise self._damaged(
+                    f"its file {row['path']} has {size} bytes in place of {row['size_bytes']}"
+                )
 
     def _check(self, table: DeltaTable) -> None:
         """Raises LakeError unless the table is one of ours, of this release or of one near it.
@@ -134,6 +170,11 @@ class Table:
         wanted = self._properties()
         if any(known.get(name) != value for name, value in wanted.items()):
             table.alter.set_table_properties(wanted, raise_if_not_exists=False)
+        self.sync()
+
+    def sync(self) -> None:
+        """Make durable what is committed, by whomever; it survives a power cut from then on."""
+        self._log.sync()
 
     def _properties(self) -> dict[str, str]:
         return {
@@ -184,7 +225,7 @@ class Table:
 
     def files_at(self, app: str, batch: int, *, partition: str | None = None) -> list[File]:
         """Its files as they were when a batch was the last; they stay until `vacuum`."""
-        table = DeltaTable(self.uri, storage_options=self._storage or None)
+        table = DeltaTable(self.uri, storage_options=delta_options(self.uri))
         for version in range(table.version(), max(-1, table.version() - LOOK_BACK), -1):
             try:
                 table.load_as_version(version)
@@ -206,20 +247,31 @@ class Table:
                 f"null::{field.dataType.simpleString()} as `{field.name}`" for field in self.schema
             ]
             return spark.sql(f"select {', '.join(none)} where false")
-        paths = [f"{self.uri}/{file.path}" for file in chosen]
-        stored = [field for field in self.schema if field.name not in self._derived]
-        # Looked up recursively, paths say nothing to Spark about partitions.
-        reader = spark.read.schema(StructType(stored)).option("recursiveFileLookup", "true")
-        rows = reader.parquet(*paths).selectExpr(*self._columns())
+        rows = self._stored_rows(spark, chosen).selectExpr(*self._columns())
         # One task does a few rows as fast as two, and nothing has to be shuffled between them.
         few = sum(file.rows for file in chosen) < TASK_ROWS
         return rows.coalesce(1) if few else rows
+
+    def _stored_rows(self, spark: SparkSession, chosen: Sequence[File]) -> DataFrame:
+        stored = self._stored()
+        if is_few(chosen):
+            return spark.createDataFrame(self.look(chosen, stored.names))
+        if is_elsewhere(self.uri):
+            tasks = [[file.path for file in task] for task in _tasks(chosen)]
+            return read_by_tasks(spark, self.uri, tasks, stored)
+        # Looked up recursively, paths say nothing to Spark about partitions.
+        reader = spark.read.schema(stored).option("recursiveFileLookup", "true")
+        return reader.parquet(*(f"{self.uri}/{file.path}" for file in chosen))
+
+    def _stored(self) -> StructType:
+        """The columns that are in files; those of partitions are in the log."""
+        return StructType([field for field in self.schema if field.name not in self._derived])
 
     def look(self, files: Iterable[File], columns: Sequence[str]) -> pa.Table:
         """Some columns of some files, in this process: sooner than Spark plans to read them."""
         system, root = filesystem(self.uri)
         wanted = _arrow(StructType([self.schema[name] for name in columns]))
-        parts = [_columns_of(system, f"{root}/{file.path}", wanted) for file in files]
+        parts = [columns_of(system, f"{root}/{file.path}", wanted) for file in files]
         return pa.concat_tables([wanted.empty_table(), *parts])
 
     def _columns(self) -> list[str]:
@@ -229,38 +281,42 @@ class Table:
 
     # --- writing ---
 
-    def write(self, rows: DataFrame, *, batch: int, files_max: int = 1) -> Written:
-        """Have Spark write the files of a batch; they belong to the table once committed."""
-        place = f"data/{batch:012d}-{ids.new_id()[:12]}"
+    def write(
+        self, rows: DataFrame, *, batch: int, files_max: int = 1, rows_max: int | None = None
+    ) -> Written:
+        """Write the files of a batch; they belong to the table once committed.
+
+        Spark's tasks do it, unless there are at most `rows_max` rows and that is few.
+        """
+        columns = [*self.partition_by, *self._sort_by] if self._sort_by else []
         rows = rows.selectExpr(*self._columns()).coalesce(files_max)
-        if self._sort_by:
-            rows = rows.sortWithinPartitions(*self.partition_by, *self._sort_by)
-        writer = rows.write.mode("error")
-        if self._sort_by:
-            writer = writer.option("maxRecordsPerFile", self._file_rows_max)
-        if self.partition_by:
-            writer = writer.partitionBy(*self.partition_by)
-        writer.parquet(f"{self.uri}/{place}")
-        return Written(self.uri, place, partition_by=self.partition_by)
+        name = f"{batch:012d}"
+        if rows_max is not None and rows_max <= FEW_ROWS:
+            found = _collected(rows)
+            if found is not None:
+                by = [(column, "ascending") for column in columns]
+                return self._write_here(found.sort_by(by) if by else found, name)
+        if columns:
+            rows = rows.sortWithinPartitions(*columns)
+        name = f"{name}-{ids.new_id()[:12]}"
+        days, limit = self.partition_by, self._rows_max
+        return Written(write_by_tasks(rows, self.uri, name, partition_by=days, rows_max=limit))
+
+    def _write_here(self, rows: pa.Table, name: str) -> Written:
+        columns = _arrow(self.schema)
+        by, limit = self.partition_by, self._rows_max
+        parts = Parts(self.uri, name, columns, partition_by=by, rows_max=limit)
+        parts.add(rows)
+        return Written(parts.close())
 
     def rewrite(self, files: Sequence[File]) -> Written:
         """Write the rows of some files of one partition into one, in the order of the files."""
         system, root = filesystem(self.uri)
-        folders = [f"{name}={value}" for name, value in files[0].partition.items()]
-        place = f"data/{COMPACTED}-{ids.new_id()[:12]}"
-        path = "/".join([root, place, *folders])
-        system.create_dir(path, recursive=True)
-        stored = [field for field in self.schema if field.name not in self._derived]
-        columns = _arrow(StructType(stored))
-        with pq.ParquetWriter(f"{path}/part.parquet", columns, filesystem=system) as writer:
-            waiting: list[pa.Table] = []
-            for number, file in enumerate(files, 1):
-                waiting.append(_columns_of(system, f"{root}/{file.path}", columns))
-                last = number == len(files)
-                if last or sum(each.num_rows for each in waiting) >= GROUP_ROWS:
-                    writer.write_table(pa.concat_tables(waiting), row_group_size=GROUP_ROWS)
-                    waiting = []
-        return Written(self.uri, place, partition_by=self.partition_by)
+        columns = _arrow(self._stored())
+        parts = Parts(self.uri, COMPACTED, columns, all_of=files[0].partition)
+        for file in files:
+            parts.add(columns_of(system, f"{root}/{file.path}", columns))
+        return Written(parts.close())
 
     def commit(
         self,
@@ -285,8 +341,9 @@ class Table:
         now_ms = SystemClock().now_ms()
         gone = [removed(file, now_ms, data_change=not same_rows) for file in removes]
         actions: list[AddAction | RemoveAction] = [*adds, *gone]
+        count = len(actions) + bool(app)
         properties = CommitProperties(
-            custom_metadata=dict(note or {}),
+            custom_metadata={**(note or {}), ACTIONS: str(count)},
             app_transactions=[Transaction(app, batch)] if app else None,
             # A conflict comes back here, to see whether it was with this very batch.
             max_commit_retries=0,
@@ -295,6 +352,7 @@ class Table:
             table = self.open() or self.create()
             known = table.transaction_version(app) if app else None
             if known is not None and known >= batch:
+                self.sync()  # whoever committed it may have died before
                 return False
             if known is not None and after is not None and known != after:
                 raise Outrun(
@@ -313,6 +371,7 @@ class Table:
                     partition_by=self.partition_by,
                     commit_properties=properties,
                 )
+                self.sync()
                 return True
             except CommitFailedError as error:
                 if not left:
@@ -326,23 +385,43 @@ class Table:
             schema=_arrow(self.schema),
             mode="ignore",
             partition_by=self.partition_by,
-            storage_options=self._storage or None,
+            storage_options=delta_options(self.uri),
             configuration={EPOCH: epoch, **self._properties()},
             raise_if_key_not_exists=False,
         )
         table = self.open()
         assert table is not None
+        self.sync()
         return table
 
 
-def _columns_of(system: pafs.FileSystem, path: str, columns: pa.Schema) -> pa.Table:
-    """Of a file. One of an earlier release has no column that came later: all of it is null."""
-    with system.open_input_file(path) as source:
-        found = pq.ParquetFile(source).read(columns.names)
-    for field in columns:
-        if field.name not in found.column_names:
-            found = found.append_column(field, pa.nulls(found.num_rows, field.type))
-    return found.select(columns.names).cast(columns)
+def _collected(rows: DataFrame) -> pa.Table | None:
+    """The rows, in this process; None if they are larger than Spark lets through."""
+    try:
+        return rows.toArrow()
+    except PySparkException as error:
+        if RESULT_MAX not in str(error):
+            raise
+        return None
+
+
+def is_few(files: Sequence[File]) -> bool:
+    """Whether the driver has read their rows before Spark has planned to."""
+    return (
+        sum(file.rows for file in files) <= FEW_ROWS
+        and sum(file.size for file in files) <= FEW_BYTES
+    )
+
+
+def _tasks(files: Sequence[File]) -> Iterator[list[File]]:
+    """Files by the task that reads them: few, or one that is large."""
+    task: list[File] = []
+    for file in files:
+        if task and sum(each.size for each in task) + file.size > TASK_BYTES:
+            yield task
+            task = []
+        task.append(file)
+    yield task
 
 
 def _arrow(schema: StructType) -> pa.Schema:

@@ -14,6 +14,7 @@ from courier.clock import SystemClock
 from courier.lake import archive, lock
 from courier.lake.catalog import LIVE, Lake
 from courier.lake.files import File
+from courier.lake.storage import is_elsewhere
 from courier.lake.tables import FILE_ROWS_MAX, LOG_RETENTION_HOURS, LakeError, Moved, Table
 
 # What a file should have grown to before it is left alone.
@@ -88,7 +89,7 @@ def vacuum(lake: Lake, retention_hours: int = RETENTION_HOURS, dry_run: bool = F
                 full=True,
             )
         )
-        if not dry_run:
+        if not dry_run and not is_elsewhere(table.uri):
             _remove_empty(Path(table.uri) / "data")
     return Vacuumed(found, dry_run)
 

@@ -1,0 +1,116 @@
+"""The log of a Delta table: durable once a commit is reported, and whole before it is read.
+
+delta-rs syncs nothing, and takes an empty commit for one that changes nothing. On a disk a file
+beside the log names the newest commit, so that its absence is noticed. Objects in a bucket are
+there as a whole or not at all: of those only the listing is checked.
+"""
+
+import json
+import re
+from pathlib import Path
+
+import pyarrow.fs as pafs
+
+from courier import files
+from courier.lake.storage import filesystem, is_elsewhere
+
+LOG = "_delta_log"
+HEAD = "_head.json"
+# In a commit of ours: how many actions it has.
+ACTIONS = "courier_actions"
+COUNTED = ("add", "remove", "txn")
+_LAST_CHECKPOINT = "_last_checkpoint"
+_FILE = re.compile(r"([0-9]{20})\.(?:(json)|checkpoint(?:\.[0-9a-f.-]+)?\.parquet)")
+
+
+class Log:
+    """The log of the table at `uri`."""
+
+    def __init__(self, uri: str) -> None:
+        self._uri = uri
+        self._table = None if is_elsewhere(uri) else Path(uri)
+        self._synced = -1
+
+    def sync(self) -> None:
+        """Make every commit and checkpoint durable that is there by now, whoever wrote it."""
+        if self._table is None:
+            return
+        folder = self._table / LOG
+        found = [(int(match[1]), name) for name in _names(folder) if (match := _named(name))]
+        newest = max((version for version, _ in found), default=-1)
+        for version, name in found:
+            if version > self._synced:
+                files.sync_file(folder / name)
+        files.sync_file(folder / _LAST_CHECKPOINT)
+        files.sync_directory(folder)
+        if self._synced < 0:
+            files.sync_directory(self._table)
+            files.sync_directory(self._table.parent)
+        self._synced = newest
+        files.write(self._table / HEAD, json.dumps({"version": newest}).encode())
+
+    def damage(self) -> str:
+        """What is missing or cut short, in words; empty when nothing is."""
+        # Read first: commits that come meanwhile only make the listing longer.
+        head = self._head()
+        system, root = filesystem(self._uri)
+        listing = pafs.FileSelector(f"{root}/{LOG}", allow_not_found=True)
+        commits: dict[int, int] = {}
+        base = -1
+        for info in system.get_file_info(listing):
+            if match := _named(info.base_name):
+                if match[2]:
+                    commits[int(match[1])] = info.size or 0
+                elif info.size:
+                    base = max(base, int(match[1]))
+        for version, size in commits.items():
+            if not size:
+                return f"commit {version} of its log is empty"
+        newest = max(commits, default=base)
+        for version in range(base + 1, max(newest, head) + 1):
+            if version not in commits:
+                return f"commit {version} is missing in its log"
+        return self._torn(commits)
+
+    def _head(self) -> int:
+        """The newest commit that was reported; -1 if there is no such note, or it is spoilt."""
+        if self._table is None:
+            return -1
+        try:
+            return int(json.loads((self._table / HEAD).read_bytes())["version"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return -1
+
+    def _torn(self, versions: dict[int, int]) -> str:
+        if self._table is None:
+            return ""
+        for version in sorted(versions):
+            try:
+                raw = (self._table / LOG / f"{version:020d}.json").read_bytes()
+            except FileNotFoundError:  # trimmed meanwhile
+                continue
+            if not _whole(raw):
+                return f"commit {version} of its log is cut short"
+        return ""
+
+
+def _whole(raw: bytes) -> bool:
+    try:
+        actions = [json.loads(line) for line in raw.splitlines() if line.strip()]
+        infos = [each["commitInfo"] for each in actions if "commitInfo" in each]
+        expected = infos[0].get(ACTIONS) if infos else None
+    except (ValueError, TypeError, AttributeError):
+        return False
+    count = sum(name in each for each in actions for name in COUNTED)
+    return bool(actions) and expected in (None, str(count))
+
+
+def _named(name: str) -> re.Match[str] | None:
+    return _FILE.fullmatch(name)
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return [each.name for each in folder.iterdir()]
+    except FileNotFoundError:
+        return []

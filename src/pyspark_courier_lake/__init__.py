@@ -1,0 +1,5 @@
+"""Where Spark looks for `format("courier_lake")`: the pipeline's way to files."""
+
+from courier.lake.parts import LakeFiles as DefaultSource
+
+__all__ = ["DefaultSource"]
