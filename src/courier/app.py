@@ -4,6 +4,7 @@ import asyncio
 import gc
 import logging
 import sys
+import textwrap
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from functools import partial
@@ -18,6 +19,7 @@ from courier import files, sealing, serving, tls, traffic
 from courier.clock import Clock, SteadyClock, start_ms, wall_ns
 from courier.clock_record import ClockRecord
 from courier.config import Config
+from courier.console import Console
 from courier.core.admin import Admin
 from courier.core.announcer import Announcer
 from courier.core.broker import Broker
@@ -48,6 +50,7 @@ from courier.dialects.cloudflare import Cloudflare
 from courier.dialects.cloudflare.events import Events
 from courier.dialects.discue.lockout import Lockout
 from courier.dialects.discue.names import Spelling
+from courier.dialects.discue.names import read as read_id
 from courier.dialects.discue.site import Services as DiscueServices
 from courier.ops import Ops
 from courier.proxies import BadProxies, Proxies
@@ -82,6 +85,7 @@ class Courier(Struct):
     verifier: DomainVerifier
     follower: Follower
     watch: Watch
+    console: Console | None
 
     async def note_usage(self) -> None:
         """Write down what was counted since the last sweep."""
@@ -260,12 +264,33 @@ def build(store: Store, config: Config, clock: SteadyClock, *, port: int) -> Cou
             engine,
             journal_page_max=config.journal_page_max,
             metrics_public=config.metrics_public,
+            front="console" if config.console else "",
         ),
     ]
+    console = None
+    if config.console:
+        console = Console(
+            store,
+            broker,
+            admin,
+            clock,
+            greeting=credentials.examples,
+            placed=places.set_urls,
+            spelled=read_id,
+            url=config.url(port),
+            first_tenant=FIRST_TENANT,
+            queue_bytes_max=config.queue_bytes_max,
+            journal_bytes_max=config.journal_bytes_max,
+            disk_free_bytes_min=config.disk_free_bytes_min,
+        )
+        # The site at the root takes what no other one covers, so it is the last.
+        sites.insert(len(sites) - 1, console)
 
     def drain() -> None:
         broker.drain()
         workers.drain()
+        if console is not None:
+            console.drain()
 
     app = App(
         sites,
@@ -290,6 +315,7 @@ def build(store: Store, config: Config, clock: SteadyClock, *, port: int) -> Cou
         verifier,
         follower,
         Watch(store, clock, announcer),
+        console,
     )
 
 
@@ -417,21 +443,15 @@ def _welcome(url: str, courier: Courier) -> None:
     if path.exists() and not sys.stdout.isatty():
         print(f"Credentials are in {path}.")
     elif path.exists():
-        made = courier.credentials.load()
-        cloudflare, anypoint, discue = made["cloudflare"], made["anypoint"], made["discue"]
-        account = f"{cloudflare['base_url']}/accounts/{cloudflare['account_id']}"
-        print(
-            f"Credentials are in {path}. Try, as a client of Cloudflare Queues:\n\n"
-            f"  curl -X POST {account}/queues \\\n"
-            f"    -H 'Authorization: Bearer {cloudflare['api_token']}' \\\n"
-            f'    -d \'{{"queue_name":"hello"}}\'\n\n'
-            f"or of Anypoint MQ:\n\n"
-            f"  curl {anypoint['base_url']}/api/v1/authorize -d grant_type=client_credentials \\\n"
-            f"    -d client_id={anypoint['client_id']} \\\n"
-            f"    -d client_secret={anypoint['client_secret']}\n\n"
-            f"or of Discue:\n\n"
-            f"  curl {discue['base_url']}/queues -H 'X-API-KEY: {discue['api_key']}' \\\n"
-            f"    -H 'Content-Type: application/json' -d '{{\"name\":\"greetings\"}}'\n"
-        )
+        print(f"Credentials are in {path}. Try, as a client of", end="")
+        for place, (name, lines) in enumerate(courier.credentials.examples(FIRST_TENANT)):
+            shown = textwrap.indent(lines, "  ")
+            print(f"{'or of' if place else ''} {name}:\n\n{shown}\n")
+    if courier.console is not None:
+        token = courier.credentials.load()["admin"]["token"] if path.exists() else ""
+        if token and sys.stdout.isatty():
+            print(f"Look at it, with this link, once: {courier.console.sign_in_url(token)}\n")
+        else:
+            print(f"The console is at {url}/console")
     sys.stdout.flush()
     log.info("started", extra={"url": url})

@@ -103,6 +103,7 @@ class Config:
         bool,
         Rule("Serve /metrics without a key; it names every tenant, queue and listener."),
     ] = False
+    console: Annotated[bool, Rule("Serve the pages under /console.")] = True
     log_requests: Annotated[bool, Rule("Write one log line for every request.")] = False
     request_bytes_max: Annotated[
         int, Rule("Largest request body accepted.", low=_KIB, high=_GIB)

@@ -192,6 +192,38 @@ class Credentials:
     def forget(self, tenant: str) -> None:
         files.remove(self.path(tenant))
 
+    def examples(self, tenant: str = "") -> list[tuple[str, str]]:
+        """A first request to each API, ready to paste: the API's name and the lines.
+
+        With the secrets of the tenant's file, or without a tenant with words in their place.
+        """
+        made: dict[str, Any] = {}
+        if tenant and self.path(tenant).exists():
+            made = self.load(tenant)
+        cloudflare, anypoint = made.get("cloudflare", {}), made.get("anypoint", {})
+        account = f"{self._url}{CLOUDFLARE_PREFIX}/accounts/{cloudflare.get('account_id', 'ID')}"
+        token = cloudflare.get("api_token", "TOKEN")
+        key = made.get("discue", {}).get("api_key", "KEY")
+        return [
+            (
+                "Cloudflare Queues",
+                f"curl -X POST {account}/queues \\\n"
+                f"  -H 'Authorization: Bearer {token}' \\\n"
+                '  -d \'{"queue_name":"hello"}\'',
+            ),
+            (
+                "Anypoint MQ",
+                f"curl {self._url}/api/v1/authorize -d grant_type=client_credentials \\\n"
+                f"  -d client_id={anypoint.get('client_id', 'ID')} \\\n"
+                f"  -d client_secret={anypoint.get('client_secret', 'SECRET')}",
+            ),
+            (
+                "Discue",
+                f"curl {self._url}{DISCUE_PREFIX}/queues -H 'X-API-KEY: {key}' \\\n"
+                "  -H 'Content-Type: application/json' -d '{\"name\":\"greetings\"}'",
+            ),
+        ]
+
     def load(self, tenant: str = FIRST_TENANT) -> dict[str, Any]:
         loaded: dict[str, Any] = msgspec.json.decode(self.path(tenant).read_bytes())
         return loaded

@@ -90,6 +90,16 @@ def message_seq(message: str, *, queue: str) -> int | None:
     return value >> MARK_BITS & _SEQ_MASK
 
 
+def message_ms(message: str) -> int | None:
+    """When the message of a generated id was published; None for what is not such an id."""
+    if len(message) != 32 or not message.startswith("c0"):
+        return None
+    try:
+        return int(message[2:], 16) >> MARK_BITS + SEQ_BITS
+    except ValueError:
+        return None
+
+
 class Tokens:
     """Mints and reads the tokens callers hold: unguessable, and good in one place only.
 

@@ -335,3 +335,42 @@ def test_those_who_ask_at_the_same_time_get_the_same_token(desk: Desk) -> None:
 
     assert len(set(desk.run(ask()))) == 1
     assert len(desk.sessions(app)) == 1
+
+
+def test_a_session_of_a_browser_lasts_while_it_is_used_and_a_week_at_most(desk: Desk) -> None:
+    key = desk.key("token")
+    sessions = desk.admin.browser_sessions
+    token = desk.run(sessions.open(key, actor=CALLER))
+    assert desk.run(sessions.open(key, actor=CALLER)) != token
+    for _ in range(14):
+        assert desk.run(sessions.find(token)).id == key.id
+        desk.clock.advance(11 * HOUR_MS)
+    desk.restart()
+    assert desk.run(desk.admin.browser_sessions.find(token)).id == key.id
+    desk.clock.advance(14 * HOUR_MS)
+    with pytest.raises(Unauthenticated):
+        desk.run(desk.admin.browser_sessions.find(token))
+
+
+def test_a_session_of_a_browser_ends_12_hours_after_its_last_use(desk: Desk) -> None:
+    token = desk.run(desk.admin.browser_sessions.open(desk.key("user"), actor=CALLER))
+    desk.clock.advance(12 * HOUR_MS)
+    with pytest.raises(Unauthenticated):
+        desk.run(desk.admin.browser_sessions.find(token))
+
+
+def test_a_token_for_one_purpose_is_no_token_for_another(desk: Desk) -> None:
+    key = desk.key("user")
+    browser = desk.run(desk.admin.browser_sessions.open(key, actor=CALLER))
+    with pytest.raises(Unauthenticated):
+        desk.run(desk.admin.sessions.find(browser))
+    with pytest.raises(Unauthenticated):
+        desk.run(desk.admin.browser_sessions.find(desk.open(key)))
+
+
+def test_a_session_that_was_ended_is_over(desk: Desk) -> None:
+    sessions = desk.admin.browser_sessions
+    token = desk.run(sessions.open(desk.key("token"), actor=CALLER))
+    desk.run(sessions.end(token, actor=CALLER))
+    with pytest.raises(Unauthenticated):
+        desk.run(sessions.find(token))

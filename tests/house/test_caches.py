@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from courier import ids, web
+from courier.console import consumers, recent
 from courier.core import keys, limits, patterns, sessions
 from courier.delivery import lookups
 from courier.dialects import json
@@ -45,6 +46,8 @@ CACHES = {
     # Ten times of failures at most, in a list.
     "dialects/discue/lockout.py:Lockout._failures": Bound(lockout.ADDRESSES_MAX, 700),
     "dialects/discue/lockout.py:Lockout._until_ms": Bound(lockout.ADDRESSES_MAX, _ID),
+    "console/recent.py:Recent._kept": Bound(recent.SUMS_KEPT_MAX, _ID),
+    "console/consumers.py:Consumers._known": Bound(consumers.REMEMBERED_MAX, 4_000),
     "delivery/lookups.py:Lookups._known": Bound(lookups.NAMES_MAX, 1_500),
     "dialects/anypoint/names.py:_id_of": Bound(names._id_of.cache_info().maxsize or 0, 2 * _ID),
     "dialects/anypoint/wire.py:_http_date": Bound(wire._http_date.cache_info().maxsize or 0, _ID),
@@ -56,6 +59,14 @@ CACHES = {
 # What is kept because it is needed, each with what it is as many as.
 KEPT = {
     "arrow.py:_Page._done": "the columns of a page",
+    "console/files.py:Files._files": "files of the console",
+    "console/files.py:Files.names": "files of the console",
+    "console/guard.py:Codes._codes": "guard.CODES_MAX",
+    "console/life.py:_Watched.messages": "life.COPIES_MAX",
+    "console/life.py:_Watched.open": "life.COPIES_MAX",
+    "console/life.py:_Watched._seqs": "life.COPIES_MAX",
+    "console/life.py:_Watched._queues": "life.COPIES_MAX",
+    "console/pages.py:Pages.handlers": "routes",
     "core/admin.py:Admin._deleted": "tenants that an operator deleted since the start",
     "core/broker.py:Broker._hints": "Limits.connections_max",
     "core/schemas.py:_Check._enums": "the parts of a schema",

@@ -4,6 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
+import courier.console
+import courier.console.guard
 import courier.ops
 import courier.ops.journal
 import courier.web
@@ -41,6 +43,8 @@ EXAMPLES: dict[type[errors.BrokerError], errors.BrokerError] = {
         courier.web.BodyLate(wait_ms=1),
         courier.web.BodiesFull(limit=1),
         courier.ops.journal.OffsetTrimmed(1, 2),
+        courier.console.Guessing("signing in", retry_after_ms=1),
+        courier.console.guard.ForeignForm("another site sent it"),
     )
 }
 # What Anypoint's clients are told, and after how many seconds they may come again.
@@ -100,7 +104,11 @@ DISCUE: dict[type[errors.BrokerError], tuple[int, int | None]] = {
 ABSTRACT = {errors.BrokerError, errors.Rejected, errors.Unavailable}
 # Nobody is answered: the connection is closed.
 NEVER_RENDERED = {errors.OutcomeUnknown}
-OF_ONE_SITE = {courier.ops.journal.OffsetTrimmed}
+OF_ONE_SITE = {
+    courier.ops.journal.OffsetTrimmed,
+    courier.console.Guessing,
+    courier.console.guard.ForeignForm,
+}
 
 
 def subclasses(kind: type[errors.BrokerError]) -> Iterator[type[errors.BrokerError]]:
@@ -168,6 +176,13 @@ def test_discue_refuses_every_error_as_the_table_says(kind: type[errors.BrokerEr
     refused = discue_refusal(EXAMPLES[kind])
     assert (refused.status, refused.retry_after_s) == DISCUE[kind]
     assert refused.detail
+
+
+@pytest.mark.parametrize("kind", EXAMPLES, ids=lambda kind: kind.__name__)
+def test_the_console_has_a_refusal_for_every_error(kind: type[errors.BrokerError]) -> None:
+    status, code = courier.console.refusal(EXAMPLES[kind])
+    assert 400 <= status <= 503 and status != 500
+    assert code
 
 
 @pytest.mark.parametrize("kind", EXAMPLES, ids=lambda kind: kind.__name__)

@@ -43,6 +43,15 @@ MAY_IMPORT = {
         "courier.delivery",
         "courier.web",
     ),
+    "courier.console": (
+        "courier",
+        "courier.clock",
+        "courier.ids",
+        "courier.core",
+        "courier.console",
+        "courier.dialects.json",
+        "courier.web",
+    ),
     # It runs on executors too, where nothing of the server is.
     "courier.lake": ("courier", "courier.clock", "courier.files", "courier.ids", "courier.lake"),
     "courier.cli": ("courier", "courier.config", "courier.files", "courier.cli", "courier.lake"),

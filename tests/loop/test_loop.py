@@ -66,6 +66,7 @@ class Place:
             "anypoint": {"authorization": f"Bearer {tokens.user}"},
             "discue": {"x-api-key": given["discue"]["api_key"]},
             "courier": {"authorization": f"Bearer {given['admin']['token']}"},
+            "console": {"authorization": f"Bearer {given['admin']['token']}"},
         }
         self._broker = {"authorization": f"Bearer {tokens.app}"}
         self._common = {
@@ -101,6 +102,8 @@ class Place:
         if site.name == "discue":
             ids = {name: shown(id) for name, id in ids.items()}
         values = {**self._common, **ids, **others}
+        if site.name == "console":
+            values |= {"queue": ids["queue_id"], "message": ids["message_id"]}
         path = _PARAMETER.sub(lambda match: quote(values.get(match[1], "x")), route.path)
         return site.prefix + path
 

@@ -70,6 +70,11 @@ class Client:
             raise Refused(f"queue '{name}' does not exist")
         return found[0]
 
+    def console_link(self) -> str:
+        """A link that signs in to the console once, as this caller."""
+        made = self._read("POST", "/console/enter", {}, token=self._operator())
+        return str(made["url"])
+
     def journal_head(self) -> dict[str, Any]:
         head: dict[str, Any] = self._read("GET", "/journal/head", None, token=self._operator())
         return head

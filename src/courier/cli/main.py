@@ -25,6 +25,7 @@ COMMANDS = {
     "serve": "serve",
     "config": "serve",
     "up": "up",
+    "console": "console",
     "credentials": "credentials",
     "tenant": "tenants",
     "key": "keys",

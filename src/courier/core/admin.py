@@ -21,7 +21,7 @@ from courier.core.keys import Reach
 from courier.core.limits import BINDINGS_MAX, RULED_BINDINGS_MAX, Limits
 from courier.core.listeners import Listeners
 from courier.core.rotation import Rotation
-from courier.core.sessions import Sessions
+from courier.core.sessions import BROWSER_SESSION_MS, BROWSER_WHOLE_MS, Sessions
 from courier.core.store import Store
 from courier.core.types import (
     BROKER,
@@ -78,6 +78,14 @@ class Admin:
         self._turn = asyncio.Lock()
         self._deleted: set[str] = set()  # tenants, while this server runs
         self.sessions = Sessions(store, clock, self._turn)
+        self.browser_sessions = Sessions(
+            store,
+            clock,
+            self._turn,
+            purpose=b"browser",
+            session_ms=BROWSER_SESSION_MS,
+            whole_ms=BROWSER_WHOLE_MS,
+        )
         self.rotation = Rotation(store, clock, self._turn)
         self.listeners = Listeners(store, clock, self._turn)
         self.domains = Domains(store, clock, self._turn)

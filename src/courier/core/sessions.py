@@ -1,4 +1,4 @@
-"""Sessions: what a client gets for its id and secret, and shows for an hour.
+"""Sessions: what a client gets for its id and secret, and shows for a while.
 
 A session's token is made from its id with the store's secret, so it can be given out again
 although it is not kept.
@@ -15,9 +15,12 @@ from courier.clock import Clock
 from courier.core import keys
 from courier.core.errors import Unauthenticated
 from courier.core.store import Store
-from courier.core.types import BROKER, HOUR_MS, MINUTE_MS, Actor, Key, Session
+from courier.core.types import BROKER, DAY_MS, HOUR_MS, MINUTE_MS, Actor, Key, Session
 
 SESSION_MS = HOUR_MS
+# Of people at a browser: since the last use, and in all.
+BROWSER_SESSION_MS = 12 * HOUR_MS
+BROWSER_WHOLE_MS = 7 * DAY_MS
 # A session in use is written down again this often, not with every use.
 SAVE_EVERY_MS = 5 * MINUTE_MS
 SESSIONS_MAX = 100
@@ -27,25 +30,41 @@ _MAC_BYTES = 24
 
 
 class Sessions:
-    """Sessions of apps are shared by all who ask, and last while they are used."""
+    """Sessions of apps are shared by all who ask, and last while they are used.
 
-    def __init__(self, store: Store, clock: Clock, turn: asyncio.Lock) -> None:
+    With `whole_ms` every session lasts while it is used, that long at most, and none is shared.
+    A token made for one `purpose` proves nothing where another is wanted.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        turn: asyncio.Lock,
+        *,
+        purpose: bytes = b"session",
+        session_ms: int = SESSION_MS,
+        whole_ms: int | None = None,
+    ) -> None:
         self._store = store
         self._clock = clock
         self._turn = turn
+        self._purpose = purpose
+        self._session_ms = session_ms
+        self._whole_ms = whole_ms
         self._used_ms: dict[str, int] = {}
         self._verified: dict[str, Session] = {}
 
     def _token(self, id: str) -> str:
         mac = blake2b(
-            id.encode(), key=self._store.secret, digest_size=_MAC_BYTES, person=b"session"
+            id.encode(), key=self._store.secret, digest_size=_MAC_BYTES, person=self._purpose
         )
         return id[-_ID_DIGITS:] + base64.urlsafe_b64encode(mac.digest()).decode()
 
     def _expires_ms(self, session: Session) -> int:
         expires_ms, used_ms = session.expires_ms, self._used_ms.get(session.id, 0)
         if used_ms:
-            expires_ms = max(expires_ms, used_ms + SESSION_MS)
+            expires_ms = max(expires_ms, used_ms + self._session_ms)
         return expires_ms if session.ends_ms is None else min(expires_ms, session.ends_ms)
 
     async def open(self, key: Key, *, until_ms: int | None = None, actor: Actor) -> str:
@@ -59,16 +78,19 @@ class Sessions:
             valid = [session for session in known if self._expires_ms(session) > now_ms]
             drops = [session for session in known if session not in valid]
             shared = [session for session in valid if session.ends_ms == until_ms]
-            if key.kind == "app" and shared:
+            if key.kind == "app" and shared and self._whole_ms is None:
                 await self._use(shared[-1], now_ms)
                 return self._token(shared[-1].id)
             drops += valid[: max(0, len(valid) + 1 - SESSIONS_MAX)]
+            if self._whole_ms is not None:
+                whole_ms = now_ms + self._whole_ms
+                until_ms = whole_ms if until_ms is None else min(until_ms, whole_ms)
             session = Session(
                 id=ids.new_id(),
                 tenant=key.tenant,
                 parent=key.id,
                 created_ms=now_ms,
-                expires_ms=now_ms + SESSION_MS,
+                expires_ms=now_ms + self._session_ms,
                 ends_ms=until_ms,
             )
             await self._store.change(puts=[session], drops=drops, actor=actor, now_ms=now_ms)
@@ -77,7 +99,7 @@ class Sessions:
             return self._token(session.id)
 
     async def find(self, token: str) -> Key:
-        """The key behind a token; raises Unauthenticated. Using an app's session prolongs it."""
+        """The key behind a token; raises Unauthenticated. Use may prolong the session."""
         id = "c0" + token[:_ID_DIGITS]
         session = await self._store.get(Session, id)
         if session is None:
@@ -97,9 +119,9 @@ class Sessions:
             raise keys.refused(key, "disabled")
         if self._expires_ms(session) <= now_ms or _over(key, now_ms):
             raise keys.refused(key, "expired")
-        if key.kind == "app":
+        if key.kind == "app" or self._whole_ms is not None:
             self._used_ms[session.id] = now_ms
-            if _worth_saving(session, now_ms):
+            if self._worth_saving(session, now_ms):
                 async with self._turn:
                     # It may be gone by now, and must then not come back.
                     found = await self._store.get(Session, session.id)
@@ -110,13 +132,22 @@ class Sessions:
     async def _use(self, session: Session, now_ms: int) -> None:
         """Note that it was used. Whoever calls has the turn."""
         self._used_ms[session.id] = now_ms
-        if _worth_saving(session, now_ms):
-            longer = replace(session, expires_ms=now_ms + SESSION_MS)
+        if self._worth_saving(session, now_ms):
+            longer = replace(session, expires_ms=now_ms + self._session_ms)
             await self._store.change(puts=[longer], actor=BROKER, now_ms=now_ms)
 
+    def _worth_saving(self, session: Session, now_ms: int) -> bool:
+        return session.expires_ms < now_ms + self._session_ms - SAVE_EVERY_MS
 
-def _worth_saving(session: Session, now_ms: int) -> bool:
-    return session.expires_ms < now_ms + SESSION_MS - SAVE_EVERY_MS
+    async def end(self, token: str, *, actor: Actor) -> None:
+        """End the session that the token is of. Raises Unauthenticated."""
+        await self.find(token)
+        async with self._turn:
+            session = await self._store.get(Session, "c0" + token[:_ID_DIGITS])
+            if session is not None:
+                now_ms = self._clock.now_ms()
+                await self._store.change(drops=[session], actor=actor, now_ms=now_ms)
+                self._used_ms.pop(session.id, None)
 
 
 def _over(key: Key, now_ms: int) -> bool:

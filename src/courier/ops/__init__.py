@@ -71,7 +71,10 @@ class Ops:
         *,
         journal_page_max: int,
         metrics_public: bool,
+        front: str,
     ) -> None:
+        """`front` is where browsers that ask for / are sent; "" for nowhere."""
+        self._front = front
         self._store = store
         self._keyring = keys.Keyring(store)
         self._clock = clock
@@ -87,9 +90,17 @@ class Ops:
             *WorkerRoutes(admin, clock, sealer, places).routes(),
             *EventRoutes(admin, announcer).routes(),
         ]
+        if front:
+            route = Route("GET", "/", self.front, None, "public", "Lead browsers to the console")
+            self._routes.append(route)
 
     def routes(self) -> Sequence[Route]:
         return self._routes
+
+    async def front(self, call: Call) -> Response:
+        if "text/html" not in call.request.header(b"accept"):
+            raise NoRoute("/")
+        return Response(b"", 303, headers=((b"location", self._front.encode()),))
 
     async def authenticate(self, request: Request) -> Key:
         return await self._keyring.find(request.bearer(), now_ms=self._clock.now_ms())

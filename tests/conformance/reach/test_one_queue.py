@@ -5,6 +5,7 @@ comes from the server's own tables: a new one that cannot be aimed fails here.
 """
 
 import json
+import re
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -30,6 +31,8 @@ FAILING = {
     "create_consumer": 400,
     "retry_delivery": 422,
 }
+
+_OF_NOW = re.compile(r'"(at_ms|oldest_age_ms|in_rate|out_rate|url)": ("[^"]*"|[\d.]+)')
 
 each_place = pytest.mark.parametrize("place", PLACES, ids=str)
 
@@ -120,7 +123,8 @@ def _masked(answer: httpx.Response, side: Side) -> tuple[int, str]:
         body = json.loads(text)
         if isinstance(body, dict):
             body.pop("request_id", None)
-        text = json.dumps(body)
+        # What the console says of now differs from moment to moment, and so do links to enter by.
+        text = _OF_NOW.sub(r'"\1": 0', json.dumps(body))
     return answer.status_code, text
 
 
@@ -138,7 +142,7 @@ def test_a_key_for_one_queue_does_nothing_to_another(
     assert not _shows(aimed, bravo), aimed.text
     assert watch.events(key) == []
     if place.route.reach in ("own", "listed"):
-        assert aimed.status_code == 200, aimed.text
+        assert aimed.status_code == place.route.status, aimed.text
     else:
         assert aimed.status_code == 403, aimed.text
     nobody = world.nobody(bravo)

@@ -28,6 +28,8 @@ class Credential:
     def headers(self, site: str) -> dict[str, str]:
         if site == "discue":
             return {"X-API-KEY": self.token}
+        if site == "console":
+            return {"Authorization": f"Bearer {self.token}", "Accept": "application/json"}
         return {"Authorization": f"Bearer {self.session if site == 'anypoint' else self.token}"}
 
 
@@ -146,6 +148,7 @@ class World:
             "anypoint": anypoint,
             "discue": discue,
             "courier": courier,
+            "console": {"queue": id, "message": self._message(id)},
         }
         return Side(name, params, (name, *owned))
 
@@ -223,6 +226,12 @@ class World:
             "api_client_id": names.shown(self.account),
         }
 
+    def _message(self, id: str) -> str:
+        """The generated id of a message that stays on the queue."""
+        found = self.call("console", "GET", f"/console/queues/{id}?order=oldest")
+        rows = found["messages"]["rows"]
+        return next(str(each["id"]) for each in rows[::-1] if len(each["id"]) == 32)
+
     def nobody(self, side: Side) -> Side:
         """The same place in every path, of things that do not exist."""
         name = f"nobody-{uuid.uuid4().hex[:12]}"
@@ -233,7 +242,7 @@ class World:
         def other(site: str, param: str, value: str) -> str:
             if param in kept:
                 return value
-            if param in named:
+            if param in named and site != "console":
                 return name
             if param == "exchangeId":
                 return f"exchange-{name}"

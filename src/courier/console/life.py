@@ -1,0 +1,263 @@
+"""A message's life, read from the journal: across burial, redrive and replay."""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from courier import ids
+from courier.core import journal
+from courier.core.store import Store
+from courier.core.types import Key, Listener, Queue, Run
+
+# How much of the journal is looked through for one message, and how long.
+EVENTS_MAX = 1_000_000
+LOOKED_S_MAX = 1.5
+PAGE_EVENTS = 20_000
+PAGE_BYTES_MAX = 4 << 20
+STEPS_MAX = 500
+# Copies of copies, both ways.
+COPIES_MAX = 20
+_ENDS = ("acked", "buried", "expired", "purged", "deleted")
+
+
+class Step(Struct):
+    """One event. `wait_ms` is the time since the one before on the same message."""
+
+    offset: int
+    at_ms: int
+    kind: str
+    queue: str
+    queue_name: str
+    message: str
+    actor: str = ""
+    actor_name: str = ""
+    dialect: str = ""
+    attempt: int = 0
+    lease_ms: int = 0
+    delay_ms: int = 0
+    wait_ms: int = 0
+    listener: str = ""
+    status: int = 0
+    duration_ms: int = 0
+    error: str = ""
+    answer: str = ""
+    into: str = ""
+    reason: str = ""
+
+
+class Life(Struct):
+    """`upto` is the last offset that was looked at; `whole` unless a limit ended the search.
+
+    `hidden` counts events on queues that the key does not reach.
+    """
+
+    steps: list[Step]
+    first: int
+    upto: int
+    whole: bool
+    hidden: int = 0
+
+
+class _Watched:
+    """The messages that belong together, and which of them are over."""
+
+    def __init__(self, queue: str, message: str) -> None:
+        self.messages: set[tuple[str, str]] = set()
+        self.open: set[tuple[str, str]] = set()
+        self._seqs: dict[tuple[str, int], str] = {}
+        self._queues: set[str] = set()
+        self._add(queue, message, ids.message_seq(message, queue=queue))
+
+    def _add(self, queue: str, message: str, seq: int | None) -> None:
+        self.messages.add((queue, message))
+        self.open.add((queue, message))
+        self._queues.add(queue)
+        if seq is not None:
+            self._seqs[queue, seq] = message
+
+    def take(self, run: Run, start: int, stop: int) -> list[Step]:
+        """The steps of one run that are about one of them."""
+        if run.kind not in journal.MESSAGE_KINDS:
+            return []
+        if run.kind == "published":
+            self._look_for_copies(run, start, stop)
+        if run.queue not in self._queues:
+            return []
+        steps = []
+        seqs = journal.column(run, "seq")
+        for place in range(start, stop):
+            id = self._seqs.get((run.queue, seqs[place]), "")
+            if id:
+                steps.append(_step(run, place, id))
+                if run.kind in _ENDS:
+                    self.open.discard((run.queue, id))
+        return steps
+
+    def _look_for_copies(self, run: Run, start: int, stop: int) -> None:
+        """Watch what is a copy of one of them, or has the id that a publisher chose for it."""
+        own, details = run.columns.get("own_id"), run.columns.get("detail")
+        if own is None and details is None:
+            return
+        names = journal.column(run, "own_id")
+        copied = journal.column(run, "detail")
+        seqs = journal.column(run, "seq")
+        for place in range(start, stop):
+            known = (run.queue, names[place]) in self.messages
+            if known or (self._copied(copied[place]) and len(self.messages) < COPIES_MAX):
+                self._add(run.queue, names[place] or _made_id(run, place), seqs[place])
+
+    def _copied(self, detail: Any) -> bool:
+        return (
+            isinstance(detail, dict)
+            and (detail.get("queue", ""), detail.get("message", "")) in self.messages
+        )
+
+
+def _made_id(run: Run, place: int) -> str:
+    published_ms = journal.column(run, "published_ms")[place]
+    seq = journal.column(run, "seq")[place]
+    return ids.message_id(published_ms=published_ms, seq=seq, queue=run.queue)
+
+
+def _step(run: Run, place: int, message: str) -> Step:
+    def value(name: str) -> Any:
+        found = run.columns.get(name)
+        return found[place] if isinstance(found, list) else found
+
+    detail = value("detail") or {}
+    return Step(
+        offset=run.offset + place,
+        at_ms=run.at_ms,
+        kind=run.kind,
+        queue=run.queue,
+        queue_name=run.queue_name,
+        message=message,
+        actor=run.actor,
+        dialect=run.dialect,
+        attempt=value("attempt") or 0,
+        lease_ms=value("lease_ms") or 0,
+        delay_ms=value("delay_ms") or 0,
+        listener=str(detail.get("listener", "")),
+        status=detail.get("status", 0) or 0,
+        duration_ms=detail.get("duration_ms", 0) or 0,
+        error=str(detail.get("error", "")),
+        answer=str(detail.get("answer", "")),
+        into=str(detail.get("into") or ""),
+        reason=str(detail.get("reason", "")),
+    )
+
+
+async def begin(
+    store: Store, queue: str, message: str, published_ms: int | None
+) -> tuple[str, str, int] | None:
+    """Where the life began: the first message of the chain, and when it was published."""
+    for _ in range(COPIES_MAX):
+        at_ms = ids.message_ms(message) if published_ms is None else published_ms
+        if at_ms is None:
+            return None
+        origin = await _origin(store, queue, message, at_ms)
+        if origin is None:
+            return queue, message, at_ms
+        before = ids.message_ms(origin[1])
+        if before is None or before > at_ms:
+            return queue, message, at_ms
+        queue, message, published_ms = *origin, before
+    return queue, message, published_ms or 0
+
+
+async def _origin(store: Store, queue: str, message: str, at_ms: int) -> tuple[str, str] | None:
+    """The message that this one is a copy of, by its `published`."""
+    head = await store.head()
+    after = max(await store.offset_at(at_ms), head.first - 1)
+    looked = 0
+    while after < head.last and looked < PAGE_EVENTS:
+        limit = min(PAGE_EVENTS, head.last - after)
+        runs = await store.read_journal(after=after, limit=limit, bytes_max=PAGE_BYTES_MAX)
+        cut = list(journal.cut(runs, after=after, limit=limit))
+        if not cut or cut[0][0].at_ms > at_ms:
+            return None
+        for run, start, stop in cut:
+            after += stop - start
+            looked += stop - start
+            if run.kind != "published" or run.queue != queue or run.at_ms > at_ms:
+                continue
+            named = journal.column(run, "message_id")
+            for place in range(start, stop):
+                if named[place] == message:
+                    detail = journal.column(run, "detail")[place]
+                    if isinstance(detail, dict) and "message" in detail:
+                        return str(detail.get("queue", "")), str(detail["message"])
+                    return None
+    return None
+
+
+async def read(
+    store: Store,
+    queue: str,
+    message: str,
+    published_ms: int,
+    *,
+    tenant: str,
+    within: Callable[[str], bool],
+) -> Life:
+    """The life from its publication on, to the end of all its copies or to a limit."""
+    watched = _Watched(queue, message)
+    head = await store.head()
+    first = after = max(await store.offset_at(published_ms), head.first - 1)
+    steps: list[Step] = []
+    until_s = time.perf_counter() + LOOKED_S_MAX
+    hidden = 0
+    while after < head.last and watched.open and len(steps) < STEPS_MAX:
+        if after - first >= EVENTS_MAX or time.perf_counter() > until_s:
+            break
+        limit = min(PAGE_EVENTS, head.last - after)
+        runs = await store.read_journal(after=after, limit=limit, bytes_max=PAGE_BYTES_MAX)
+        cut = list(journal.cut(runs, after=after, limit=limit))
+        if not cut:
+            break
+        after += sum(stop - start for _, start, stop in cut)
+        found = await asyncio.to_thread(_steps, watched, cut, tenant)
+        steps += [each for each in found if within(each.queue)]
+        hidden += sum(not within(each.queue) for each in found)
+    whole = after >= head.last or not watched.open
+    _note_waits(steps)
+    await _name(store, steps)
+    return Life(steps[:STEPS_MAX], first + 1, after, whole, hidden)
+
+
+def _steps(watched: _Watched, cut: Sequence[tuple[Run, int, int]], tenant: str) -> list[Step]:
+    return [
+        step
+        for run, start, stop in cut
+        if run.tenant == tenant
+        for step in watched.take(run, start, stop)
+    ]
+
+
+def _note_waits(steps: list[Step]) -> None:
+    last: dict[tuple[str, str], int] = {}
+    before = 0
+    for step in steps:
+        lane = (step.message, step.listener)
+        since = last.get(lane, before)
+        step.wait_ms = max(0, step.at_ms - since) if since else 0
+        last[lane] = step.at_ms
+        if not step.listener:
+            before = step.at_ms
+
+
+async def _name(store: Store, steps: list[Step]) -> None:
+    """Names in place of ids, as far as what they name still exists."""
+    for step in steps:
+        if step.actor:
+            key = await store.get(Key, step.actor)
+            step.actor_name = key.name if key else ""
+        if step.listener:
+            listener = await store.get(Listener, step.listener)
+            step.listener = listener.title if listener else step.listener
+        if step.into:
+            queue = await store.get(Queue, step.into)
+            step.into = queue.name if queue else step.into

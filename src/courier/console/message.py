@@ -1,0 +1,239 @@
+"""One message: its life, why it is late, what is in it. Also how to find one."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from msgspec import Struct
+
+from courier import ids
+from courier.console import Page, Redirect, Services, life, wants_json
+from courier.console.facts import Facts
+from courier.console.guard import HEADERS, NOT_KEPT
+from courier.console.queue import may
+from courier.console.why import BEFORE_MAX, Waiting, is_over, where_it_went, why_late
+from courier.core.errors import NotFound
+from courier.core.types import MINUTE_MS, SECOND_MS, Message, Queue
+from courier.web import Call, Handler, Response
+
+# What of a body a page shows; all of it can be downloaded.
+SHOWN_BYTES_MAX = 64 << 10
+HEX_BYTES_MAX = 4 << 10
+FIND_CHARACTERS_MAX = 300
+FOUND_MAX = 50
+# Queues in which a publisher's own id is looked for.
+ASKED_QUEUES_MAX = 500
+STREAM = b"application/octet-stream"
+FORMS = ("pretty", "raw", "hex")
+
+
+class Body(Struct):
+    """What is shown of it; `cut` if there is more. `form` is how: pretty, raw or hex."""
+
+    text: str
+    form: str
+    cut: bool
+    content_type: str
+    size: int
+    sealed: bool
+
+
+class MessageFacts(Struct):
+    id: str
+    queue: str
+    queue_name: str
+    found: bool
+    published_ms: int | None
+    expires_ms: int | None
+    attempts: int
+    size: int
+    group: str
+    why: str
+    over: bool
+    took: str
+    life: life.Life
+    body: Body | None
+    headers: dict[str, Any]
+    readable: bool
+    history: bool
+    own_id: bool
+
+
+class Found(Struct):
+    """What was found, as (words, path); and what was looked through."""
+
+    q: str
+    hits: list[tuple[str, str]]
+    looked: str
+    problem: str = ""
+
+
+class MessagePage:
+    def __init__(self, services: Services, facts: Facts) -> None:
+        self._services = services
+        self._store = services.store
+        self._facts = facts
+
+    def handlers(self) -> dict[str, Handler]:
+        return {
+            "show_message": self.show_message,
+            "send_body": self.send_body,
+            "find": self.find,
+        }
+
+    async def show_message(self, call: Call) -> Page:
+        now_ms = self._services.clock.now_ms()
+        queue: Queue = call.queue
+        id = call.params["message"]
+        message = await self._store.find(queue.id, id, now_ms=now_ms)
+        readable = may(call.key, "messages:read", queue.id)
+        lived = await self._life(call, queue, id, message)
+        if message is None and not lived.steps:
+            raise NotFound("message", id)
+        over = message is None and is_over(lived.steps)
+        why = "" if message is None else why_late(
+            await self._waiting(queue, message, now_ms), lived.steps, now_ms)  # fmt: skip
+        form = call.request.query.get("body", ["pretty"])[-1]
+        body = self._body(queue, message, form if form in FORMS else "pretty") if readable else None
+        published = message.published_ms if message else ids.message_ms(id)
+        shown = Page(
+            "message.html",
+            MessageFacts(
+                id=id,
+                queue=queue.id,
+                queue_name=queue.name,
+                found=message is not None,
+                published_ms=published,
+                expires_ms=_expires(queue, message),
+                attempts=message.attempts if message else 0,
+                size=message.size if message else 0,
+                group=(message.group or "") if message else "",
+                why=why,
+                over=over,
+                took=where_it_went(lived.steps) if over else "",
+                life=lived,
+                body=body,
+                headers=(message.headers or {}) if message and readable else {},
+                readable=readable,
+                history=True,
+                own_id=ids.message_seq(id, queue=queue.id) is None,
+            ),
+        )
+        return shown
+
+    async def _life(self, call: Call, queue: Queue, id: str, message: Message | None) -> life.Life:
+        """Its events on queues within reach; nothing where its beginning is not known."""
+        at_ms = message.published_ms if message else None
+        begun = await life.begin(self._store, queue.id, id, at_ms)
+        if begun is None:
+            return life.Life([], 0, 0, True)
+        return await life.read(self._store, *begun, tenant=queue.tenant, within=self._within(call))
+
+    def _within(self, call: Call) -> Callable[[str], bool]:
+        reach = call.reach
+        return lambda queue: queue in reach
+
+    async def _waiting(self, queue: Queue, message: Message, now_ms: int) -> Waiting:
+        known = await self._facts.of_queue(queue, now_ms)
+        history, second = known.facts.history, now_ms % MINUTE_MS // SECOND_MS
+        earlier = await self._store.browse(queue.id, after_seq=0, limit=BEFORE_MAX, now_ms=now_ms)
+        before = [each for each in earlier if each.seq < message.seq]
+        of_group = [each.id for each in before if each.group == message.group]
+        return Waiting(
+            paused=queue.paused,
+            before=len(before),
+            group_before=of_group[0] if queue.fifo and of_group else "",
+            out_rate=history.rate("acked", second),
+            leased_lately=any(sums.leased for sums in history.minutes),
+            expires_ms=_expires(queue, message),
+        )
+
+    def _body(self, queue: Queue, message: Message | None, form: str) -> Body | None:
+        if message is None:
+            return None
+        raw = self._services.broker.opened(queue, message).body
+        text = shown_body(raw, form, message.content_type)
+        most = HEX_BYTES_MAX if form == "hex" else SHOWN_BYTES_MAX
+        return Body(
+            text, form, len(raw) > most, message.content_type, len(raw), message.sealed is not None
+        )
+
+    async def send_body(self, call: Call) -> Response:
+        """All of the body, as a download that no browser shows."""
+        now_ms = self._services.clock.now_ms()
+        message = await self._store.find(call.queue.id, call.params["message"], now_ms=now_ms)
+        if message is None:
+            raise NotFound("message", call.params["message"])
+        body = self._services.broker.opened(call.queue, message).body
+        made = ids.message_id(
+            published_ms=message.published_ms, seq=message.seq, queue=call.queue.id
+        )
+        name = (b"content-disposition", b'attachment; filename="message-%s"' % made.encode())
+        return Response(body, content_type=STREAM, headers=(*HEADERS, NOT_KEPT, name))
+
+    # --- finding ---
+
+    async def find(self, call: Call) -> Page | Redirect:
+        q = call.request.query.get("q", [""])[-1].strip()[:FIND_CHARACTERS_MAX]
+        reach = call.reach
+        queues = [
+            each for each in await self._store.scan(Queue, tenant=call.tenant) if each.id in reach
+        ]
+        hits = await self._messages(q, queues) if q else []
+        if not hits and q:
+            hits = [(each.name, f"/console/queues/{each.id}") for each in queues
+                    if q.lower() in each.name.lower() or q == each.id]  # fmt: skip
+        exact = [path for words, path in hits if words == q]
+        if not wants_json(call.request) and (len(hits) == 1 or len(exact) == 1):
+            return Redirect((exact or [path for _, path in hits])[0])
+        asked = min(len(queues), ASKED_QUEUES_MAX)
+        looked = (
+            f"Looked through the names of {len(queues):,} queues and, for a message of this id, "
+            f"through {asked:,} queues. A message that is done has left its queue: open it by "
+            "its generated id."
+        )
+        return Page("found.html", Found(q, hits[:FOUND_MAX], looked))
+
+    async def _messages(self, q: str, queues: list[Queue]) -> list[tuple[str, str]]:
+        """Messages of that id, in any of its spellings."""
+        now_ms = self._services.clock.now_ms()
+        hits = []
+        for id in {q, self._services.spelled(q)} - {""}:
+            for queue in queues:
+                if ids.message_seq(id, queue=queue.id):
+                    hits.append((id, f"/console/messages/{id}?queue={queue.id}"))
+        if hits:
+            return hits
+        for queue in queues[:ASKED_QUEUES_MAX]:
+            found = await self._store.find(queue.id, q, now_ms=now_ms)
+            if found is not None:
+                made = ids.message_id(
+                    published_ms=found.published_ms, seq=found.seq, queue=queue.id
+                )
+                hits.append((f"{q} on {queue.name}", f"/console/messages/{made}?queue={queue.id}"))
+        return hits
+
+
+def _expires(queue: Queue, message: Message | None) -> int | None:
+    if message is None:
+        return None
+    return message.expires_ms or message.published_ms + queue.retention_ms
+
+
+def shown_body(raw: bytes, form: str, content_type: str) -> str:
+    """The beginning of a body as text: nothing in it is markup, or moves what is around it."""
+    if form == "hex":
+        return "\n".join(_hex_line(raw[:HEX_BYTES_MAX], place)
+                         for place in range(0, min(len(raw), HEX_BYTES_MAX), 16))  # fmt: skip
+    if form == "pretty" and len(raw) <= SHOWN_BYTES_MAX:
+        try:
+            return json.dumps(json.loads(raw), indent=2, ensure_ascii=False)
+        except (ValueError, RecursionError):
+            pass
+    return raw[:SHOWN_BYTES_MAX].decode("utf-8", "backslashreplace")
+
+
+def _hex_line(raw: bytes, place: int) -> str:
+    part = raw[place : place + 16]
+    text = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in part)
+    return f"{place:08x}  {part.hex(' '):47}  {text}"

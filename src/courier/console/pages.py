@@ -1,0 +1,151 @@
+"""All pages, once the first of them is wanted: their handlers, and how they are rendered."""
+
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import jinja2
+import msgspec
+from markupsafe import Markup, escape
+
+from courier.console import Page, Services, operates, relative
+from courier.console.actions import Actions
+from courier.console.doors import Doors, SignInFacts
+from courier.console.facts import Facts
+from courier.console.files import Files
+from courier.console.guard import page_after
+from courier.console.message import MessagePage
+from courier.console.queue import QueuePage
+from courier.console.queues import QueuesPage
+from courier.console.spans import duration_text
+from courier.console.words import FILTERS, listing, printable
+from courier.core.types import Key
+from courier.web import Handler, Request
+
+_TEMPLATES = Path(__file__).parent / "templates"
+_TITLES = {
+    400: "This cannot be done as asked",
+    401: "Please sign in",
+    403: "Not allowed",
+    404: "Not found",
+    405: "Not possible here",
+    409: "Something else is there already",
+    410: "No longer kept",
+    413: "Too much",
+    429: "Too many attempts",
+    503: "Not now",
+}
+
+
+class Pages:
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self.files = Files()
+        self._environment = jinja2.Environment(
+            loader=jinja2.FileSystemLoader(_TEMPLATES),
+            autoescape=True,
+            undefined=jinja2.StrictUndefined,
+            finalize=_finalize,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._environment.filters |= {
+            **FILTERS,
+            "body": _body,
+            "sentence": _sentence,
+            "typed": duration_text,
+        }
+        self._environment.filters |= {"tojson_text": _json, "event_words": event_words}
+        self._environment.globals |= {
+            "static": self.files.names,
+            "titles": _TITLES,
+            "again": again,
+        }
+        for name in self._environment.list_templates():
+            self._environment.get_template(name)
+        self.handlers: dict[str, Handler] = {}
+        facts = Facts(services)
+        queue = QueuePage(services, facts)
+        for part in (
+            Doors(services),
+            self.files,
+            QueuesPage(services, facts),
+            queue,
+            Actions(services, queue),
+            MessagePage(services, facts),
+        ):
+            self.handlers |= part.handlers()
+
+    def drain(self) -> None:
+        """Nothing streams yet."""
+
+    def wrong_sign_in(self, request: Request) -> Page:
+        then = page_after(request.query.get("then", [""])[-1])
+        problem = "No key, and no user with that password, is known here."
+        return Page("sign_in.html", SignInFacts(then, problem), status=401)
+
+    def render(self, page: Page, request: Request) -> bytes:
+        """The page as HTML. `facts` is what it shows, the rest is about who looks."""
+        key = request.key
+        session = self._services.guard.session(request)
+        query = {name: values[-1] for name, values in request.query.items()}
+        shown = self._environment.get_template(page.template).render(
+            facts=page.facts,
+            now_ms=self._services.clock.now_ms(),
+            key=key,
+            operator=key is not None and operates(key),
+            can=_can(key),
+            token=self._services.guard.form_token(session) if session else "",
+            query=_Query(query),
+            tenant_query=again({}, tenant=query.get("tenant", "")),
+            scopes=listing(sorted({grant.scope for grant in key.grants}), 20) if key else "",
+            href=lambda path: relative(request, path),
+            page=page.template.removesuffix(".html"),
+        )
+        return shown.encode("utf-8", "surrogatepass")
+
+
+def _finalize(value: Any) -> Any:
+    """Nothing that is shown holds control or direction characters."""
+    if isinstance(value, str) and not isinstance(value, Markup):
+        return printable(value)
+    return value
+
+
+class _Query(dict[str, str]):
+    """The query's last values; what was not given is empty."""
+
+    def __missing__(self, name: str) -> str:
+        return ""
+
+
+def again(query: dict[str, str], **changes: object) -> str:
+    """The query of the same page with some changes; what is empty is left out."""
+    wanted = {**query, **{name: str(value) for name, value in changes.items()}}
+    kept = {name: value for name, value in wanted.items() if value not in ("", "0")}
+    return f"?{urlencode(kept)}" if kept else ""
+
+
+def _body(text: str) -> Markup:
+    """Text of several lines, as a text node; what cannot be seen is shown as an escape."""
+    return escape(printable(text, keep="\n\t"))
+
+
+def _json(value: Any) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def event_words(kind: str) -> str:
+    return kind.replace("_", " ")
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) else ".")
+
+
+def _can(key: Key | None) -> "Any":
+    """Which actions are drawn; all of them are decided again when they are asked for."""
+    if key is None:
+        return lambda scope: False
+    held = {grant.scope for grant in key.grants}
+    return lambda scope: scope in held or operates(key)

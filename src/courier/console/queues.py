@@ -1,0 +1,263 @@
+"""The first page: every queue, the worst first; and what to do when there is none yet."""
+
+import re
+
+from markupsafe import Markup
+from msgspec import Struct
+
+from courier import ids
+from courier.console import Page, Redirect, Services, charts, forms, operates
+from courier.console.facts import Facts, Known, KnownExchange
+from courier.console.recent import QUIET
+from courier.console.rules import LOOKS_MAX, Look, gravest, looks_at_server
+from courier.core.errors import Conflict, InvalidRequest, OverLimit
+from courier.core.types import HOUR_MS, MINUTE_MS, SECOND_MS, Draft, Queue, Tenant
+from courier.web import Call, Handler
+
+ROWS = 50
+FILTER_CHARACTERS_MAX = 200
+HELLO = "hello"
+# What every dialect takes as a name.
+NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+NAME_RULE = "1 to 63 lower-case letters, digits and dashes, no dash at either end"
+SORTS = {
+    "look": "what needs a look",
+    "name": "name",
+    "waiting": "waiting",
+    "leased": "leased",
+    "delayed": "delayed",
+    "oldest": "oldest",
+    "in": "in/s",
+    "out": "out/s",
+}
+STATES = {
+    "": "all",
+    "held": "with messages",
+    "look": "that need a look",
+    "stopped": "paused or frozen",
+}
+
+
+class Row(Struct):
+    """One line of the list. An exchange holds nothing; its `out_rate` is of copies."""
+
+    id: str
+    name: str
+    kind: str
+    waiting: int = 0
+    leased: int = 0
+    delayed: int = 0
+    oldest_age_ms: int = 0
+    in_rate: float = 0.0
+    out_rate: float = 0.0
+    backlog: tuple[int, ...] = ()
+    state: str = ""
+    paused: bool = False
+    frozen: bool = False
+    grave: int = 0
+    bindings: int = 0
+
+    @property
+    def spark(self) -> Markup:
+        return charts.spark(self.backlog, f"backlog of {self.name} in the last hour")
+
+
+class QueuesFacts(Struct):
+    """`after` is how many rows of those that match come before this page."""
+
+    tenant: str
+    tenants: list[str]
+    total: int
+    messages: int
+    matching: int
+    rows: list[Row]
+    looks: list[Look]
+    more_looks: int
+    after: int
+    q: str = ""
+    state: str = ""
+    sort: str = "look"
+    cards: list[tuple[str, str]] = []
+    problem: str = ""
+    new_name: str = ""
+    at_ms: int = 0
+
+    @property
+    def sorts(self) -> dict[str, str]:
+        return SORTS
+
+    @property
+    def states(self) -> dict[str, str]:
+        return STATES
+
+
+class QueuesPage:
+    def __init__(self, services: Services, facts: Facts) -> None:
+        self._services = services
+        self._facts = facts
+
+    def handlers(self) -> dict[str, Handler]:
+        return {
+            "show_queues": self.show_queues,
+            "create_queue": self.create_queue,
+            "say_hello": self.say_hello,
+        }
+
+    async def show_queues(self, call: Call) -> Page:
+        return Page("queues.html", await self.facts(call))
+
+    async def facts(self, call: Call, problem: str = "", new_name: str = "") -> QueuesFacts:
+        now_ms = self._services.clock.now_ms()
+        reach, query = call.reach, call.request.query
+        known = await self._facts.of_tenant(call.tenant, reach, now_ms)
+        exchanges = await self._facts.exchanges(call.tenant, reach, now_ms)
+        looks = [look for each in known for look in each.looks]
+        if call.key and operates(call.key):
+            looks += looks_at_server(await self._facts.server(), now_ms)
+        looks = gravest(looks)
+        q = query.get("q", [""])[-1][:FILTER_CHARACTERS_MAX].strip()
+        state = query.get("state", [""])[-1]
+        sort = query.get("sort", ["look"])[-1]
+        sort = sort if sort in SORTS else "look"
+        second = now_ms % MINUTE_MS // SECOND_MS
+        rows = [_row(each, now_ms, second) for each in known if _wanted(each, q, state)]
+        if not state:
+            rows += [_exchange_row(each, second) for each in exchanges
+                     if q.lower() in each.exchange.name.lower()]  # fmt: skip
+        rows.sort(key=lambda row: _place(row, sort))
+        after = min(_offset(query.get("after", ["0"])[-1]), max(0, len(rows) - 1))
+        shown = rows[after : after + ROWS]
+        for row in shown:
+            queue = await self._services.store.get(Queue, row.id)
+            if queue is not None:
+                held = row.waiting + row.leased + row.delayed
+                row.backlog = tuple(await self._facts.backlog(
+                    queue, held, since_ms=now_ms - HOUR_MS, until_ms=now_ms))  # fmt: skip
+        tenant = await self._services.store.get(Tenant, call.tenant)
+        first = not known and not exchanges
+        return QueuesFacts(
+            tenant=tenant.name if tenant else "",
+            tenants=await self._tenants(call),
+            total=len(known),
+            messages=sum(each.facts.count for each in known),
+            matching=len(rows),
+            rows=shown,
+            looks=looks[:LOOKS_MAX],
+            more_looks=max(0, len(looks) - LOOKS_MAX),
+            after=after,
+            q=q,
+            state=state if state in STATES else "",
+            sort=sort,
+            cards=self._cards(call, tenant) if first else [],
+            problem=problem,
+            new_name=new_name,
+            at_ms=now_ms,
+        )
+
+    async def _tenants(self, call: Call) -> list[str]:
+        if call.key is None or not operates(call.key):
+            return []
+        return [tenant.name for tenant in await self._facts.tenants()]
+
+    def _cards(self, call: Call, tenant: Tenant | None) -> list[tuple[str, str]]:
+        """Lines to paste; secrets only for who may see all of them anyway."""
+        trusted = call.key is not None and operates(call.key) and tenant is not None
+        return self._services.greeting(tenant.name if trusted and tenant else "")
+
+    async def create_queue(self, call: Call) -> Page | Redirect:
+        call.require()
+        asked: forms.NewQueue = call.body
+        try:
+            queue = await self._create(call, asked.name.strip())
+        except (InvalidRequest, Conflict, OverLimit) as error:
+            problem = error.reason if isinstance(error, InvalidRequest) else str(error)
+            facts = await self.facts(call, problem, asked.name[:FILTER_CHARACTERS_MAX])
+            return Page("queues.html", facts, 409 if isinstance(error, Conflict) else 400)
+        return Redirect(f"/console/queues/{queue.id}")
+
+    async def _create(self, call: Call, name: str) -> Queue:
+        if not NAME.fullmatch(name):
+            raise InvalidRequest("name", f"A queue's name has {NAME_RULE}.")
+        now_ms = self._services.clock.now_ms()
+        queue = Queue(
+            id=ids.new_id(), tenant=call.tenant, name=name, created_ms=now_ms, modified_ms=now_ms
+        )
+        return await self._services.admin.create_queue(queue, actor=call.actor)
+
+    async def say_hello(self, call: Call) -> Redirect:
+        """Make the queue `hello`, if it is not there, and publish to it."""
+        call.require()
+        queue = await self._services.store.named(Queue, tenant=call.tenant, name=HELLO)
+        if queue is None:
+            queue = await self._create(call, HELLO)
+        draft = Draft(b'{"hello": "world"}', "json")
+        receipt = await self._services.broker.publish(queue, [draft], actor=call.actor)
+        return Redirect(f"/console/messages/{receipt.ids[0]}?queue={queue.id}")
+
+
+def _wanted(known: Known, q: str, state: str) -> bool:
+    if q and q.lower() not in known.queue.name.lower():
+        return False
+    if state == "held":
+        return known.facts.count > 0
+    if state == "look":
+        return bool(known.looks)
+    if state == "stopped":
+        return known.queue.paused or known.queue.frozen
+    return True
+
+
+def _row(known: Known, now_ms: int, second: int) -> Row:
+    facts = known.facts
+    history = facts.history
+    quiet = history is QUIET
+    look = known.looks[0] if known.looks else None
+    stopped = "paused" if facts.paused else "frozen" if facts.frozen else ""
+    return Row(
+        facts.id,
+        facts.name,
+        "queue",
+        facts.waiting,
+        facts.leased,
+        facts.delayed,
+        now_ms - facts.oldest_ms if facts.count and facts.oldest_ms else 0,
+        0.0 if quiet else history.rate("published", second),
+        0.0 if quiet else history.rate("acked", second),
+        (),
+        look.state if look else stopped,
+        facts.paused,
+        facts.frozen,
+        look.grave if look else 0,
+    )
+
+
+def _exchange_row(known: KnownExchange, second: int) -> Row:
+    history = known.history
+    return Row(
+        known.exchange.id,
+        known.exchange.name,
+        "exchange",
+        in_rate=history.rate("routed", second),
+        out_rate=history.rate("copied", second),
+        bindings=known.bindings,
+    )
+
+
+def _place(row: Row, sort: str) -> tuple[float, float, str]:
+    if sort == "name":
+        return 0, 0, row.name
+    figures = {
+        "waiting": row.waiting,
+        "leased": row.leased,
+        "delayed": row.delayed,
+        "oldest": row.oldest_age_ms,
+        "in": row.in_rate,
+        "out": row.out_rate,
+    }
+    if sort in figures:
+        return -figures[sort], 0, row.name
+    return -row.grave, -row.waiting, row.name
+
+
+def _offset(text: str) -> int:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0

@@ -1,0 +1,126 @@
+"""Numbers, times and texts as people read them. Pure; templates use them as filters."""
+
+import itertools
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from courier.core.types import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
+
+# Text is cut here in lists; the message's own page has all of it.
+PREVIEW_CHARACTERS = 120
+
+
+def printable(text: str, keep: str = "") -> str:
+    """The text with control and direction characters shown as escapes, except those to keep."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in keep else ascii(c)[1:-1] for c in text)
+
+
+def preview(body: bytes, characters: int = PREVIEW_CHARACTERS) -> str:
+    """The beginning of a body on one line; bytes that are no text as escapes."""
+    text = body[: 4 * characters].decode("utf-8", "backslashreplace")
+    text = " ".join(text.split())
+    cut = len(text) > characters or len(body) > 4 * characters
+    return printable(text[:characters]) + ("…" if cut else "")
+
+
+def number(value: float) -> str:
+    """With thousands; fractions only of small numbers."""
+    if value == int(value) or abs(value) >= 10:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if abs(value) >= 0.1 else f"{value:.2g}"
+
+
+def rate(per_s: float) -> str:
+    if per_s == 0:
+        return "0"
+    return number(per_s) if per_s >= 0.1 else "<0.1"
+
+
+def count(value: int, noun: str, nouns: str = "") -> str:
+    return f"{value:,} {noun if value == 1 else nouns or noun + 's'}"
+
+
+def size(value: float) -> str:
+    units = iter(("KB", "MB", "GB", "TB", "PB"))
+    if value < 1_000:
+        return f"{value:.0f} B"
+    unit = ""
+    while value >= 1_000:
+        value, unit = value / 1_000, next(units)
+    return f"{value:.3g} {unit}"
+
+
+def duration(ms: float) -> str:
+    """In the one or two largest units: 0.4 s, 12 s, 3 min 5 s, 3 h 12 min, 2 d 4 h."""
+    ms = max(0, ms)
+    if ms < SECOND_MS:
+        return f"{ms:.0f} ms"
+    if ms < 10 * SECOND_MS:
+        return f"{ms / SECOND_MS:.1f}".removesuffix(".0") + " s"
+    if ms < MINUTE_MS:
+        return f"{ms // SECOND_MS:.0f} s"
+    units: tuple[tuple[int, str], ...] = (
+        (DAY_MS, "d"), (HOUR_MS, "h"), (MINUTE_MS, "min"), (SECOND_MS, "s"),
+    )  # fmt: skip
+    for (unit, name), (lesser, less) in itertools.pairwise(units):
+        if ms >= unit:
+            rest = int(ms % unit // lesser)
+            return f"{int(ms // unit)} {name}" + (f" {rest} {less}" if rest else "")
+    return f"{ms:.0f} ms"
+
+
+def _moment(ms: int) -> datetime:
+    return datetime.fromtimestamp(ms / 1_000, UTC)
+
+
+def clock(ms: int, now_ms: int) -> str:
+    """The time of day, with the date unless it is today's."""
+    at = _moment(ms)
+    if at.date() == _moment(now_ms).date():
+        return f"{at:%H:%M:%S}"
+    return f"{at:%Y-%m-%d %H:%M:%S}"
+
+
+def minute(ms: int, now_ms: int) -> str:
+    at = _moment(ms)
+    return f"{at:%H:%M}" if at.date() == _moment(now_ms).date() else f"{at:%Y-%m-%d %H:%M}"
+
+
+def exact(ms: int) -> str:
+    """To the millisecond, with the date."""
+    return f"{_moment(ms):%Y-%m-%d %H:%M:%S}.{ms % 1_000:03d}"
+
+
+def iso(ms: int) -> str:
+    at = _moment(ms)
+    fraction = f".{ms % 1_000:03d}" if ms % 1_000 else ""
+    return f"{at:%Y-%m-%dT%H:%M:%S}{fraction}Z"
+
+
+def short(id: str) -> str:
+    """An id as lists show it."""
+    return f"{id[:4]}…{id[-4:]}" if len(id) > 12 else id
+
+
+def listing(items: Sequence[str], most: int = 5) -> str:
+    """a, b and c; or a, b and 4 more."""
+    shown = list(items[:most])
+    if len(items) > most:
+        return f"{', '.join(shown)} and {len(items) - most} more"
+    return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
+
+
+FILTERS = {
+    "number": number,
+    "rate": rate,
+    "size": size,
+    "duration": duration,
+    "clock": clock,
+    "minute": minute,
+    "exact": exact,
+    "iso": iso,
+    "short": short,
+    "preview": preview,
+}

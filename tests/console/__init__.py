@@ -1,0 +1,1 @@
+"""The console: pure functions, pages through the front door, a real browser."""

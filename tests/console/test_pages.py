@@ -1,0 +1,303 @@
+"""Pages through the front door, without a script: what they show and what they do."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.console.conftest import Visitor, new_key, new_queue
+from tests.server import Server
+
+HOSTILE = '"><script>alert(1)</script>\u202e\u0000'
+
+
+def publish(server: Server, queue: str, *bodies: Any) -> None:
+    with server.client() as http:
+        for first in range(0, len(bodies), 100):
+            part = [{"body": body, "content_type": "json"} for body in bodies[first : first + 100]]
+            answer = http.post(f"/queues/{queue}/messages/batch", json={"messages": part})
+            assert answer.status_code == 200, answer.text
+
+
+def consume(server: Server, queue: str, *, retry: bool = False) -> None:
+    with server.client() as http:
+        http.post(f"/queues/{queue}/consumers", json={"type": "http_pull"})
+        pulled = http.post(f"/queues/{queue}/messages/pull", json={"batch_size": 1}).json()
+        lease = {"lease_id": pulled["result"]["messages"][0]["lease_id"]}
+        body = {"retries": [lease]} if retry else {"acks": [lease]}
+        assert http.post(f"/queues/{queue}/messages/ack", json=body).status_code == 200
+
+
+def test_the_first_page_of_a_new_server_helps(tmp_path: Any) -> None:
+    with Server(tmp_path).start() as server:
+        visitor = Visitor(server)
+        visitor.sign_in(server.credentials["admin"]["token"])
+        page = visitor.get("/console").text
+        assert "Courier runs. Nothing here yet." in page
+        assert server.credentials["cloudflare"]["api_token"] in page
+        message = visitor.follow(visitor.post("/console/hello"))
+        assert message.status_code == 200 and "hello" in message.text
+        assert [row["name"] for row in visitor.facts("/console")["rows"]] == ["hello"]
+        visitor.close()
+        plain = Visitor(server)
+        plain.sign_in(server.credentials["cloudflare"]["api_token"])
+        assert server.credentials["cloudflare"]["api_token"] not in plain.get("/console").text
+        plain.close()
+
+
+def test_queues_are_filtered_sorted_and_paged(server: Server, operator: Visitor) -> None:
+    for number in range(60):
+        new_queue(server, f"many-{number:02d}")
+    publish(server, new_queue(server, "many-full"), 1, 2, 3)
+    facts = operator.facts("/console?q=many&sort=name")
+    assert facts["matching"] == 61 and len(facts["rows"]) == 50
+    assert facts["rows"][0]["name"] == "many-00"
+    rest = operator.facts("/console?q=many&sort=name&after=50")
+    assert [row["name"] for row in rest["rows"]][-1] == "many-full"
+    assert operator.facts("/console?q=many&sort=waiting")["rows"][0]["waiting"] == 3
+    assert [row["name"] for row in operator.facts("/console?q=many&state=held")["rows"]] == [
+        "many-full"
+    ]
+    none = operator.get("/console?q=ordrs").text
+    assert "No queue has 'ordrs' in its name." in none and "Show all" in none
+    assert operator.get("/console?after=99999999999&sort=x&state=y").status_code == 200
+
+
+def test_a_new_queue_or_why_not(operator: Visitor) -> None:
+    made = operator.follow(operator.post("/console/queues", name="brand-new"))
+    assert "brand-new" in made.text
+    taken = operator.post("/console/queues", name="brand-new")
+    assert taken.status_code == 409 and "already exists" in taken.text
+    wrong = operator.post("/console/queues", name="No Good")
+    assert wrong.status_code == 400 and "lower-case letters" in wrong.text
+    assert 'value="No Good"' in wrong.text
+
+
+def test_a_queue_shows_its_messages_without_leasing(server: Server, operator: Visitor) -> None:
+    queue = new_queue(server, "looked-at")
+    publish(server, queue, *({"n": n, "who": f"c{n % 3}"} for n in range(120)))
+    facts = operator.facts(f"/console/queues/{queue}")
+    assert facts["now"]["count"] == facts["now"]["waiting"] == 120
+    rows = facts["messages"]["rows"]
+    assert [row["seq"] for row in rows] == sorted((row["seq"] for row in rows), reverse=True)
+    seen = [row["seq"] for row in rows]
+    while facts["messages"]["next"]:
+        after = facts["messages"]["next"]
+        facts = operator.facts(f"/console/queues/{queue}?after={after}")
+        seen += [row["seq"] for row in facts["messages"]["rows"]]
+    assert len(seen) == len(set(seen)) == 120
+    oldest = operator.facts(f"/console/queues/{queue}?order=oldest")["messages"]["rows"]
+    assert oldest[0]["seq"] == min(seen) and oldest[0]["attempts"] == 0
+    found = operator.facts(f"/console/queues/{queue}?q=c1&path=who")["messages"]
+    assert len(found["rows"]) == 40 and found["looked"] == 120
+    text = operator.facts(f'/console/queues/{queue}?q="n":77')["messages"]["rows"]
+    assert len(text) == 1
+    ready = operator.facts(f"/console/queues/{queue}?state=ready")["messages"]["rows"]
+    assert [row["attempts"] for row in ready] == [0] * 50
+    with server.client() as http:
+        http.post(f"/queues/{queue}/consumers", json={"type": "http_pull"})
+        pulled = http.post(f"/queues/{queue}/messages/pull", json={"batch_size": 1}).json()
+    assert pulled["result"]["messages"][0]["attempts"] == 1
+
+
+def test_messages_of_a_selected_time(server: Server, operator: Visitor) -> None:
+    queue = new_queue(server, "timed")
+    publish(server, queue, 1)
+    time.sleep(1.1)
+    between = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    time.sleep(0.01)
+    publish(server, queue, 2, 3)
+    later = operator.facts(f"/console/queues/{queue}?since={between}")
+    assert sorted(row["body"] for row in later["messages"]["rows"]) == ["2", "3"]
+    earlier = operator.facts(f"/console/queues/{queue}?until={between}&since=2026-01-01T00:00Z")
+    assert [row["body"] for row in earlier["messages"]["rows"]] == ["1"]
+    compared = operator.facts(f"/console/queues/{queue}?against=day")["compared"]
+    assert compared["says"] == "publishing began"
+    assert operator.get(f"/console/queues/{queue}?since=never").status_code == 400
+
+
+def test_consumers_are_known_by_their_keys(server: Server, operator: Visitor) -> None:
+    queue = new_queue(server, "consumed")
+    publish(server, queue, 1, 2)
+    consume(server, queue)
+    [row] = operator.facts(f"/console/queues/{queue}")["consumers"]
+    assert (row["name"], row["dialect"], row["leased"], row["acked"]) == (
+        "first", "cloudflare", 1, 1,
+    )  # fmt: skip
+
+
+def test_pausing_and_freezing(server: Server, operator: Visitor) -> None:
+    queue = new_queue(server, "stopped")
+    for verb, field, value in (
+        ("pause", "paused", True),
+        ("resume", "paused", False),
+        ("freeze", "frozen", True),
+        ("unfreeze", "frozen", False),
+    ):
+        answer = operator.follow(operator.post(f"/console/queues/{queue}/{verb}"))
+        assert answer.status_code == 200
+        assert operator.facts(f"/console/queues/{queue}")["settings"][field] is value
+    operator.post(f"/console/queues/{queue}/freeze")
+    refused = operator.post(f"/console/queues/{queue}/publish", body="{}")
+    assert refused.status_code == 400 and "frozen" in refused.text
+
+
+def test_settings_show_the_difference_first(server: Server, operator: Visitor) -> None:
+    queue, dead = new_queue(server, "tuned"), new_queue(server, "tuned-failed")
+    before = operator.facts(f"/console/queues/{queue}")
+    form = {"lease": "5s", "attempts": "3", "retry": "0s", "dead_letter": "tuned-failed",
+            "delay": "0s", "retention": "4d", "modified": str(before["modified_ms"])}  # fmt: skip
+    page = operator.post(f"/console/queues/{queue}/settings", **form)
+    assert page.status_code == 200
+    assert "5 s" in page.text and "running leases keep theirs" in page.text
+    assert operator.facts(f"/console/queues/{queue}")["settings"]["lease_ms"] == 30_000
+    saved = operator.post(f"/console/queues/{queue}/settings", **form, confirm="true")
+    assert saved.status_code == 303
+    after = operator.facts(f"/console/queues/{queue}")
+    assert (after["settings"]["lease_ms"], after["dead_letter_id"]) == (5_000, dead)
+    stale = operator.post(f"/console/queues/{queue}/settings", **form, confirm="true")
+    assert stale.status_code == 409 and "meanwhile" in stale.text
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "says"),
+    [
+        ("lease", "soon", "not a duration"),
+        ("lease", "20h", "is not from"),
+        ("attempts", "0", "not a number from"),
+        ("attempts", "x" * 500, "not a number from"),
+        ("dead_letter", "nowhere", "no queue"),
+        ("dead_letter", "misfilled", "its own dead-letter"),
+        ("retention", "0s", "is not from"),
+    ],
+)
+def test_a_wrong_setting_is_said_at_its_field(
+    server: Server, operator: Visitor, field: str, value: str, says: str
+) -> None:
+    with server.client() as http:
+        found = http.get("/queues", params={"name": "misfilled"}).json()["result"]
+    queue = found[0]["queue_id"] if found else new_queue(server, "misfilled")
+    form = {"lease": "5s", "attempts": "3", "retry": "0s", "delay": "0s", "retention": "4d"}
+    page = operator.post(f"/console/queues/{queue}/settings", **{**form, field: value})
+    assert page.status_code == 400 and says in page.text
+    assert 'aria-invalid="true"' in page.text
+
+
+def test_publishing_leads_to_the_message(server: Server, operator: Visitor) -> None:
+    queue = new_queue(server, "written")
+    form = {"body": '{"order": 1}', "kind": "json", "headers": '{"colour": "blue"}', "delay": "30s"}
+    page = operator.follow(operator.post(f"/console/queues/{queue}/publish", **form))
+    assert "&#34;order&#34;: 1" in page.text and "colour" in page.text
+    assert "published with a delay" in page.text
+    for field, value, says in (
+        ("body", "{", "not JSON"),
+        ("headers", "[]", "not a JSON object"),
+        ("delay", "soon", "not a duration"),
+        ("delay", "13h", "at most"),
+    ):
+        refused = operator.post(f"/console/queues/{queue}/publish", **{**form, field: value})
+        assert refused.status_code == 400 and says in refused.text
+    raw = {"body": "AP8=", "kind": "bytes"}
+    page = operator.follow(operator.post(f"/console/queues/{queue}/publish", **raw))
+    facts = operator.facts(str(page.url))
+    body = operator.get(f"/console/messages/{facts['id']}/body?queue={queue}")
+    assert body.content == b"\x00\xff"
+    assert body.headers["content-type"] == "application/octet-stream"
+    assert body.headers["content-disposition"].startswith("attachment")
+
+
+def test_hostile_names_and_bodies_are_text(server: Server, operator: Visitor) -> None:
+    queue = new_queue(server, "hostile")
+    form = {"body": HOSTILE, "kind": "text", "headers": '{"<b>": "<i>\\u202e"}'}
+    page = operator.follow(operator.post(f"/console/queues/{queue}/publish", **form))
+    for shown in (page, operator.get(f"/console/queues/{queue}?q=%3Cscript%3E")):
+        assert "<script>alert" not in shown.text and "<i>" not in shown.text
+        assert "\u202e" not in shown.text and "\x00" not in shown.text
+        assert "\\u202e" in shown.text
+    found = operator.get("/console/find?q=%3Cscript%3E%E2%80%AE").text
+    assert "<script>%" not in found and "\u202e" not in found
+
+
+def test_the_life_of_a_message_goes_on_after_its_burial(server: Server, operator: Visitor) -> None:
+    queue = new_queue(server, "lived")
+    with server.client() as http:
+        consumer = {"type": "http_pull", "dead_letter_queue": "lived-failed",
+                    "settings": {"max_retries": 0}}  # fmt: skip
+        made = http.post(f"/queues/{queue}/consumers", json=consumer)
+        assert made.status_code == 200, made.text
+        dead = http.get("/queues", params={"name": "lived-failed"}).json()["result"][0]["queue_id"]
+    publish(server, queue, {"order": 7})
+    [row] = operator.facts(f"/console/queues/{queue}")["messages"]["rows"]
+    consume(server, queue, retry=True)
+    [letter] = operator.facts(f"/console/queues/{dead}")["messages"]["rows"]
+    admin = {"Authorization": f"Bearer {server.credentials['admin']['token']}"}
+    redrive = f"{server.url}/courier/v1/tenants/default/queues/lived-failed/redrive"
+    assert httpx.post(redrive, json={}, headers=admin).json()["redriven"] == 1
+    [back] = operator.facts(f"/console/queues/{queue}")["messages"]["rows"]
+    consume(server, queue)
+    story = ["published", "leased", "retried", "buried", "published", "published", "deleted",
+             "leased", "acked"]  # fmt: skip
+    for id, where in ((row["id"], queue), (letter["id"], dead), (back["id"], queue)):
+        facts = operator.facts(f"/console/messages/{id}?queue={where}")
+        assert [step["kind"] for step in facts["life"]["steps"]] == story, id
+        assert facts["over"] and "as a dead letter" in facts["took"]
+    html = operator.get(f"/console/messages/{row['id']}?queue={queue}").text
+    assert "lived-failed" in html and "Where did the time go?" in html
+
+
+def test_finding_by_name_and_id(server: Server, operator: Visitor) -> None:
+    queue = new_queue(server, "find-me-here")
+    publish(server, queue, 1)
+    [row] = operator.facts(f"/console/queues/{queue}")["messages"]["rows"]
+    by_name = operator.get("/console/find?q=find-me")
+    assert by_name.status_code == 303 and queue in by_name.headers["location"]
+    by_id = operator.get(f"/console/find?q={row['id']}")
+    assert by_id.status_code == 303 and row["id"] in by_id.headers["location"]
+    nothing = operator.get("/console/find?q=nothing-is-called-this").text
+    assert "Looked through the names of" in nothing
+    assert operator.get(f"/console/messages/{row['id']}").status_code == 200
+    assert operator.get("/console/messages/unknown").status_code == 404
+
+
+def test_a_key_that_only_reads_is_shown_no_buttons(
+    server: Server, visitor: Callable[..., Visitor]
+) -> None:
+    queue = new_queue(server, "read-only")
+    publish(server, queue, {"secret": "hush"})
+    reader = visitor(new_key(server, "reader", ["read"])["token"])
+    page = reader.get(f"/console/queues/{queue}").text
+    assert "Pause" not in page and "Publish" not in page and "secret" in page
+    refused = reader.post(f"/console/queues/{queue}/pause")
+    assert refused.status_code == 403 and "queues:write" in refused.text
+    bare = visitor(new_key(server, "bare", ["queues:read"])["token"])
+    page = bare.get(f"/console/queues/{queue}?q=secret").text
+    assert "messages:read" in page and "hush" not in page
+    [row] = bare.facts(f"/console/queues/{queue}")["messages"]["rows"]
+    assert row["body"] == "" and row["size"] > 0
+    facts = bare.facts(f"/console/messages/{row['id']}?queue={queue}")
+    assert facts["body"] is None and facts["headers"] == {}
+    assert bare.get(f"/console/messages/{row['id']}/body?queue={queue}").status_code == 403
+
+
+def test_a_missing_page_is_a_page(operator: Visitor) -> None:
+    for path in ("/console/nowhere", "/console/queues/nowhere", "/console/static/x.css"):
+        answer = operator.get(path)
+        assert answer.status_code == 404 and "<h1>Not found</h1>" in answer.text
+    assert operator.http.delete("/console").status_code == 405
+
+
+def test_files_are_kept_for_a_year(operator: Visitor) -> None:
+    page = operator.get("/console").text
+    for part in page.split('"'):
+        if "/static/" in part:
+            answer = operator.get(f"/{part}")
+            assert answer.status_code == 200
+            assert "max-age=31536000" in answer.headers["cache-control"]
+
+
+def test_links_work_behind_a_proxy_with_a_prefix(operator: Visitor) -> None:
+    for path in ("/console", "/console/find?q=x"):
+        page = operator.get(path).text
+        assert 'href="/' not in page and 'action="/' not in page and "http://" not in page

@@ -1,0 +1,86 @@
+"""Why a message is late, and where the time of one went: from facts to a sentence."""
+
+from typing import Any
+
+import pytest
+
+from courier.console.life import Step
+from courier.console.why import Waiting, is_over, where_it_went, why_late
+
+NOW_MS = 1_794_950_030_000
+HOME = "home"
+
+
+def step(at_s: float, kind: str, **fields: Any) -> Step:
+    return Step(0, NOW_MS + int(at_s * 1_000), kind, fields.pop("queue", HOME), "orders", "m",
+                **fields)  # fmt: skip
+
+
+PUBLISHED = step(-60, "published")
+LATE: list[tuple[Waiting, list[Step], str]] = [
+    (Waiting(), [PUBLISHED], "Nobody has leased from the queue in the last ten minutes."),
+    (Waiting(before=1), [PUBLISHED],
+     "Nobody has leased from the queue in the last ten minutes. 1 message comes before it."),
+    (Waiting(paused=True), [PUBLISHED],
+     "The queue is paused: nothing is handed out until somebody resumes it."),
+    (Waiting(encrypted_without_key=True), [PUBLISHED],
+     "Its body was encrypted with a key that this server does not have."),
+    (Waiting(group_before="x"), [PUBLISHED],
+     "An earlier message of its group has to be done first."),
+    (Waiting(leased_lately=True), [PUBLISHED], "It is the next to be handed out."),
+    (Waiting(leased_lately=True, before=3), [PUBLISHED],
+     "It waits for its turn. 3 messages come before it."),
+    (Waiting(leased_lately=True, before=120, out_rate=2.0), [PUBLISHED],
+     "It waits for its turn: 120 before it, and 2 are done each second. Its turn comes in 1 min."),
+    (Waiting(leased_lately=True, before=1_000, out_rate=10.0), [PUBLISHED],
+     "It waits for its turn: more than 1,000 before it, and 10 are done each second. Its turn "
+     "comes in more than 1 min 40 s."),
+    (Waiting(), [step(-60, "published", delay_ms=90_000)],
+     "It was published with a delay, until 21:14:20, 30 s from now."),
+    (Waiting(), [PUBLISHED, step(-2, "leased", attempt=2, lease_ms=5_000, actor_name="shop")],
+     "shop has it, leased until 21:13:53: attempt 2."),
+    (Waiting(leased_lately=True), [PUBLISHED, step(-20, "leased", attempt=1, lease_ms=5_000)],
+     "It is the next to be handed out."),
+    (Waiting(), [PUBLISHED, step(-2, "retried", attempt=1, delay_ms=62_000)],
+     "Attempt 1 failed; the next may begin at 21:14:50, 1 min from now."),
+    (Waiting(paused=True), [PUBLISHED, step(-1, "push_failed", listener="l", delay_ms=9_000)],
+     "The queue is paused: nothing is handed out until somebody resumes it."),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("waiting", "steps", "says"), LATE)
+def test_why_it_is_late(waiting: Waiting, steps: list[Step], says: str) -> None:
+    assert why_late(waiting, steps, NOW_MS) == says
+
+
+DONE: list[tuple[list[Step], str]] = [
+    ([PUBLISHED, step(-58, "leased", lease_ms=5_000), step(-57.9, "acked")],
+     "2.1 s in all: 2 s waiting, 100 ms of work."),
+    ([PUBLISHED, step(-56, "leased", lease_ms=5_000), step(-51, "lease_expired"),
+      step(-51, "leased", lease_ms=5_000), step(-46, "lease_expired"), step(-46, "buried",
+      into="failed"), step(-46, "published", queue="dead"), step(54, "published", reason="redrive"),
+      step(54, "deleted", queue="dead"), step(55, "leased", lease_ms=5_000), step(56, "acked")],
+     "1 min 56 s in all: 1 min 41 s as a dead letter, 10 s in 2 leases that ended unanswered, "
+     "4 s waiting, 1 s of work. Its work takes longer than the lease of 5 s, or its consumer "
+     "failed."),
+    ([PUBLISHED, step(-50, "leased", lease_ms=30_000), step(-49, "retried", delay_ms=9_000),
+      step(-40, "leased", lease_ms=30_000), step(-39, "acked")],
+     "21 s in all: 10 s waiting, 9 s delayed, 1 s in 1 attempt that failed, 1 s of work."),
+    ([PUBLISHED, step(0, "expired")],
+     "1 min in all: 1 min waiting. It expired before anybody had it done."),
+    ([PUBLISHED, step(0, "purged")], "1 min in all: 1 min waiting. It was purged."),
+    ([PUBLISHED, step(-60, "deleted")], "0 ms in all. It was deleted."),
+    ([PUBLISHED, step(-59, "leased"), step(-58, "retried"), step(-58, "buried")],
+     "2 s in all: 1 s in 1 attempt that failed, 1 s waiting. It was buried and dropped."),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("steps", "says"), DONE)
+def test_where_the_time_went(steps: list[Step], says: str) -> None:
+    assert is_over(steps)
+    assert where_it_went(steps) == says
+
+
+def test_of_nothing_nothing_is_said() -> None:
+    assert where_it_went([]) == "" and not is_over([])
+    assert not is_over([PUBLISHED])
