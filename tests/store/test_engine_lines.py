@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from courier.clock import ManualClock
-from courier.store.engine import EngineStore
+from courier.store.embedded import EmbeddedStore
 from tests.conformance.store.driver import Driver, bodies
 from tests.model.accounts import audit
 
@@ -15,7 +15,7 @@ from tests.model.accounts import audit
 @pytest.fixture
 def driver(tmp_path: Path) -> Iterator[Driver]:
     with asyncio.Runner() as runner:
-        store = runner.run(EngineStore.open(tmp_path / "courier.db"))
+        store = runner.run(EmbeddedStore.open(tmp_path / "courier.db"))
         yield Driver(store, ManualClock(), runner)
         runner.run(store.close())
 
@@ -23,7 +23,7 @@ def driver(tmp_path: Path) -> Iterator[Driver]:
 def test_delivered_messages_outlive_the_process(tmp_path: Path) -> None:
     path, clock = tmp_path / "courier.db", ManualClock()
     with asyncio.Runner() as runner:
-        store = runner.run(EngineStore.open(path))
+        store = runner.run(EmbeddedStore.open(path))
         driver = Driver(store, clock, runner)
         queue = driver.queue()
         listener = driver.listener(queue)
@@ -32,7 +32,7 @@ def test_delivered_messages_outlive_the_process(tmp_path: Path) -> None:
             driver.arrive(listener, message)
         runner.run(store.close())
 
-        store = runner.run(EngineStore.open(path))
+        store = runner.run(EmbeddedStore.open(path))
         driver = Driver(store, clock, runner)
         assert bodies(driver.browse(queue, kept=True)) == ["a", "b"]
         assert driver.stats(queue).count == 0
@@ -56,5 +56,5 @@ def test_a_deleted_listener_that_is_half_swept_owes_nothing(driver: Driver) -> N
     swept = driver.sweep(limit=2)
 
     assert swept.more
-    assert isinstance(driver.store, EngineStore)
+    assert isinstance(driver.store, EmbeddedStore)
     audit(driver.store)
