@@ -12,6 +12,7 @@ import msgspec
 
 from courier.store.embedded import EmbeddedStore
 from courier.store.engine.disk import Below, Changes, Due, Which
+from courier.store.engine.lines import QueueLine
 
 SEQ_BITS = 42
 SEQ_MASK = (1 << SEQ_BITS) - 1
@@ -60,6 +61,14 @@ class Audit:
         for key in self.blocks.keys() - needed:
             assert key >> SEQ_BITS in live, f"nothing needs block {key}"
         assert needed <= self.blocks.keys()
+
+    def audit_groups(self, leased: dict[int, dict[str, int]]) -> None:
+        """How many messages of each group are leased, by line."""
+        found: dict[int, Counter[str]] = {}
+        rows = self.db.execute("SELECT id, grp FROM delivery WHERE state = 1 AND grp IS NOT NULL")
+        for id, group in rows:
+            found.setdefault(id >> SEQ_BITS, Counter())[group] += 1
+        assert {no: dict(groups) for no, groups in found.items()} == leased
 
     def audit(self, row: Any, base: int, tail: int, table: str) -> set[int]:
         """Count one line's messages; the blocks that hold them."""
@@ -117,6 +126,9 @@ class Audit:
 
 def audit(store: EmbeddedStore) -> None:
     Audit(store).run()
+    lines = store.engine.book.by_no.values()
+    groups = {line.no: line.leased_groups for line in lines if isinstance(line, QueueLine)}
+    Audit(store).audit_groups({no: leased for no, leased in groups.items() if leased})
 
 
 class CheckedDisk:

@@ -51,6 +51,7 @@ from courier.store.engine.disk import (
     Opened,
     Packet,
     Ready,
+    ReadyGroups,
     Which,
 )
 from courier.store.engine.layout import SEQ_BITS, SPAN
@@ -125,6 +126,7 @@ class SqliteDisk:
                 (key, until_ms, at_ms, claim, unpacked_mask(count, done))
                 for key, until_ms, at_ms, count, claim, done in self._rows(sql.RANGES)
             ],
+            self._rows(sql.LEASED_GROUPS, (SEQ_BITS,)),
             (*newest, *oldest),
         )
 
@@ -159,14 +161,15 @@ class SqliteDisk:
                 rows = self._rows(table.at, (sql.keys_json(base | seq for seq in which.seqs),))
         elif isinstance(which, Ready):
             rows = self._rows(table.ready, (base, end, limit))
+        elif isinstance(which, ReadyGroups):
+            rows = self._rows(sql.READY_GROUPS, (base, end, limit))
         elif isinstance(which, Between):
             statement = table.between_all if which.over else table.between
             rows = self._rows(statement, (base | which.first, base | which.last, limit))
         elif isinstance(which, InGroup):
             rows = self._rows(sql.GROUP, (which.name, base, end, limit))
         elif isinstance(which, Heads):
-            statement = sql.FREE_HEADS if which.free else sql.HEADS
-            rows = self._rows(statement, (base, end, sql.texts_json(which.names)))
+            rows = self._rows(sql.HEADS, (base, end, sql.texts_json(which.names)))
         elif isinstance(which, Claimed):
             rows = self._rows(sql.CLAIMED, (which.claim, limit))
         elif isinstance(which, Open):
@@ -174,13 +177,13 @@ class SqliteDisk:
         else:
             assert isinstance(which, Missed)
             rows = self._rows(sql.MISSED, (base, end, limit))
-        return [Delivery(*row) for row in rows]
+        return [_stored(row) for row in rows]
 
     async def due(self, now_ms: int, *, limit: int) -> Due:
         values = (now_ms, limit)
         return Due(
-            [Delivery(*row) for row in self._rows(sql.DELIVERIES.due, values)],
-            [Delivery(*row) for row in self._rows(sql.PUSHES.due, values)],
+            [_stored(row) for row in self._rows(sql.DELIVERIES.due, values)],
+            [_stored(row) for row in self._rows(sql.PUSHES.due, values)],
             self._rows(sql.EXPIRED, values),
         )
 
@@ -205,11 +208,15 @@ class SqliteDisk:
         many = self._cursor.executemany
         for rows, table in ((changes.deliveries, sql.DELIVERIES), (changes.pushes, sql.PUSHES)):
             if rows:
-                put = [_row(row) for row in rows.values() if row is not None]
-                if put:
-                    many(table.put, put)
-                if len(put) < len(rows):
+                kept = [row for row in rows.values() if row is not None]
+                if new := [_row(row) for row in kept if not row.stored]:
+                    many(table.insert, new)
+                if changed := [_changed(row) for row in kept if row.stored]:
+                    many(table.update, changed)
+                if len(kept) < len(rows):
                     many(table.delete, [(key,) for key, row in rows.items() if row is None])
+                for row in kept:
+                    row.stored = True
                 rows.clear()
         for key, at_ms in changes.expiries.items():
             if at_ms is None:
@@ -405,6 +412,20 @@ class MemoryDisk(SqliteDisk):
 
     async def _read(self, verb: Callable[..., T], *values: Any) -> T:
         return verb(*values)
+
+
+def _stored(row: tuple[Any, ...]) -> Delivery:
+    found = Delivery(*row)
+    found.stored = True
+    return found
+
+
+def _changed(d: Delivery) -> tuple[Any, ...]:
+    """Of a message that has a row, only these columns change; so do their indexes alone."""
+    return (
+        *(d.state, d.attempt, d.due_ms, d.first_ms, d.last_ms),
+        *(d.follows, d.claim, d.report, d.key),
+    )
 
 
 def _row(d: Delivery) -> tuple[Any, ...]:

@@ -72,7 +72,8 @@ _COLUMNS = """id, state, attempt, due_ms, published_ms, first_ms, last_ms, size,
 class Table(NamedTuple):
     """Statements for one of the two tables of deliveries."""
 
-    put: str
+    insert: str
+    update: str
     delete: str
     one: str
     at: str
@@ -86,11 +87,9 @@ class Table(NamedTuple):
 def _table(name: str) -> Table:
     select = f"SELECT {_COLUMNS} FROM {name}"
     return Table(
-        # Of a message that has a row, only these columns change; so do their indexes alone.
-        put=f"""INSERT INTO {name} VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)
-            ON CONFLICT (id) DO UPDATE SET state = excluded.state, attempt = excluded.attempt,
-            due_ms = excluded.due_ms, first_ms = excluded.first_ms, last_ms = excluded.last_ms,
-            follows = excluded.follows, claim = excluded.claim, report = excluded.report""",
+        insert=f"INSERT INTO {name} VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+        update=f"""UPDATE {name} SET state = ?, attempt = ?, due_ms = ?, first_ms = ?, last_ms = ?,
+            follows = ?, claim = ?, report = ? WHERE id = ?""",
         delete=f"DELETE FROM {name} WHERE id = ?",
         one=f"{select} WHERE id = ?",
         at=f"{select} WHERE id IN (SELECT value FROM json_each(?))",
@@ -112,6 +111,14 @@ GROUP = f"""
 SELECT {_COLUMNS} FROM delivery INDEXED BY delivery_group
 WHERE grp = ? AND id > ? AND id < ? ORDER BY id LIMIT ?
 """
+# In the order of its loops, so that it ends with the limit: a sort would read all groups.
+READY_GROUPS = f"""
+SELECT {", ".join(f"d.{column.strip()}" for column in _COLUMNS.split(","))} FROM (
+    SELECT grp, id FROM delivery INDEXED BY delivery_ready
+    WHERE state = 0 AND id > ?1 AND id < ?2 ORDER BY id LIMIT ?3) AS head
+CROSS JOIN delivery AS d INDEXED BY delivery_group
+WHERE d.grp = head.grp AND d.id > ?1 AND d.id < ?2 LIMIT ?3
+"""
 HEADS = f"""
 SELECT {_COLUMNS} FROM delivery WHERE id IN (
     SELECT (
@@ -119,15 +126,9 @@ SELECT {_COLUMNS} FROM delivery WHERE id IN (
         WHERE d.grp = name.value AND d.id > ?1 AND d.id < ?2 ORDER BY d.id LIMIT 1)
     FROM json_each(?3) AS name)
 """
-FREE_HEADS = f"""
-SELECT {_COLUMNS} FROM delivery WHERE id IN (
-    SELECT (
-        SELECT d.id FROM delivery AS d INDEXED BY delivery_group
-        WHERE d.grp = name.value AND d.id > ?1 AND d.id < ?2 ORDER BY d.id LIMIT 1)
-    FROM json_each(?3) AS name
-    WHERE NOT EXISTS (
-        SELECT 1 FROM delivery AS d INDEXED BY delivery_group_leased
-        WHERE d.grp = name.value AND d.state = 1 AND d.id > ?1 AND d.id < ?2))
+LEASED_GROUPS = """
+SELECT id >> ?, grp, count(*) FROM delivery INDEXED BY delivery_due
+WHERE state BETWEEN 1 AND 2 AND state = 1 AND grp IS NOT NULL GROUP BY 1, 2
 """
 CLAIMED = f"""
 SELECT {_COLUMNS} FROM delivery INDEXED BY delivery_claim

@@ -5,6 +5,7 @@ bodies of the others taken out. Every block has checksums of what it is made of,
 does not match them raises StoreDamaged instead of giving a wrong body.
 """
 
+from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -103,15 +104,19 @@ class Block:
         return self.first + self.count
 
     def size(self, place: int) -> int:
-        return self.sizes[place] if type(self.sizes) is list else self.sizes  # type: ignore[return-value]
+        return self.sizes[place] if isinstance(self.sizes, list) else self.sizes
 
     def sizes_of(self, place: int, count: int) -> list[int]:
-        if type(self.sizes) is list:
+        if isinstance(self.sizes, list):
             return self.sizes[place : place + count]
-        return [self.sizes] * count  # type: ignore[list-item]
+        return [self.sizes] * count
+
+    def type(self, place: int) -> Any:
+        types = self.types
+        return types if isinstance(types, str) else types[place]
 
     def types_of(self, place: int, count: int) -> list[Any]:
-        if type(self.types) is list:
+        if isinstance(self.types, list):
             return self.types[place : place + count]
         return [self.types] * count
 
@@ -174,17 +179,20 @@ class Blocks:
         self._bytes_max = bytes_max
         self._bytes = 0
         self._cache: OrderedDict[int, Block] = OrderedDict()
+        # The same by line: sorted keys.
+        self._keys: dict[int, list[int]] = {}
         self.new: list[Block] = []
 
     def reset(self) -> None:
         self._cache.clear()
+        self._keys.clear()
         self._bytes = 0
         self.new = []
 
     def add(self, block: Block) -> None:
         """A block that this group publishes."""
         self.new.append(block)
-        self._cache[block.key] = block
+        self._insert(block)
 
     def committed(self) -> None:
         for block in self.new:
@@ -195,19 +203,28 @@ class Blocks:
     def shrink(self) -> None:
         """Between two groups: within one, what was found must stay whole."""
         while self._bytes > self._bytes_max and self._cache:
-            _, block = self._cache.popitem(last=False)
-            self._bytes -= block.nbytes
+            block = self._cache[next(iter(self._cache))]
+            self.forget(block.key)
             block.bodies = None
 
     def _keep(self, block: Block) -> None:
         self.forget(block.key)
-        self._cache[block.key] = block
+        self._insert(block)
         self._bytes += block.nbytes
+
+    def _insert(self, block: Block) -> None:
+        self._cache[block.key] = block
+        insort(self._keys.setdefault(block.key >> SEQ_BITS, []), block.key)
 
     def forget(self, key: int) -> None:
         block = self._cache.pop(key, None)
-        if block is not None:
-            self._bytes -= block.nbytes
+        if block is None:
+            return
+        self._bytes -= block.nbytes
+        keys = self._keys[key >> SEQ_BITS]
+        del keys[bisect_left(keys, key)]
+        if not keys:
+            del self._keys[key >> SEQ_BITS]
 
     async def at(self, line: "QueueLine", seq: int, *, bodies: bool = False) -> Block:
         """The block that holds a message which is there. Raises StoreDamaged without it."""
@@ -256,11 +273,15 @@ class Blocks:
         return False
 
     def _in_memory(self, line: "QueueLine", seq: int) -> Block | None:
+        keys = self._keys.get(line.no)
+        if keys is None:
+            return None
         key = line.base | seq
-        for block in reversed(self.new):
-            if block.key <= key < block.key + block.count:
-                return block
-        block_or_none = self._cache.get(key)
-        if block_or_none is not None:
-            self._cache.move_to_end(key)
-        return block_or_none
+        at = bisect_right(keys, key) - 1
+        if at < 0:
+            return None
+        block = self._cache[keys[at]]
+        if key >= block.key + block.count:
+            return None
+        self._cache.move_to_end(block.key)
+        return block

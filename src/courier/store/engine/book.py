@@ -13,14 +13,16 @@ from courier.core.types import MINUTE_MS, Actor, AnyRecord, Consumer, Listener, 
 from courier.store.engine.blocks import Blocks, checksum
 from courier.store.engine.disk import Changes, Disk, Opened, Packet
 from courier.store.engine.journal import PackedRun, sealed
-from courier.store.engine.layout import NEVER_MS, SEQ_BITS, SEQ_MASK, LineNumbers
-from courier.store.engine.lines import SHELF, PushLine, QueueLine, Range, Shelf
+from courier.store.engine.layout import LEASED, NEVER_MS, SEQ_BITS, SEQ_MASK, LineNumbers
+from courier.store.engine.lines import SHELF, Delivery, PushLine, QueueLine, Range, Shelf
 from courier.store.waiting import Waiters
 
 # Upper bound on waiters woken when the number of ready messages is unknown.
 WAKE_MAX = 100
 WAKE_ALL = 1 << 62
 _HEAP_MIN = 1_000
+# Rows of leased messages that are kept in memory: they are asked for when the lease is settled.
+_LEASED_ROWS_MAX = 10_000
 
 _decode_record: msgspec.json.Decoder[AnyRecord] = msgspec.json.Decoder(AnyRecord)
 Heap = list[tuple[int, int, int]]  # when a range ends, its line, its first sequence
@@ -52,6 +54,7 @@ class Book:
         # Lines on which something cannot be read. Time does not pass for them, and others go on.
         self.damaged: set[int] = set()
         self._heap_max = _HEAP_MIN
+        self.leased_rows: dict[int, Delivery] = {}
         self._reset()
 
     # --- reading everything back ---
@@ -83,12 +86,17 @@ class Book:
             line.firsts.append(found.first)
             line.ranged += found.left
             self.heap_of(line).append((until_ms, line.no, found.first))
+        for no, group, count in opened.groups:
+            line = self.by_no[no]
+            assert isinstance(line, QueueLine), "only queues have groups"
+            line.leased_groups[group] = count
         self.due.sort()
         self.due_pushes.sort()
         journal = opened.journal
         self.journal_last, self.journal_bytes, self.journal_ms = journal[:3]
         self.journal_first, self.journal_start_bytes = journal[3:]
         self.blocks.reset()
+        self.leased_rows = {}
         self._reset()
 
     def _load_lines(self, opened: Opened) -> None:
@@ -372,7 +380,23 @@ class Book:
     async def spill(self) -> None:
         """Before the disk is asked for rows that the group may have changed."""
         if self.changes.spillable:
+            self._remember_leased()
             await self.disk.apply(self.changes, last=False)
+
+    def _remember_leased(self) -> None:
+        """Before the group's rows are written, and leave `changes`."""
+        known = self.leased_rows
+        for rows in (self.changes.deliveries, self.changes.pushes):
+            for key, row in rows.items():
+                if row is not None and row.state == LEASED:
+                    known[key] = row
+                elif known:
+                    known.pop(key, None)
+        while len(known) > _LEASED_ROWS_MAX:
+            del known[next(iter(known))]
+        if self.changes.emptied:
+            emptied = set(self.changes.emptied)
+            self.leased_rows = {k: row for k, row in known.items() if k >> SEQ_BITS not in emptied}
 
     async def flush(self) -> bool:
         """Write the group; False: nothing was changed."""
@@ -400,6 +424,7 @@ class Book:
                 checksum(self.offset, data),
                 data,
             )
+        self._remember_leased()
         await self.disk.apply(changes, last=True)
         return True
 

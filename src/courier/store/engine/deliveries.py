@@ -4,6 +4,7 @@ Nothing else looks into ranges or rows, moves a cursor, or takes a message off a
 """
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
@@ -63,15 +64,18 @@ class Deliveries:
 
     async def rows_at(self, line: AnyLine, seqs: Collection[int]) -> dict[int, Delivery]:
         """Rows of these messages, also those that are over."""
-        changed = self._rows(line)
+        changed, leased, base = self._rows(line), self._book.leased_rows, line.base
         found: dict[int, Delivery] = {}
         unknown: list[int] = []
         for seq in seqs:
-            key = line.base | seq
-            if key not in changed:
+            key = base | seq
+            if key in changed:
+                if (row := changed[key]) is not None:
+                    found[seq] = row
+            elif key in leased:
+                found[seq] = leased[key]
+            else:
                 unknown.append(seq)
-            elif (row := changed[key]) is not None:
-                found[seq] = row
         if unknown:
             pushes = isinstance(line, PushLine)
             count = len(unknown)
@@ -263,11 +267,43 @@ class Deliveries:
             delivery.range = None
         else:
             line.shift(delivery.state, -1)
+            _shift_group(line, delivery, (state == LEASED) - (delivery.state == LEASED))
         line.shift(state, 1)
         delivery.state, delivery.due_ms = state, due_ms
         self._rows(line)[delivery.key] = delivery
         waits = state in (LEASED, DELAYED)
         self._book.touch(line, due_ms=due_ms if waits else NEVER_MS)
+
+    def lease(
+        self, line: AnyLine, rows: Sequence[Delivery], *, until_ms: int, now_ms: int, claim: int = 0
+    ) -> None:
+        """Lease messages that have rows."""
+        changed = self._rows(line)
+        self._shift_all(line, rows, LEASED)
+        for row in rows:
+            row.state, row.due_ms = LEASED, until_ms
+            row.attempt += 1
+            if row.first_ms is None:
+                row.first_ms = now_ms
+            row.last_ms = now_ms
+            row.claim = claim
+            row.follows = 0
+            changed[row.key] = row
+        if rows:
+            self._book.touch(line, due_ms=until_ms)
+
+    def _shift_all(self, line: AnyLine, rows: Sequence[Delivery], state: int) -> None:
+        """Rows come into a state; GONE: they leave the line."""
+        states = [row.state for row in rows]
+        for old in set(states):
+            count = states.count(old)
+            line.shift(old, -count)
+            line.shift(state, count)
+        if isinstance(line, QueueLine) and line.queue.fifo:
+            leases = state == LEASED
+            moved = [row.group for row in rows if (row.state == LEASED) != leases]
+            for group, count in Counter(moved).items():
+                line.shift_group(group, count if leases else -count)
 
     def add(self, line: AnyLine, delivery: Delivery) -> None:
         """A row for a message that was not on this line, or was not there at all."""
@@ -276,9 +312,32 @@ class Deliveries:
         waits = delivery.state in (LEASED, DELAYED)
         self._book.touch(line, due_ms=delivery.due_ms if waits else NEVER_MS)
 
+    def add_all(self, line: AnyLine, rows: Sequence[Delivery]) -> None:
+        changed = self._rows(line)
+        for row in rows:
+            changed[row.key] = row
+        states = [row.state for row in rows]
+        for state in set(states):
+            line.shift(state, states.count(state))
+        due = [row.due_ms for row in rows if row.state in (LEASED, DELAYED)]
+        self._book.touch(line, due_ms=min(due, default=NEVER_MS))
+
     def forget(self, line: AnyLine, delivery: Delivery) -> None:
         """Delete the row of something that is over."""
         self._rows(line)[delivery.key] = None
+        self._book.touch(line)
+
+    def off_all(self, line: AnyLine, ended: Sequence[Delivery]) -> None:
+        """The line has done with these messages."""
+        if any([each.range is not None or each.state == FRESH for each in ended]):
+            for each in ended:
+                self.off(line, each)
+            return
+        rows = self._rows(line)
+        self._shift_all(line, ended, GONE)
+        for each in ended:
+            rows[each.key] = None
+            each.state = GONE
         self._book.touch(line)
 
     def off(self, line: AnyLine, delivery: Delivery) -> None:
@@ -287,6 +346,7 @@ class Deliveries:
             self.done(line, delivery.range, [delivery.seq])
         else:
             line.shift(delivery.state, -1)
+            _shift_group(line, delivery, -(delivery.state == LEASED))
             if delivery.state != FRESH:
                 self._rows(line)[delivery.key] = None
             elif delivery.seq == line.cursor + 1:
@@ -296,6 +356,11 @@ class Deliveries:
                 self._rows(line)[delivery.key] = delivery
             self._book.touch(line)
         delivery.state = GONE
+
+
+def _shift_group(line: AnyLine, delivery: Delivery, by: int) -> None:
+    if by and delivery.group is not None and isinstance(line, QueueLine):
+        line.shift_group(delivery.group, by)
 
 
 def _by_key(delivery: Delivery) -> int:

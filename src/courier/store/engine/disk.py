@@ -44,14 +44,19 @@ class Packet(NamedTuple):
 
 
 class Opened(NamedTuple):
-    """What the engine begins with. `journal`: last offset, total bytes and time of the newest
-    packet, then first offset of the oldest and the total bytes before it."""
+    """What the engine begins with.
+
+    `groups`: line, group, and how many messages of it are leased. `journal`: last offset, total
+    bytes and time of the newest packet, then first offset of the oldest and the total bytes before
+    it.
+    """
 
     epoch: str
     secret: bytes
     records: list[bytes]
     lines: list[tuple[Any, ...]]
     ranges: list[tuple[int, int, int, int, bytearray]]  # key, until_ms, at_ms, claim, done
+    groups: list[tuple[int, str, int]]
     journal: tuple[int, int, int, int, int]
 
 
@@ -66,6 +71,11 @@ class Below(NamedTuple):
 
 class Ready(NamedTuple):
     """Those that are ready, by sequence."""
+
+
+class ReadyGroups(NamedTuple):
+    """Of groups of a FIFO queue whose first message is ready all messages, group by group; the
+    group whose first comes first is the first of them."""
 
 
 class Open(NamedTuple):
@@ -97,10 +107,9 @@ class InGroup(NamedTuple):
 
 
 class Heads(NamedTuple):
-    """The first of each of these groups; `free`: only of groups of which none is leased."""
+    """The first of each of these groups."""
 
     names: Sequence[str]
-    free: bool
 
 
 class Claimed(NamedTuple):
@@ -109,7 +118,7 @@ class Claimed(NamedTuple):
     claim: int
 
 
-Which = Ready | Open | Missed | Between | At | InGroup | Heads | Claimed
+Which = Ready | ReadyGroups | Open | Missed | Between | At | InGroup | Heads | Claimed
 
 
 class Due(NamedTuple):

@@ -28,7 +28,7 @@ def life(ended: Sequence[Delivery]) -> dict[str, Any]:
 def facts_of(deliveries: Sequence[Delivery]) -> dict[str, Any]:
     """Columns that every event of a message has, and its attempt."""
     columns: dict[str, Any] = {
-        "seq": packed_seqs([each.seq for each in deliveries]),
+        "seq": packed_seqs([each.key & SEQ_MASK for each in deliveries]),
         "published_ms": packed([each.published_ms for each in deliveries]),
         "size": packed([each.size for each in deliveries]),
         "attempt": packed([each.attempt for each in deliveries]),
@@ -73,8 +73,7 @@ class Endings:
             return
         if any([each.state == LEASED for each in ended]):
             self._book.let_go(line)
-        for each in ended:
-            self._deliveries.off(line, each)
+        self._deliveries.off_all(line, ended)
         size = sum([each.size for each in ended])
         oldest_ms = min([each.published_ms for each in ended])
         self._book.removed(line, count=len(ended), size=size, oldest_ms=oldest_ms)
@@ -123,9 +122,7 @@ class Endings:
             pushes.bytes -= sum([each.size for each in ended])
         elif reason == "expired":
             pushes.expired += len(ended)
-        for each in ended:
-            self._deliveries.off(pushes, each)
-        self._book.touch(pushes)
+        self._deliveries.off_all(pushes, ended)
         if opened:
             detail = {"listener": pushes.id, "reason": reason}
             self._book.note(

@@ -90,10 +90,8 @@ class Engine:
         bytes_max: int | None,
     ) -> Sequence[Receipt | Rejected]:
         now_ms = max([now_ms for _, now_ms in calls])
-        await self.time.pass_time(now_ms)
-        line = self.book.line(queue)
-        single = len(calls) == 1 or line.queue.fifo
-        if single or any([_once(drafts) for drafts, _ in calls]):
+        await self.enter(queue, now_ms)
+        if len(calls) == 1 or any([_once(drafts) for drafts, _ in calls]):
             answers: list[Receipt | Rejected] = []
             for drafts, _ in calls:
                 try:
@@ -112,12 +110,14 @@ class Engine:
     ) -> Sequence[Leased]:
         now_ms = max([now_ms for _, now_ms in calls])
         line = await self.enter(queue, now_ms)
-        if len(calls) == 1 or line.queue.fifo:
+        # What two callers get of a FIFO queue is of different groups.
+        apart = line.queue.fifo
+        if len(calls) == 1 or (apart and any([count != 1 for count, _ in calls])):
             return [
                 await self.leases.lease(line, count, lease_ms, actor, now_ms) for count, _ in calls
             ]
         counts = [max(0, count) for count, _ in calls]
-        leased = await self.leases.lease(line, sum(counts), lease_ms, actor, now_ms)
+        leased = await self.leases.lease(line, sum(counts), lease_ms, actor, now_ms, apart=apart)
         answers: list[Leased] = []
         at = 0
         for count in counts:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from courier.core.types import Queue
 from courier.store.engine.book import WAKE_MAX, Book
 from courier.store.engine.deliveries import Deliveries
-from courier.store.engine.disk import Between, Heads, InGroup, Ready
+from courier.store.engine.disk import Between, Heads, InGroup, Ready, ReadyGroups
 from courier.store.engine.layout import DELAYED, READY, SEQ_MASK, WAITING
 from courier.store.engine.lines import Delivery, QueueLine
 
@@ -22,8 +22,25 @@ class Groups:
         self._book = book
         self._deliveries = deliveries
 
-    async def ready(self, line: QueueLine, count: int) -> list[Delivery]:
-        """What may be handed out, the group with the oldest message first."""
+    async def ready(self, line: QueueLine, count: int, *, apart: bool) -> list[Delivery]:
+        """What may be handed out, the group with the oldest message first; `apart`: only the first
+        of each group."""
+        if apart or count == 1:
+            return await self._deliveries.rows(line, Ready(), count)
+        rows = await self._deliveries.rows(line, ReadyGroups(), count)
+        found: list[Delivery] = []
+        delayed: str | None = None
+        for row in rows:
+            if row.state == DELAYED:
+                delayed = row.group
+            elif row.group != delayed:
+                found.append(row)
+        if len(found) == len(rows) or len(rows) < count:
+            return found
+        return await self._ready_by_group(line, count)
+
+    async def _ready_by_group(self, line: QueueLine, count: int) -> list[Delivery]:
+        """The same where much of it is delayed."""
         found: list[Delivery] = []
         for head in await self._deliveries.rows(line, Ready(), count):
             assert head.group is not None
@@ -38,16 +55,17 @@ class Groups:
 
     async def heads(self, line: QueueLine, names: Sequence[str]) -> dict[str | None, Delivery]:
         """The first message of each of the groups of which the queue holds something."""
-        heads = await self._deliveries.rows(line, Heads(names, free=False), len(names))
+        heads = await self._deliveries.rows(line, Heads(names), len(names))
         return {head.group: head for head in heads}
 
     async def refresh(self, line: QueueLine, names: Iterable[str | None]) -> None:
         """Something happened to messages of these groups."""
         if line.dropped:
             return
-        wanted = [name for name in dict.fromkeys(names) if name is not None]
+        leased = line.leased_groups
+        wanted = [n for n in dict.fromkeys(names) if n is not None and n not in leased]
         ready = False
-        for head in await self._deliveries.rows(line, Heads(wanted, free=True), len(wanted)):
+        for head in (await self.heads(line, wanted)).values() if wanted else ():
             if head.state == WAITING:
                 self._deliveries.put(line, head, READY, 0)
             ready = ready or head.state == READY

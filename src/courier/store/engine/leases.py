@@ -10,6 +10,7 @@ from courier.core.types import (
     BROKER,
     Ack,
     Actor,
+    Extend,
     Leased,
     Message,
     Origin,
@@ -24,7 +25,7 @@ from courier.store.engine.disk import Ready
 from courier.store.engine.endings import Endings, facts_of
 from courier.store.engine.groups import Groups
 from courier.store.engine.journal import any_of, packed, packed_seqs
-from courier.store.engine.layout import DELAYED, LEASED, READY, WAITING
+from courier.store.engine.layout import DELAYED, LEASED, READY, SEQ_MASK, WAITING
 from courier.store.engine.lines import Delivery, QueueLine, Range
 from courier.store.engine.messages import Messages
 from courier.store.engine.publishing import Publishing, copy_of
@@ -73,15 +74,16 @@ class Leases:
         )
 
     async def _ready(
-        self, line: QueueLine, count: int, now_ms: int, *, bodies: bool
+        self, line: QueueLine, count: int, now_ms: int, *, bodies: bool, apart: bool = False
     ) -> tuple[list[Delivery], Fresh]:
-        """What may be handed out: rows, then fresh messages; none that has expired."""
+        """What may be handed out: rows, then fresh messages; none that has expired. `apart`: no
+        two of the same group."""
         if line.expiry_ms <= now_ms and not await self._retention.keep_up(line, now_ms):
             return [], _NOTHING
         behind = self._book.behind(now_ms)
         rows: list[Delivery] = []
         if line.queue.fifo:
-            rows = await self._groups.ready(line, count)
+            rows = await self._groups.ready(line, count, apart=apart)
         elif line.again:
             rows = await self._deliveries.rows(line, Ready(), count)
         if behind:
@@ -104,6 +106,7 @@ class Leases:
         now_ms: int,
         *,
         leased_max: int | None = None,
+        apart: bool = False,
     ) -> Leased:
         self._pulled(line)
         until_ms = now_ms + lease_ms
@@ -112,7 +115,7 @@ class Leases:
             line.full = True
         messages: list[Message] = []
         if count > 0:
-            rows, fresh = await self._ready(line, count, now_ms, bodies=True)
+            rows, fresh = await self._ready(line, count, now_ms, bodies=True, apart=apart)
             self._hand_out(line, rows, fresh, lease_ms, actor, now_ms, claim=0)
             if rows:
                 messages = await self._messages.of(line, rows)
@@ -144,13 +147,7 @@ class Leases:
         claim: int,
     ) -> None:
         until_ms = now_ms + lease_ms
-        for row in rows:
-            row.attempt += 1
-            row.first_ms = now_ms if row.first_ms is None else row.first_ms
-            row.last_ms = now_ms
-            row.claim = claim
-            row.follows = 0
-            self._deliveries.put(line, row, LEASED, until_ms)
+        self._deliveries.lease(line, rows, until_ms=until_ms, now_ms=now_ms, claim=claim)
         self._deliveries.move_cursor(line, fresh)
         for span in fresh.spans:
             self._deliveries.hold(line, span, until_ms=until_ms, now_ms=now_ms, claim=claim)
@@ -166,7 +163,7 @@ class Leases:
         actor: Actor,
         now_ms: int,
     ) -> None:
-        seqs = [row.seq for row in rows]
+        seqs = [row.key & SEQ_MASK for row in rows]
         times = [row.published_ms for row in rows]
         sizes = [row.size for row in rows]
         attempts = [row.attempt for row in rows]
@@ -211,6 +208,9 @@ class Leases:
     async def settle(
         self, line: QueueLine, items: Sequence[Settlement], actor: Actor, now_ms: int
     ) -> list[Outcome]:
+        if not line.ranges and all([type(item) is Ack for item in items]):
+            return await self._ack_rows(line, items, actor, now_ms)
+        fifo = line.queue.fifo
         outcomes: list[Outcome] = []
         acks: dict[int, tuple[Range, list[int]]] = {}
         ended: list[Delivery] = []
@@ -239,21 +239,52 @@ class Leases:
                 continue
             if rows is None:
                 rows = await self._rows(line, items)
-            if leased is not None or (line.queue.fifo and not isinstance(item, Ack)):
+            if leased is not None or (fifo and not isinstance(item, Ack)):
                 # On a FIFO queue, whatever happens to one message may change another's row.
                 await self._endings.end(line, "acked", ended, actor, now_ms)
                 ended = []
                 rows |= await self._deliveries.standing_at(line, [seq])
             delivery = rows.get(seq)
-            outcomes.append(await self._settle_one(line, delivery, item, ended, actor, now_ms))
-            if delivery is not None and (delivery.state < 0 or delivery in ended[-1:]):
-                del rows[seq]
-            if line.queue.fifo and not isinstance(item, Ack):
+            if delivery is None or not 1 <= item.attempt <= delivery.attempt:
+                outcomes.append(Outcome.GONE)
+            elif isinstance(item, Ack):
+                current = _current(delivery, item, now_ms)
+                outcomes.append(Outcome.DONE if current else Outcome.LATE)
+                if current or item.late:
+                    ended.append(rows.pop(seq))
+            else:
+                outcomes.append(await self._settle_one(line, delivery, item, actor, now_ms))
+                if delivery.state < 0:
+                    del rows[seq]
+            if fifo and not isinstance(item, Ack):
                 rows = None
         if acks:
             await self._acked(line, list(acks.values()), actor, now_ms)
         if ended:
             await self._endings.end(line, "acked", ended, actor, now_ms)
+        return outcomes
+
+    async def _ack_rows(
+        self, line: QueueLine, items: Sequence[Settlement], actor: Actor, now_ms: int
+    ) -> list[Outcome]:
+        """Settle acks where every leased message has a row."""
+        tail = line.tail
+        wanted = [item.seq for item in items if 0 < item.seq <= tail]
+        rows = await self._deliveries.rows_at(line, wanted) if wanted else {}
+        outcomes: list[Outcome] = []
+        ended: list[Delivery] = []
+        done, late = Outcome.DONE, Outcome.LATE
+        for item in items:
+            delivery = rows.get(item.seq)
+            if delivery is None or delivery.state < 0 or not 1 <= item.attempt <= delivery.attempt:
+                outcomes.append(Outcome.GONE)
+                continue
+            leased = delivery.state == LEASED and delivery.due_ms > now_ms
+            current = leased and delivery.attempt == item.attempt
+            outcomes.append(done if current else late)
+            if current or item.late:  # type: ignore[union-attr]
+                ended.append(rows.pop(item.seq))
+        await self._endings.end(line, "acked", ended, actor, now_ms)
         return outcomes
 
     async def _rows(self, line: QueueLine, items: Sequence[Settlement]) -> dict[int, Delivery]:
@@ -265,26 +296,14 @@ class Leases:
     async def _settle_one(
         self,
         line: QueueLine,
-        delivery: Delivery | None,
-        item: Settlement,
-        ended: list[Delivery],
+        delivery: Delivery,
+        item: Retry | Extend,
         actor: Actor,
         now_ms: int,
     ) -> Outcome:
-        """Adds what is acknowledged to `ended`."""
-        if delivery is None or not 1 <= item.attempt <= delivery.attempt:
-            return Outcome.GONE
-        current = (
-            delivery.state == LEASED
-            and delivery.attempt == item.attempt
-            and delivery.due_ms > now_ms
-        )
-        if isinstance(item, Ack):
-            if current or item.late:
-                ended.append(delivery)
-        elif not current:
+        if not _current(delivery, item, now_ms):
             return Outcome.LATE
-        elif isinstance(item, Retry):
+        if isinstance(item, Retry):
             await self.fail(
                 line,
                 delivery,
@@ -297,7 +316,7 @@ class Leases:
         else:
             self._deliveries.put(line, delivery, LEASED, now_ms + item.lease_ms)
             self._note_one("extended", line, delivery, actor, now_ms, {"lease_ms": item.lease_ms})
-        return Outcome.DONE if current else Outcome.LATE
+        return Outcome.DONE
 
     async def ack_ranges(
         self, line: QueueLine, ranges: Sequence[Range], actor: Actor, now_ms: int
@@ -426,6 +445,12 @@ class Leases:
             delay_ms = None if target.queue.fifo else 0
             draft = copy_of(message, delivery.own_id, delay_ms=delay_ms)
             await self._publishing.insert(target, [draft], BROKER, now_ms, origin=origin)
+
+
+def _current(delivery: Delivery, item: Settlement, now_ms: int) -> bool:
+    """Whether the lease that the item is about still holds."""
+    leased = delivery.state == LEASED and delivery.due_ms > now_ms
+    return leased and delivery.attempt == item.attempt
 
 
 def _expired(row: Delivery, now_ms: int) -> bool:

@@ -66,7 +66,7 @@ class Delivery:
 
     `due_ms`: when a lease or a delay ends. `follows`: its delay is the FIFO queue's, as that
     changes. `claim`: number of the claim that leased it, 0 for none. `report` is what came of the
-    last push. `range`: it has no row, but is part of this range.
+    last push. `range`: it has no row, but is part of this range. `stored`: its row is on disk.
     """
 
     key: int
@@ -84,6 +84,7 @@ class Delivery:
     claim: int
     report: bytes | None
     range: Range | None = None
+    stored: bool = False
 
     @property
     def seq(self) -> int:
@@ -183,7 +184,8 @@ class QueueLine(Line):
     order of the listeners' creation, those of deleted listeners last. `near` is the block used
     last, `open` the one that this group publishes into. `spent`: the queue is deleted and empty,
     and only the journal still needs its blocks. `pulled`: a puller has asked for messages, now or
-    ever. `shelf`, the last of `pushes`, is there once something was delivered.
+    ever. `shelf`, the last of `pushes`, is there once something was delivered. `leased_groups`:
+    how many messages of each group of a FIFO queue are leased.
     """
 
     __slots__ = (
@@ -191,6 +193,7 @@ class QueueLine(Line):
         "count",
         "dropped",
         "full",
+        "leased_groups",
         "level",
         "minute",
         "near",
@@ -217,6 +220,7 @@ class QueueLine(Line):
         self.minute = queue.created_ms // MINUTE_MS
         self.full = self.dropped = self.spent = self.pulled = False
         self.shelf: Shelf | None = None
+        self.leased_groups: dict[str, int] = {}
         self.near: Block | None = None
         self.open: Block | None = None
 
@@ -226,6 +230,15 @@ class QueueLine(Line):
     @property
     def rowless(self) -> bool:
         return self.count == self.fresh + self.ranged and not self.gone
+
+    def shift_group(self, group: str | None, by: int) -> None:
+        """`by` messages of a group were leased, or are no longer."""
+        if group is not None and by:
+            left = self.leased_groups.get(group, 0) + by
+            if left:
+                self.leased_groups[group] = left
+            else:
+                del self.leased_groups[group]
 
     @property
     def expiry_ms(self) -> int:

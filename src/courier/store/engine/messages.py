@@ -13,7 +13,7 @@ from courier.store.engine.book import Book
 from courier.store.engine.deliveries import Deliveries, Span
 from courier.store.engine.disk import Fact
 from courier.store.engine.facts import Facts
-from courier.store.engine.layout import NEVER_MS
+from courier.store.engine.layout import NEVER_MS, SEQ_MASK
 from courier.store.engine.lines import Delivery, QueueLine
 
 _decode_headers: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str, Any])
@@ -42,17 +42,23 @@ class Messages:
         self, line: QueueLine, deliveries: Sequence[Delivery], *, plus: int = 0
     ) -> list[Message]:
         """In the same order; `plus` is added to their attempts."""
-        return await self.at(line, [(each.seq, each.attempt + plus) for each in deliveries])
+        wanted = [(each.key & SEQ_MASK, each.attempt + plus) for each in deliveries]
+        return await self.at(line, wanted)
 
     async def at(self, line: QueueLine, wanted: Sequence[tuple[int, int]]) -> list[Message]:
         """Messages by sequence and attempts, which are there."""
-        found: list[Message] = []
-        block: Block | None = None
+        places: list[tuple[Block, int, int]] = []
+        first = end = 0
         for seq, attempts in wanted:
-            if block is None or not block.first <= seq < block.end:
+            if not first <= seq < end:
                 block = await self._blocks.at(line, seq, bodies=True)
-            id = ids.message_id(published_ms=block.at_ms, seq=seq, queue=line.id)
-            found.append(_message(block, seq - block.first, id, attempts))
+                first, end = block.first, block.end
+            places.append((block, seq, attempts))
+        made = ids.message_ids([(block.at_ms, seq) for block, seq, _ in places], queue=line.id)
+        found = [
+            _message(block, seq - block.first, id, attempts)
+            for (block, seq, attempts), id in zip(places, made, strict=True)
+        ]
         return await self._named(line, found) if line.renamed else found
 
     async def _named(self, line: QueueLine, messages: list[Message]) -> list[Message]:
@@ -183,7 +189,7 @@ def _message(block: Block, place: int, made: str, attempts: int) -> Message:
         rare.own_id or made,
         block.at_ms,
         body,
-        block.types_of(place, 1)[0],
+        block.type(place),
         _decode_headers.decode(rare.headers) if rare.headers is not None else None,
         rare.group,
         rare.expires_ms,

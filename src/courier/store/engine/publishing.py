@@ -343,11 +343,10 @@ class Publishing:
             line.fresh += count
             self._book.wake(line, count)
             return
-        rows = [_row(line, block, seq) for seq in range(first, first + count)]
+        rows = _rows(line, block, first, count)
         if line.queue.fifo:
             await self._lead(line, rows)
-        for row in rows:
-            self._deliveries.add(line, row)
+        self._deliveries.add_all(line, rows)
 
     async def _lead(self, line: QueueLine, rows: Sequence[Delivery]) -> None:
         """The first message of a group that was empty may be handed out; one that joins a group
@@ -378,8 +377,7 @@ class Publishing:
             if pushes.dropped:
                 continue
             if block.flags & HELD:
-                for seq in range(first, first + count):
-                    self._deliveries.add(pushes, _row(pushes, block, seq))
+                self._deliveries.add_all(pushes, _rows(pushes, block, first, count))
             else:
                 pushes.fresh += count
                 self._book.touch(pushes)
@@ -411,29 +409,34 @@ class Publishing:
         self._book.touch(line)
 
 
-def _row(line: QueueLine | PushLine, block: Block, seq: int) -> Delivery:
-    """Of a message that was published with a delay, or on a FIFO queue."""
-    place = seq - block.first
-    rare = block.rare[place]
+def _rows(line: QueueLine | PushLine, block: Block, first: int, count: int) -> list[Delivery]:
+    """Of messages that were published with a delay, or on a FIFO queue."""
     queues = isinstance(line, QueueLine)
-    due_ms = block.at_ms + (rare.noted_ms or 0)
+    grouped = bool(queues and block.flags & ROWS)
     state = DELAYED if block.flags & HELD else WAITING if queues else READY
-    return Delivery(
-        line.base | seq,
-        state,
-        0,
-        due_ms,
-        block.at_ms,
-        None,
-        None,
-        block.size(place),
-        rare.own_id,
-        rare.expires_ms,
-        rare.group if queues and block.flags & ROWS else None,
-        int(bool(queues and block.flags & ROWS and rare.delay_ms is None)),
-        0,
-        None,
-    )
+    base, at_ms, rows = line.base, block.at_ms, []
+    begin = first - block.first
+    sizes = block.sizes_of(begin, count)
+    for place in range(begin, begin + count):
+        rare = block.rare[place]
+        row = Delivery(
+            base | block.first + place,
+            state,
+            0,
+            at_ms + (rare.noted_ms or 0),
+            at_ms,
+            None,
+            None,
+            sizes[place - begin],
+            rare.own_id,
+            rare.expires_ms,
+            rare.group if grouped else None,
+            1 if grouped and rare.delay_ms is None else 0,
+            0,
+            None,
+        )
+        rows.append(row)
+    return rows
 
 
 def sizes_of(drafts: Sequence[Draft]) -> int:

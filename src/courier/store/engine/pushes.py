@@ -83,11 +83,7 @@ class Pushes:
         if not rows and not fresh.spans:
             return []
         until_ms = now_ms + lease_ms
-        for row in rows:
-            row.attempt += 1
-            row.first_ms = now_ms if row.first_ms is None else row.first_ms
-            row.last_ms = now_ms
-            self._deliveries.put(pushes, row, LEASED, until_ms)
+        self._deliveries.lease(pushes, rows, until_ms=until_ms, now_ms=now_ms)
         messages = await self._messages.of(line, rows)
         self._deliveries.move_cursor(pushes, fresh)
         for span in fresh.spans:

@@ -98,7 +98,6 @@ CREATE TABLE delivery (
 CREATE INDEX delivery_due ON delivery (due_ms) WHERE state BETWEEN 1 AND 2;
 CREATE INDEX delivery_ready ON delivery (id) WHERE state = 0;
 CREATE INDEX delivery_group ON delivery (grp) WHERE grp IS NOT NULL;
-CREATE INDEX delivery_group_leased ON delivery (grp) WHERE grp IS NOT NULL AND state = 1;
 CREATE INDEX delivery_claim ON delivery (claim) WHERE claim > 0;
 
 -- The same of listeners' lines. Acknowledged pushes are kept while their message is.
