@@ -275,20 +275,25 @@ def test_the_dead_of_an_old_block_take_no_space(tmp_path: Path) -> None:
         queue = new_queue()
         await store.change(puts=[queue], actor=ACTOR, now_ms=NOW_MS)
         for _ in range(20):
-            await published(store, queue, *[b"x" * 1_000] * 100)
+            drafts = [
+                Draft(b"x" * 1_000, headers={"k": "v" * 500}, id=f"own-{n}") for n in range(100)
+            ]
+            await store.publish([(queue.id, drafts)], actor=ACTOR, now_ms=NOW_MS)
         leased = await store.lease(queue.id, count=2_000, lease_ms=9, actor=ACTOR, now_ms=NOW_MS)
         acks = [Ack(each.seq, 1) for each in leased.messages if each.seq % 100]
         await store.settle(queue.id, acks, actor=ACTOR, now_ms=NOW_MS)
 
         def stored() -> int:
-            size: int = store.disk.db.execute("SELECT sum(length(data)) FROM block").get
+            sizes = "SELECT sum(length(data) + length(meta)) FROM block"
+            size: int = store.disk.db.execute(sizes).get
             return size
 
-        assert stored() > 2_000_000
+        assert stored() > 3_000_000
         await store.trim_journal(upto=(await store.head()).last)
         assert stored() < 50_000
         left = await store.browse(queue.id, after_seq=0, limit=99, now_ms=NOW_MS)
         assert [message.body for message in left] == [b"x" * 1_000] * 20
+        assert {str(message.headers) for message in left} == {str({"k": "v" * 500})}
 
     told(tmp_path / "courier.db", story, block_cache_bytes=0)
 

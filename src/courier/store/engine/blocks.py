@@ -132,12 +132,13 @@ class Block:
         )
 
     def only_bodies_at(self, places: Sequence[int]) -> None:
-        """Keep the bodies at these places and no others."""
+        """Keep the bodies at these places, and what else those messages have, and no others."""
         assert self.bodies is not None, "the bodies were read before"
         bodies = self.bodies
         self.bodies = [None] * self.count
         for place in places:
             self.bodies[place] = bodies[place]
+        self.rare = {place: self.rare[place] for place in places if place in self.rare}
 
 
 def _one(values: Any) -> Any:
