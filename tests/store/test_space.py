@@ -8,8 +8,12 @@ import pytest
 from msgspec.structs import replace
 
 from courier import ids
+from courier.clock import ManualClock
 from courier.core.errors import OutOfSpace
-from courier.core.types import Ack, Actor, Draft, Numbering, Queue, Session
+from courier.core.signins import SignIns
+from courier.core.sweeper import Sweeper
+from courier.core.types import DAY_MS, Ack, Actor, Draft, Numbering, Pipeline, Queue, Session
+from courier.core.usage import Usage
 from courier.store.embedded import EmbeddedStore
 
 ACTOR = Actor("somebody", "test")
@@ -125,6 +129,49 @@ def test_without_a_mark_nothing_is_held_back(tmp_path: Path, room: Room) -> None
         store = await EmbeddedStore.open(tmp_path / "courier.db")
         await store.check()
         assert not list(tmp_path.glob("*.reserve"))
+        await store.close()
+
+    asyncio.run(story())
+
+
+def test_below_the_mark_the_journal_gives_up_what_every_pipeline_has_read(
+    tmp_path: Path, room: Room
+) -> None:
+    async def story() -> None:
+        store = await opened(tmp_path)
+        clock = ManualClock(NOW_MS)
+        sweeper = Sweeper(
+            store,
+            clock,
+            Usage(),
+            SignIns(clock),
+            every_ms=1,
+            batch_max=100,
+            journal_retention_ms=DAY_MS,
+            journal_bytes_max=1 << 40,
+        )
+        queue = new_queue("q")
+        await store.change(puts=[queue], actor=ACTOR, now_ms=NOW_MS)
+        for _ in range(9):
+            await store.publish([(queue.id, [Draft(b"a")])], actor=ACTOR, now_ms=NOW_MS)
+        await store.purge(queue.id, upto_seq=9, limit=9, actor=ACTOR, now_ms=NOW_MS)
+
+        async def first_after(read: int, free: int) -> int:
+            """Where the journal begins after a turn, when a pipeline has read so far."""
+            lake = Pipeline(
+                id="p" * 32, tenant="", created_ms=1, name="lake", offset=read, seen_ms=1
+            )
+            await store.change(puts=[lake], actor=ACTOR, now_ms=clock.now_ms())
+            room.free = free
+            clock.advance(10_000)
+            await sweeper.turn()
+            return (await store.head()).first
+
+        assert await first_after(5, free=300 * MIB) == 1
+        assert await first_after(5, free=200 * MIB) == 6
+        assert sweeper.forced_trims
+        assert await first_after(9, free=300 * MIB) == 6
+        assert await first_after(9, free=200 * MIB) == 10
         await store.close()
 
     asyncio.run(story())

@@ -1,22 +1,17 @@
 """The engine's disk on SQLite: one file, one process. See `engine/disk.py` for what it promises.
 
-The writer begins and commits transactions; reads of the journal and of past numbers run on threads
-and connections of their own.
+The writer begins and commits transactions. For reads of the journal and of past numbers see
+`past.py`.
 """
 
-import asyncio
-import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
 import apsw
 
-from courier.core.errors import StoreUnavailable
 from courier.core.sealed import Sealer
-from courier.core.types import Level, Tally
 from courier.files import sync_directory
 from courier.store.disk_sqlite import statements as sql
 from courier.store.disk_sqlite.connection import (
@@ -31,6 +26,7 @@ from courier.store.disk_sqlite.connection import (
 from courier.store.disk_sqlite.damage import recover
 from courier.store.disk_sqlite.masks import packed_mask, unpacked_mask
 from courier.store.disk_sqlite.migrate import migrate, refuse_earlier
+from courier.store.disk_sqlite.past import Past
 from courier.store.disk_sqlite.secret import load as load_secret
 from courier.store.disk_sqlite.volume import Unlimited, Volume
 from courier.store.engine.blocks import BlockRow
@@ -49,7 +45,6 @@ from courier.store.engine.disk import (
     Missed,
     Open,
     Opened,
-    Packet,
     Ready,
     ReadyGroups,
     Which,
@@ -59,17 +54,13 @@ from courier.store.engine.lines import Delivery
 
 T = TypeVar("T")
 
-READERS = 2
 # Files of the store before this one have lower schema numbers, and are refused.
 SCHEMA_BASE = 1_000
-_READER_CACHE_BYTES = 2_000_000
 _BLOCKS_MAX = 64
 
 
-class SqliteDisk:
+class SqliteDisk(Past):
     """`accepted`: what the start has accepted of damage; empty for none."""
-
-    volume: Volume | Unlimited
 
     def __init__(
         self,
@@ -82,7 +73,7 @@ class SqliteDisk:
         accept_damage: bool,
     ) -> None:
         """Open or create the file. Raises StoreUnavailable when that cannot be done."""
-        self._path = path
+        super().__init__(path)
         with ExitStack() as failing, disk_errors():
             refuse_earlier(path, base=SCHEMA_BASE)
             lock = failing.enter_context(claim(path))
@@ -99,9 +90,7 @@ class SqliteDisk:
             volume.look()
             failing.pop_all()
         self.volume = volume
-        self._lock: IO[str] | None = lock
-        self._local = threading.local()
-        self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="courier-read")
+        self._lock: IO[str] = lock
 
     def _begin(self, db: apsw.Connection, sealer: Sealer | None) -> None:
         migrate(db, "courier.store.disk_sqlite", base=SCHEMA_BASE)
@@ -303,92 +292,10 @@ class SqliteDisk:
         self._execute(statement, values)
         return self.db.changes()
 
-    # --- reading the past, beside the group ---
-
-    async def packets(
-        self, after: int, *, limit: int, bytes_max: int | None
-    ) -> list[tuple[Packet, list[BlockRow]]]:
-        return await self._read(self._packets, after, limit, bytes_max)
-
-    def _packets(
-        self, after: int, limit: int, bytes_max: int | None
-    ) -> list[tuple[Packet, list[BlockRow]]]:
-        found: list[tuple[Packet, list[BlockRow]]] = []
-        count = size = 0
-        # Packets and blocks must be of one moment: a trim may come between.
-        with disk_errors(), self._reader() as db:
-            for row in db.execute(sql.PACKETS, (after,)):
-                packet = Packet(*row)
-                blocks = [BlockRow(*b) for b in db.execute(sql.BLOCKS_OF, (packet.last,))]
-                found.append((packet, blocks))
-                count += min(packet.length, packet.last - after)
-                size += len(packet.data) + sum([len(block.data or b"") for block in blocks])
-                if count >= limit or (bytes_max is not None and size >= bytes_max):
-                    break
-        return found
-
-    async def packet_at(self, at_ms: int) -> tuple[int, Packet | None]:
-        return await self._read(self._packet_at, at_ms)
-
-    def _packet_at(self, at_ms: int) -> tuple[int, Packet | None]:
-        """Packets lie in the order of their times, so the first of a time is found by halving."""
-        with disk_errors(), self._reader() as db:
-            before, upto = 0, db.execute(sql.LAST_OFFSET).get or 0
-            found: Packet | None = None
-            while before < upto:
-                middle = (before + upto) // 2
-                row = db.execute(sql.PACKET_AFTER, (middle,)).fetchone()
-                assert row is not None, "an offset of the journal has its packet"
-                packet = Packet(*row)
-                if packet.at_ms < at_ms:
-                    before = packet.last
-                else:
-                    upto, found = middle, packet
-        return before, found
-
-    async def tallies(
-        self, tenant: str, id: str | None, since_minute: int, until_minute: int
-    ) -> list[Tally]:
-        def read() -> list[Tally]:
-            minutes = (since_minute, until_minute)
-            with disk_errors():
-                execute = self._reader().execute
-                if id is None:
-                    rows = execute(sql.TALLIES, (tenant, *minutes))
-                else:
-                    rows = execute(sql.TALLIES_OF, (id, tenant, *minutes))
-                return [Tally(*row) for row in rows]
-
-        return await self._read(read)
-
-    async def levels(self, queue: str, since_minute: int) -> list[Level]:
-        def read() -> list[Level]:
-            with disk_errors():
-                rows = self._reader().execute(sql.LEVELS, (queue, since_minute))
-                return [Level(*row) for row in rows]
-
-        return await self._read(read)
-
-    def _reader(self) -> apsw.Connection:
-        if not hasattr(self._local, "db"):
-            self._local.db = connect(self._path, cache_bytes=_READER_CACHE_BYTES, readonly=True)
-        connection: apsw.Connection = self._local.db
-        return connection
-
-    async def _read(self, verb: Callable[..., T], *values: Any) -> T:
-        loop = asyncio.get_running_loop()
-        try:
-            return await loop.run_in_executor(self._readers, verb, *values)
-        except StoreUnavailable as error:
-            if error.__cause__ is not None:
-                self.volume.failed(error.__cause__)
-            raise
-
     async def close(self) -> None:
         self._readers.shutdown()
         close(self.db)
-        if self._lock is not None:
-            self._lock.close()
+        self._lock.close()
 
     async def abandon(self) -> None:
         """Close what could not be read, and leave it as it is."""
@@ -404,14 +311,15 @@ class MemoryDisk(SqliteDisk):
         self.accepted = {}
         self._begin(connect_memory(), None)
         self.volume = Unlimited(self.db)
-        self._lock = None
-        self._readers = ThreadPoolExecutor(1)
 
     def _reader(self) -> apsw.Connection:
         return self.db
 
     async def _read(self, verb: Callable[..., T], *values: Any) -> T:
         return verb(*values)
+
+    async def close(self) -> None:
+        close(self.db)
 
 
 def _stored(row: tuple[Any, ...]) -> Delivery:

@@ -1,0 +1,112 @@
+"""Reads of the journal and of past numbers, beside the group: on threads and connections of their
+own."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+
+import apsw
+
+from courier.core.errors import StoreUnavailable
+from courier.core.types import Level, Tally
+from courier.store.disk_sqlite import statements as sql
+from courier.store.disk_sqlite.connection import connect, disk_errors
+from courier.store.disk_sqlite.volume import Unlimited, Volume
+from courier.store.engine.blocks import BlockRow
+from courier.store.engine.disk import Packet
+
+T = TypeVar("T")
+
+READERS = 2
+_CACHE_BYTES = 2_000_000
+
+
+class Past:
+    volume: Volume | Unlimited
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._local = threading.local()
+        self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="courier-read")
+
+    async def packets(
+        self, after: int, *, limit: int, bytes_max: int | None
+    ) -> list[tuple[Packet, list[BlockRow]]]:
+        return await self._read(self._packets, after, limit, bytes_max)
+
+    def _packets(
+        self, after: int, limit: int, bytes_max: int | None
+    ) -> list[tuple[Packet, list[BlockRow]]]:
+        found: list[tuple[Packet, list[BlockRow]]] = []
+        count = size = 0
+        # Packets and blocks must be of one moment: a trim may come between.
+        with disk_errors(), self._reader() as db:
+            for row in db.execute(sql.PACKETS, (after,)):
+                packet = Packet(*row)
+                blocks = [BlockRow(*b) for b in db.execute(sql.BLOCKS_OF, (packet.last,))]
+                found.append((packet, blocks))
+                count += min(packet.length, packet.last - after)
+                size += len(packet.data) + sum([len(block.data or b"") for block in blocks])
+                if count >= limit or (bytes_max is not None and size >= bytes_max):
+                    break
+        return found
+
+    async def packet_at(self, at_ms: int) -> tuple[int, Packet | None]:
+        return await self._read(self._packet_at, at_ms)
+
+    def _packet_at(self, at_ms: int) -> tuple[int, Packet | None]:
+        """Packets lie in the order of their times, so the first of a time is found by halving."""
+        with disk_errors(), self._reader() as db:
+            before, upto = 0, db.execute(sql.LAST_OFFSET).get or 0
+            found: Packet | None = None
+            while before < upto:
+                middle = (before + upto) // 2
+                row = db.execute(sql.PACKET_AFTER, (middle,)).fetchone()
+                assert row is not None, "an offset of the journal has its packet"
+                packet = Packet(*row)
+                if packet.at_ms < at_ms:
+                    before = packet.last
+                else:
+                    upto, found = middle, packet
+        return before, found
+
+    async def tallies(
+        self, tenant: str, id: str | None, since_minute: int, until_minute: int
+    ) -> list[Tally]:
+        def read() -> list[Tally]:
+            minutes = (since_minute, until_minute)
+            with disk_errors():
+                execute = self._reader().execute
+                if id is None:
+                    rows = execute(sql.TALLIES, (tenant, *minutes))
+                else:
+                    rows = execute(sql.TALLIES_OF, (id, tenant, *minutes))
+                return [Tally(*row) for row in rows]
+
+        return await self._read(read)
+
+    async def levels(self, queue: str, since_minute: int) -> list[Level]:
+        def read() -> list[Level]:
+            with disk_errors():
+                rows = self._reader().execute(sql.LEVELS, (queue, since_minute))
+                return [Level(*row) for row in rows]
+
+        return await self._read(read)
+
+    def _reader(self) -> apsw.Connection:
+        if not hasattr(self._local, "db"):
+            self._local.db = connect(self._path, cache_bytes=_CACHE_BYTES, readonly=True)
+        connection: apsw.Connection = self._local.db
+        return connection
+
+    async def _read(self, verb: Callable[..., T], *values: Any) -> T:
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(self._readers, verb, *values)
+        except StoreUnavailable as error:
+            if error.__cause__ is not None:
+                self.volume.failed(error.__cause__)
+            raise
