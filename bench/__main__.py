@@ -6,10 +6,11 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench import backlog, growth, lake, polls, pushes, receivers, space, store
+from bench import aging, backlog, growth, lake, polls, pushes, receivers, space, store
 from bench.anypoint import Anypoint
 from bench.bars import (
     Bar,
+    aging_bars,
     backlog_bars,
     dialect_bars,
     freshness_bars,
@@ -46,17 +47,18 @@ def main() -> int:
             print(render(store.compare(plan, root)))
             return 0
         parts = {
+            "aging": [_aging],
             "dialects": [_dialects],
             "freshness": [_freshness],
             "growth": [_growth],
-            "lake": [_lake, _growth, _freshness],
+            "lake": [_lake, _growth, _aging, _freshness],
             "polls": [_polls],
             "pushes": [_pushes],
             "receivers": [_receivers],
         }
         every = [
             *(_peers, _backlog, _space, _polls, _pushes, _receivers),
-            *(_lake, _growth, _freshness),
+            *(_lake, _growth, _aging, _freshness),
         ]
         found = [part(plan, root) for part in parts.get(options.what, every)]
     print(render([row for rows, _ in found for row in rows]))
@@ -70,7 +72,7 @@ def _options() -> argparse.Namespace:
         "what",
         nargs="?",
         choices=[
-            *("all", "dialects", "freshness", "growth", "lake", "polls", "pushes"),
+            *("all", "aging", "dialects", "freshness", "growth", "lake", "polls", "pushes"),
             *("receivers", "store"),
         ],
         default="all",
@@ -147,6 +149,13 @@ def _growth(plan: Plan, root: Path) -> Found:
     with tempfile.TemporaryDirectory(dir=root) as directory:
         grown = growth.measure_growth(Path(directory), plan)
     return grown.rows(), growth_bars(grown)
+
+
+def _aging(plan: Plan, root: Path) -> Found:
+    say("the lake as it ages")
+    with tempfile.TemporaryDirectory(dir=root) as directory:
+        found = aging.measure_aging(Path(directory), plan)
+    return found.rows(), aging_bars(found)
 
 
 def _freshness(plan: Plan, root: Path) -> Found:

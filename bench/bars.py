@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+from bench.aging import DAY, MANY, Aging
+from bench.aging import FEW as FEW_COMMITS
 from bench.anypoint import Anypoint
 from bench.backlog import FEW, Backlog
 from bench.comparison import Comparison
@@ -161,6 +163,19 @@ def growth_bars(growth: Growth) -> list[Bar]:
             "x",
             at_most=True,
         )
+    ]
+
+
+def aging_bars(aging: Aging) -> list[Bar]:
+    return [
+        Bar(
+            f"pipeline run on {aging.new:,} events after {past.name} beside {FEW_COMMITS.name}",
+            aging.ratio(past),
+            limit,
+            "x",
+            at_most=True,
+        )
+        for past, limit in ((MANY, 1.2), (DAY, 1.3))
     ]
 
 

@@ -24,6 +24,7 @@ class Plan(NamedTuple):
     lake_rows: int  # events in the journal that Spark reads
     lake_published: int  # messages that Spark publishes
     lake_new: int  # events of the run whose cost is measured
+    lake_few: int  # and of one where what is not of its events weighs most
     lake_old: tuple[int, int]  # and how many there were before: few, many
     fresh_seconds: float
 
@@ -49,6 +50,7 @@ FULL = Plan(
     lake_rows=2_000_000,
     lake_published=200_000,
     lake_new=100_000,
+    lake_few=3_000,
     lake_old=(100_000, 10_000_000),
     fresh_seconds=90.0,
 )
@@ -73,6 +75,7 @@ QUICK = Plan(
     lake_rows=100_000,
     lake_published=20_000,
     lake_new=20_000,
+    lake_few=300,
     lake_old=(20_000, 200_000),
     fresh_seconds=30.0,
 )

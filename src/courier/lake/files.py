@@ -68,18 +68,31 @@ def removed(file: File, at_ms: int, *, data_change: bool) -> RemoveAction:
     )
 
 
-def files_of(
-    table: DeltaTable,
+def adds_of(table: DeltaTable) -> pa.Table:
+    """What the log says of each file of a table as it is open."""
+    return pa.table(table.get_add_actions(flatten=False))
+
+
+def files_in(
+    adds: pa.Table,
     *,
     partition: str | None = None,
     meets: tuple[str, Any, Any] | None = None,
 ) -> list[File]:
-    """Those of a table as it is open: all, of one partition, or with values in a range."""
-    adds = pa.table(table.get_add_actions(flatten=False))
+    """All of them, those of one partition, or those that may have values in a range.
+
+    They are chosen as Arrow's columns: a lake of years has many thousands.
+    """
     if partition is not None and adds.num_rows:
         (values,) = adds.column("partition").combine_chunks().flatten()
         adds = adds.filter(pc.equal(values.cast(pa.string()), partition))
-    found = [
+    if meets is not None:
+        column, low, high = meets
+        for bounds, fits, bound in (("min", pc.less_equal, high), ("max", pc.greater_equal, low)):
+            known = _bounds(adds, bounds, column)
+            if known is not None:
+                adds = adds.filter(pc.fill_null(fits(known, pa.scalar(bound, known.type)), True))
+    return [
         File(
             path=row["path"],
             rows=row.get("num_records") or 0,
@@ -90,4 +103,13 @@ def files_of(
         )
         for row in adds.to_pylist()
     ]
-    return [file for file in found if meets is None or file.meets(*meets)]
+
+
+def _bounds(adds: pa.Table, name: str, column: str) -> pa.ChunkedArray | None:
+    """The least or greatest values of a column, if any file has some."""
+    if name not in adds.column_names:
+        return None
+    kind = adds.schema.field(name).type
+    if not pa.types.is_struct(kind) or kind.get_field_index(column) < 0:
+        return None
+    return pc.struct_field(adds[name], column)

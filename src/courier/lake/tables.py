@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
@@ -18,7 +19,7 @@ from pyspark.sql.types import StructType
 
 from courier import ids
 from courier.clock import SystemClock
-from courier.lake.files import File, Written, files_of, removed
+from courier.lake.files import File, Written, adds_of, files_in, removed
 from courier.lake.log import ACTIONS, Log
 from courier.lake.parts import RANGED, Parts, columns_of, read_by_tasks, write_by_tasks
 from courier.lake.storage import delta_options, filesystem, is_elsewhere
@@ -36,6 +37,10 @@ CHECKPOINT_COMMITS = 50
 LOG_RETENTION = "delta.logRetentionDuration"
 LOG_RETENTION_HOURS = 1
 LOG_CLEANUP = "delta.enableExpiredLogCleanup"
+# Checkpoints name the files that were replaced for as long as `vacuum` leaves those alone: at a
+# batch every 5 s that is some ten thousand files a day.
+REPLACED_RETENTION = "delta.deletedFileRetentionDuration"
+REPLACED_RETENTION_HOURS = 24
 # The layout of a table: raised when a release of before could not write to it any more.
 LAYOUT = "courier.layout"
 LAYOUT_NOW = 1
@@ -96,6 +101,7 @@ class Table:
         self._log = Log(self.uri)
         self._ranged = {name for name in RANGED if name not in self._derived}
         self._delta: DeltaTable | None = None
+        self._known: tuple[int, pa.Table] | None = None
 
     # --- reading ---
 
@@ -127,8 +133,7 @@ class Table:
         table = self.open()
         if table is None or is_elsewhere(self.uri):
             return
-        adds = pa.table(table.get_add_actions(flatten=False)).select(["path", "size_bytes"])
-        for row in adds.to_pylist():
+        for row in self._adds(table).select(["path", "size_bytes"]).to_pylist():
             try:
                 size = os.stat(f"{self.uri}/{row['path']}").st_size
             except FileNotFoundError:
@@ -181,6 +186,7 @@ class Table:
             CHECKPOINTS: str(CHECKPOINT_COMMITS),
             LOG_RETENTION: f"interval {LOG_RETENTION_HOURS} hours",
             LOG_CLEANUP: "false",
+            REPLACED_RETENTION: f"interval {REPLACED_RETENTION_HOURS} hours",
             LAYOUT: str(LAYOUT_NOW),
             STATS_COLUMNS: ",".join(name for name in self.schema.names if name in self._ranged),
         }
@@ -221,7 +227,16 @@ class Table:
     ) -> list[File]:
         """Its files: all, those of one partition, or those that may have values in a range."""
         table = self.open()
-        return [] if table is None else files_of(table, partition=partition, meets=meets)
+        return (
+            [] if table is None else files_in(self._adds(table), partition=partition, meets=meets)
+        )
+
+    def _adds(self, table: DeltaTable) -> pa.Table:
+        """What the log says of its files. The last answer is kept: a batch asks many times."""
+        version = table.version()
+        if self._known is None or self._known[0] != version:
+            self._known = version, adds_of(table)
+        return self._known[1]
 
     def files_at(self, app: str, batch: int, *, partition: str | None = None) -> list[File]:
         """Its files as they were when a batch was the last; they stay until `vacuum`."""
@@ -232,7 +247,7 @@ class Table:
             except TableNotFoundError:  # its commit has been removed from the log
                 break
             if (table.transaction_version(app) or 0) <= batch:
-                return files_of(table, partition=partition)
+                return files_in(adds_of(table), partition=partition)
         raise LakeError(
             f"table {self.name} has no version of batch {batch} any more: make it anew with "
             "`courier pipeline rebuild`"
@@ -360,8 +375,9 @@ class Table:
                     "meanwhile: end that one, or this"
                 )
             if removes:
-                there = {file.path for file in files_of(table)}
-                if any(file.path not in there for file in removes):
+                wanted = pa.array([file.path for file in removes], pa.string())
+                there = self._adds(table)["path"].cast(pa.string())
+                if not pc.all(pc.is_in(wanted, value_set=there)).as_py():
                     raise Moved(f"files of table {self.name} have been compacted meanwhile")
             try:
                 table.create_write_transaction(

@@ -15,14 +15,21 @@ from courier.lake import archive, lock
 from courier.lake.catalog import LIVE, Lake
 from courier.lake.files import File
 from courier.lake.storage import is_elsewhere
-from courier.lake.tables import FILE_ROWS_MAX, LOG_RETENTION_HOURS, LakeError, Moved, Table
+from courier.lake.tables import (
+    FILE_ROWS_MAX,
+    LOG_RETENTION_HOURS,
+    REPLACED_RETENTION_HOURS,
+    LakeError,
+    Moved,
+    Table,
+)
 
 # What a file should have grown to before it is left alone.
 FILE_BYTES = 64 << 20
 # So many small files beside each other are made one.
 FILES_MIN = 8
 FILES_MAX = 1_000
-RETENTION_HOURS = 24
+RETENTION_HOURS = REPLACED_RETENTION_HOURS
 HOUR_MS = 3_600_000
 # A batch that is being written has files that no table knows of yet.
 RUNNING_HOURS = 1
