@@ -6,12 +6,13 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench import aging, backlog, growth, lake, polls, pushes, receivers, space, store
+from bench import aging, backlog, before, growth, lake, polls, pushes, receivers, space, store
 from bench.anypoint import Anypoint
 from bench.bars import (
     Bar,
     aging_bars,
     backlog_bars,
+    before_bars,
     dialect_bars,
     freshness_bars,
     growth_bars,
@@ -46,6 +47,10 @@ def main() -> int:
         if options.what == "store":
             print(render(store.compare(plan, root)))
             return 0
+        if options.what == "before":
+            beside = before.compare(options.commit, plan, root)
+            print(render(beside.rows()))
+            return 1 if _judge(before_bars(beside)) and options.strict else 0
         parts = {
             "aging": [_aging],
             "dialects": [_dialects],
@@ -72,11 +77,14 @@ def _options() -> argparse.Namespace:
         "what",
         nargs="?",
         choices=[
-            *("all", "aging", "dialects", "freshness", "growth", "lake", "polls", "pushes"),
+            *("all", "aging", "before", "dialects", "freshness", "growth", "lake", "polls", "pushes"),
             *("receivers", "store"),
         ],
         default="all",
-        help="one part alone; store: without HTTP, and no part of all",
+        help="one part alone; no parts of all are store, which is without HTTP, and before",
+    )
+    parser.add_argument(
+        "commit", nargs="?", help="of before: the commit that this tree is compared with"
     )
     parser.add_argument("--quick", action="store_true", help="short times and small queues")
     parser.add_argument("--strict", action="store_true", help="exit 1 when a bar is missed")
@@ -86,7 +94,10 @@ def _options() -> argparse.Namespace:
         default=Path("build/bench"),
         help="where all data goes; must be on a real disk for the figures to mean anything",
     )
-    return parser.parse_args()
+    options = parser.parse_args()
+    if (options.what == "before") != bool(options.commit):
+        parser.error("before needs a commit, and nothing else takes one")
+    return options
 
 
 def _peers(plan: Plan, root: Path) -> Found:

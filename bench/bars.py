@@ -6,6 +6,7 @@ from bench.aging import DAY, MANY, Aging
 from bench.aging import FEW as FEW_COMMITS
 from bench.anypoint import Anypoint
 from bench.backlog import FEW, Backlog
+from bench.before import Before
 from bench.comparison import Comparison
 from bench.courier import Courier
 from bench.floor import Floor
@@ -110,6 +111,24 @@ def push_bars(pushes: Pushes) -> list[Bar]:
             )
             for listeners in SENT_TO
         ),
+    ]
+
+
+def before_bars(found: Before) -> list[Bar]:
+    """Messages per second, and per second of CPU, which a busy machine disturbs less."""
+    return [
+        bar
+        for name, now in found.now.items()
+        for before in [found.before[name]]
+        for bar in (
+            Bar(f"{name} beside {found.commit}", ratio(now.rate, before.rate), 0.97, "x"),
+            Bar(
+                f"{name} beside {found.commit}, per CPU time",
+                ratio(before.cpu_s_per_1000, now.cpu_s_per_1000),
+                0.97,
+                "x",
+            ),
+        )
     ]
 
 

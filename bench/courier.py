@@ -106,10 +106,18 @@ def check_acked(answer: bytes, count: int) -> None:
 
 
 class CourierServer:
+    """`source`: where it is loaded from, if not from what is installed."""
+
     def __init__(
-        self, directory: Path, *, module: str = "courier", args: Sequence[str] = ()
+        self,
+        directory: Path,
+        *,
+        module: str = "courier",
+        args: Sequence[str] = (),
+        source: Path | None = None,
     ) -> None:
         self.directory = directory
+        self._prefix = ("env", f"PYTHONPATH={source}") if source else ()
         self._module = module
         self._args = args
         self._port = free_port()
@@ -124,7 +132,15 @@ class CourierServer:
         """Start it and wait until it is ready; called again, it is a restart."""
         self.process = Process(
             [
-                *(sys.executable, "-m", self._module, "serve", "--host", "127.0.0.1"),
+                *(
+                    *self._prefix,
+                    sys.executable,
+                    "-m",
+                    self._module,
+                    "serve",
+                    "--host",
+                    "127.0.0.1",
+                ),
                 *("--port", str(self._port), "--data", str(self.directory)),
                 *self._args,
             ],

@@ -7,6 +7,7 @@ class Plan(NamedTuple):
     warmup_s: float
     seconds: float
     rounds: int
+    before_rounds: int  # of this tree and of an earlier commit
     many: int  # messages in the long queue
     crowd: int  # delayed and leased messages, each, in front of the crowded one
     pulls: int
@@ -33,6 +34,7 @@ FULL = Plan(
     warmup_s=1.0,
     seconds=6.0,
     rounds=3,
+    before_rounds=6,
     many=1_000_000,
     crowd=100_000,
     pulls=300,
@@ -58,6 +60,7 @@ QUICK = Plan(
     warmup_s=0.3,
     seconds=1.0,
     rounds=1,
+    before_rounds=2,
     many=50_000,
     crowd=5_000,
     pulls=50,
