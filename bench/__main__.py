@@ -77,8 +77,8 @@ def _options() -> argparse.Namespace:
         "what",
         nargs="?",
         choices=[
-            *("all", "aging", "before", "dialects", "freshness", "growth", "lake", "polls", "pushes"),
-            *("receivers", "store"),
+            *("all", "aging", "before", "dialects", "freshness", "growth", "lake", "polls"),
+            *("pushes", "receivers", "store"),
         ],
         default="all",
         help="one part alone; no parts of all are store, which is without HTTP, and before",

@@ -45,6 +45,8 @@ def test_grants_of_one_scope_add_up() -> None:
     assert "other" in keys.reach(
         key(Grant("queues:read", (ALPHA,)), Grant("queues:read")), "queues:read"
     )
+    either = key(Grant("queues:read", (ALPHA,)), Grant("queues:write"))
+    assert BRAVO in keys.reach(either, "queues:read", "queues:write")
 
 
 @pytest.mark.parametrize(
