@@ -5,12 +5,10 @@ The store of before is built from its commit; both run in turns, each in a proce
 
 import asyncio
 import importlib
-import io
 import json
 import os
 import subprocess
 import sys
-import tarfile
 import tempfile
 import time
 from array import array
@@ -19,6 +17,7 @@ from typing import Any
 
 import uvloop
 
+from bench.before import export
 from bench.figure import Figure, middle
 from bench.plan import Plan
 from bench.table import Row
@@ -39,7 +38,7 @@ _LEASE_MS = 30_000
 
 def compare(plan: Plan, root: Path) -> list[Row]:
     sources = {who: _REPOSITORY / "src" for who in STORES}
-    sources[next(iter(STORES))] = _built(root)
+    sources[next(iter(STORES))] = export(BEFORE, root / BEFORE)
     rows = []
     for number, (kind, callers, batch) in enumerate(WORKLOADS):
         figures: dict[str, list[Figure]] = {who: [] for who in STORES}
@@ -49,16 +48,6 @@ def compare(plan: Plan, root: Path) -> list[Row]:
         for who, rounds in figures.items():
             rows.append(Row(f"store, {kind} {callers}x{batch}", who, middle(rounds)))
     return rows
-
-
-def _built(root: Path) -> Path:
-    """The source of before, out of the history of this repository."""
-    packed = subprocess.run(
-        ["git", "archive", BEFORE, "src"], cwd=_REPOSITORY, check=True, capture_output=True
-    )
-    with tarfile.open(fileobj=io.BytesIO(packed.stdout)) as archive:
-        archive.extractall(root / BEFORE, filter="data")
-    return root / BEFORE / "src"
 
 
 def _measured(who: str, source: Path, number: int, plan: Plan, root: Path) -> Figure:
