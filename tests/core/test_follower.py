@@ -17,6 +17,7 @@ from courier.store.embedded import EmbeddedStore
 from tests.core.newsroom import CALLER, MESSAGES, QUEUES, TENANT, Newsroom
 from tests.oracle.store import Oracle
 
+OTHER = "c0" + "5" * 30
 BURST = 100_000
 # Usually it is a fiftieth of this.
 STALL_S_MAX = 1.0
@@ -254,6 +255,21 @@ def test_many_burials_at_once_are_all_told_in_portions(room: Newsroom) -> None:
         assert len(set(ids)) == len(ids) == 1_234
     room.follow()
     assert len(room.messages(news)) == 1_234
+
+
+def test_a_tenant_hears_only_of_its_own(room: Newsroom) -> None:
+    news = room.queue("news")
+    foreign = replace(room.plain("foreign"), tenant=OTHER)
+    room.change(foreign)
+    room.subscription(news, QUEUES, "created")
+    room.change(
+        replace(room.made(foreign, QUEUES, "created", since=room.last()), tenant=OTHER),
+    )
+    room.queue("mine")
+    room.change(replace(room.plain("theirs"), tenant=OTHER))
+    room.follow()
+    assert names(room) == ["mine"]
+    assert [event["payload"]["name"] for event in room.told(foreign)] == ["theirs"]
 
 
 def test_the_loop_announces_by_itself_and_soon(room: Newsroom) -> None:

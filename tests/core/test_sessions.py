@@ -210,6 +210,15 @@ def test_tokens_under_an_old_secret_end_with_it_however_often_they_are_used(
     assert [desk.holds(each) for each in (token, late, fresh)] == [False, False, True]
 
 
+def test_another_rotation_does_not_prolong_tokens_under_an_older_secret(desk: Desk) -> None:
+    key = desk.key()
+    token = desk.open(key)
+    desk.rotate(key, overlap_ms=10 * MINUTE_MS)
+    desk.rotate(key, overlap_ms=50 * MINUTE_MS)
+    desk.clock.advance(10 * MINUTE_MS)
+    assert not desk.holds(token)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_disabled_or_expired_key_has_no_good_token(desk: Desk, kind: Kind) -> None:
     key = desk.key(kind)

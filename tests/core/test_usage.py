@@ -3,6 +3,9 @@
 import asyncio
 from collections.abc import Mapping
 
+import pytest
+
+from courier.core.errors import StoreUnavailable
 from courier.core.usage import Usage
 from tests.oracle.store import Oracle
 
@@ -36,5 +39,31 @@ def test_what_somebody_else_is_writing_is_in_the_store_after_a_flush() -> None:
         (tally,) = await store.tallies(tenant=TENANT, since_ms=0, until_ms=1)
         assert tally.count == 1
         await sweep
+
+    asyncio.run(story())
+
+
+class FailingStore(Oracle):
+    """Cannot write as long as `away`."""
+
+    away = True
+
+    async def tally(self, counts: Mapping[tuple[str, str], int], *, now_ms: int) -> None:
+        if self.away:
+            raise StoreUnavailable("away")
+        await super().tally(counts, now_ms=now_ms)
+
+
+def test_what_could_not_be_written_is_written_by_the_next_flush() -> None:
+    async def story() -> None:
+        store, usage = FailingStore(), Usage()
+        usage.request(TENANT)
+        with pytest.raises(StoreUnavailable):
+            await usage.flush(store, now_ms=0)
+        usage.request(TENANT)
+        store.away = False
+        await usage.flush(store, now_ms=0)
+        (tally,) = await store.tallies(tenant=TENANT, since_ms=0, until_ms=1)
+        assert tally.count == 2
 
     asyncio.run(story())
