@@ -104,6 +104,8 @@ def test_reading_syncs_nothing(tmp_path: Path, syncs: list[int]) -> None:
         store = await EmbeddedStore.open(tmp_path / "courier.db")
         queue = Queue(id=ids.new_id(), tenant="t", name="q", created_ms=1, modified_ms=1)
         await store.change(puts=[queue], actor=ACTOR, now_ms=NOW_MS)
+        # The first one is remembered: pullers use this queue.
+        await store.peek(queue.id, count=1, now_ms=NOW_MS)
         before = syncs[0]
         await store.peek(queue.id, count=1, now_ms=NOW_MS)
         await store.stats([queue.id], now_ms=NOW_MS)

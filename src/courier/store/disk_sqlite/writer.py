@@ -86,25 +86,18 @@ class Log(Protocol):
 
 
 class _Call:
-    __slots__ = ("alone", "error", "future", "op", "then", "value")
+    """`alone`: no other call shares its transaction."""
 
-    def __init__(
-        self,
-        op: Callable[[], Any],
-        then: Callable[[], None] | None,
-        alone: bool,
-        future: asyncio.Future[Any],
-    ) -> None:
+    __slots__ = ("alone", "error", "future", "op", "value")
+
+    def __init__(self, op: Callable[[], Any], future: asyncio.Future[Any]) -> None:
         self.op = op
-        self.then = then
-        self.alone = alone
+        self.alone = False
         self.future = future
         self.value: Any = None
         self.error: BaseException | None = None
 
     def answer(self) -> None:
-        if self.error is None and self.then is not None:
-            self.then()
         if self.future.done():
             return
         if self.error is None:
@@ -146,12 +139,9 @@ class Writer:
         self.calls = 0
         self.doubts = 0
 
-    def submit(
-        self, op: Callable[[], T], *, then: Callable[[], None] | None = None, alone: bool = False
-    ) -> "asyncio.Future[T]":
-        """Run `op` in a transaction. `then` runs once it is durable, before the answer.
+    def submit(self, op: Callable[[], T]) -> "asyncio.Future[T]":
+        """Run `op` in a transaction; the answer comes once it is durable.
 
-        `alone`: no other call shares the transaction, and none runs before `then`.
         An op that raises Rejected must not have written anything.
         """
         future = self._loop.create_future()
@@ -161,7 +151,7 @@ class Writer:
         if self._doubt is not None and (self._doubt.over or len(self._waiting) >= WAITING_MAX):
             future.set_exception(_unavailable(self._doubt.error))
             return future
-        self._waiting.append(_Call(op, then, alone, future))
+        self._waiting.append(_Call(op, future))
         if not self._busy:
             self._busy = True
             self._begin()
@@ -333,12 +323,7 @@ class Writer:
 
     def _answer(self, calls: list[_Call]) -> None:
         for call in calls:
-            try:
-                call.answer()
-            except BaseException as error:  # of its `then`: what is in memory is now in doubt
-                self._stale = True
-                call.error = error
-                call.answer()
+            call.answer()
 
     def _rollback(self, error: BaseException) -> tuple[BaseException, bool]:
         """The error that callers are given, once nothing is left of their transaction.
