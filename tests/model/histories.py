@@ -189,7 +189,7 @@ class Histories(Pushing):
         listeners: list[tuple[int, bool]],
         quiet: tuple[str, ...],
     ) -> None:
-        self.quiet = set(quiet if self.PUSH_ONLY else ())
+        self.quiet = set(quiet)
         for i, name in enumerate(reversed(CHAIN)):
             self.create(
                 name,
@@ -492,7 +492,7 @@ class Histories(Pushing):
         for listener in listeners:
             self.forget(listener)
         self.create(name, attempts_max=2)
-        if self.PUSH_ONLY and number % 2:
+        if number % 2:
             self.quiet.add(name)
 
 

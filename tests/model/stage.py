@@ -104,8 +104,6 @@ class Stage(RuleBasedStateMachine):
     """The reference and a store on disk, their queues and listeners, and the time."""
 
     FIFO: ClassVar[frozenset[str]] = frozenset()
-    # Whether there may be queues that nobody pulls from.
-    PUSH_ONLY: ClassVar[bool] = False
 
     def __init__(self) -> None:
         super().__init__()

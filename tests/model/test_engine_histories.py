@@ -40,8 +40,6 @@ def steps(table: dict[str, tuple[int, st.SearchStrategy[tuple[Any, ...]]]]) -> A
 
 
 class EngineHistories(Histories):
-    PUSH_ONLY = True
-
     @rule(jump=JUMPS, step=steps(MORE_STEPS))
     def step(self, jump: Jump, step: tuple[str, tuple[Any, ...]]) -> None:
         self.take_step(jump, step)

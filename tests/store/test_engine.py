@@ -224,6 +224,20 @@ def test_numbers_run_out_with_an_error_and_change_nothing(
     told(tmp_path / "courier.db", story)
 
 
+def test_the_log_says_that_numbers_run_out_before_they_do(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(layout, "LINES_MAX", 20)
+    numbers = LineNumbers(())
+    for _ in range(17):
+        numbers.take()
+    assert caplog.messages == []
+    numbers.take()
+    assert caplog.messages == ["line_numbers_low"]
+    [record] = caplog.records
+    assert vars(record)["limit"] == 19
+
+
 def test_numbers_cover_four_million_lines_and_each_is_given_once() -> None:
     assert layout.LINES_MAX == 4_194_304
     numbers = LineNumbers(())

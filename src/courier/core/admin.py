@@ -4,9 +4,8 @@ Each reads what is there, decides, and writes all of it in one change. They run 
 what was read is still true when it is written.
 """
 
-import asyncio
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Literal
 
 from msgspec import UNSET, Struct, UnsetType
@@ -23,6 +22,7 @@ from courier.core.listeners import Listeners
 from courier.core.rotation import Rotation
 from courier.core.sessions import BROWSER_SESSION_MS, BROWSER_WHOLE_MS, Sessions
 from courier.core.store import Store
+from courier.core.turns import Turn
 from courier.core.types import (
     BROKER,
     MINUTE_MS,
@@ -70,12 +70,17 @@ class Policy(Struct, frozen=True):
     dead_letter: str = ""
 
 
+class _Exists(Exception):
+    """A queue that was to be created is there."""
+
+
 class Admin:
     def __init__(self, store: Store, clock: Clock, limits: Limits) -> None:
         self._store = store
         self._clock = clock
         self._limits = limits
-        self._turn = asyncio.Lock()
+        self._turn = Turn()
+        self._creating: dict[str, Queue] = {}  # by id, until they are there
         self._deleted: set[str] = set()  # tenants, while this server runs
         self.sessions = Sessions(store, clock, self._turn)
         self.browser_sessions = Sessions(
@@ -283,8 +288,7 @@ class Admin:
         self, queue: Queue, *, schema: dict[str, Any] | None = None, actor: Actor
     ) -> Queue:
         """`schema` is one that `schemas.py` finds no problem with."""
-        async with self._turn:
-            await self._check_new(queue)
+        async with self._turn.shared(), self._new(queue):
             queue, puts, _ = await self._with_schema(queue, schema)
             await self._change(puts=puts, actor=actor)
             return queue
@@ -304,22 +308,63 @@ class Admin:
         `edit` gets the queue, if it exists, and the one named by `dead_letter`; one beyond reach
         does not exist for it.
         """
+        if await self._store.named(Queue, tenant=tenant, name=name) is None:
+            with suppress(_Exists):
+                async with self._turn.shared():
+                    return await self._put_queue(
+                        tenant, name, edit, dead_letter, reach, actor, alone=False
+                    )
         async with self._turn:
-            current = await self._store.named(Queue, tenant=tenant, name=name)
+            return await self._put_queue(tenant, name, edit, dead_letter, reach, actor, alone=True)
+
+    async def _put_queue(
+        self,
+        tenant: str,
+        name: str,
+        edit: Callable[[Queue | None, Queue | None], Queue],
+        dead_letter: str,
+        reach: Reach,
+        actor: Actor,
+        *,
+        alone: bool,
+    ) -> Queue:
+        """Raises _Exists, unless `alone`, when somebody else has just created the queue."""
+        current = await self._store.named(Queue, tenant=tenant, name=name)
+        if current is not None and not alone:
+            raise _Exists
+        target = None
+        if dead_letter:
+            target = await self._store.named(Queue, tenant=tenant, name=dead_letter)
+        if target is not None and target.id not in reach:
             target = None
-            if dead_letter:
-                target = await self._store.named(Queue, tenant=tenant, name=dead_letter)
-            if target is not None and target.id not in reach:
-                target = None
-            reach.require(current.id if current else "")
-            queue = edit(current, target)
-            if current is None:
-                await self._check_new(queue)
+        reach.require(current.id if current else "")
+        queue = edit(current, target)
+        if current is not None:
             await self._change(puts=[queue], actor=actor)
             return queue
+        try:
+            async with self._new(queue):
+                await self._change(puts=[queue], actor=actor)
+        except Conflict as error:
+            if error.kind == "queue" and not alone:
+                raise _Exists from error
+            raise
+        return queue
+
+    @asynccontextmanager
+    async def _new(self, queue: Queue) -> AsyncIterator[None]:
+        """While a queue is being created. Raises when it must not be."""
+        await self._check_new(queue)
+        self._creating[queue.id] = queue
+        try:
+            yield
+        finally:
+            del self._creating[queue.id]
 
     async def _check_new(self, queue: Queue) -> None:
-        await self._check_count(queue.tenant, adding=1)
+        others = [each for each in self._creating.values() if each.tenant == queue.tenant]
+        adding = [each for each in others if await self._store.get(Queue, each.id) is None]
+        await self._check_count(queue.tenant, adding=1 + len(adding))
         # Publishers name queues and exchanges alike, so a name is one or the other.
         if await self._store.named(Exchange, tenant=queue.tenant, name=queue.name):
             raise Conflict("exchange", queue.name)

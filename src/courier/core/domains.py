@@ -1,6 +1,5 @@
 """Domains: hosts that tenants show to be their own, by serving a file there."""
 
-import asyncio
 from typing import Protocol
 
 from msgspec.structs import replace
@@ -9,6 +8,7 @@ from courier import ids
 from courier.clock import Clock
 from courier.core.errors import NotFound, OverLimit
 from courier.core.store import Store
+from courier.core.turns import Turn
 from courier.core.types import BROKER, DAY_MS, Actor, Domain
 
 DOMAINS_MAX = 1_000
@@ -54,7 +54,7 @@ def renewed(domain: Domain, now_ms: int) -> Domain:
 
 
 class Domains:
-    def __init__(self, store: Store, clock: Clock, turn: asyncio.Lock) -> None:
+    def __init__(self, store: Store, clock: Clock, turn: Turn) -> None:
         self._store = store
         self._clock = clock
         self._turn = turn

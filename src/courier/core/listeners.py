@@ -1,6 +1,5 @@
 """Listeners: where a queue's messages are pushed to."""
 
-import asyncio
 from collections.abc import Callable
 from typing import Literal
 
@@ -10,6 +9,7 @@ from msgspec.structs import replace
 from courier.clock import Clock
 from courier.core.errors import Conflict, NotFound, OverLimit
 from courier.core.store import Store
+from courier.core.turns import Turn
 from courier.core.types import BROKER, DAY_MS, Actor, AnyRecord, Listener, Liveness, Queue, Secret
 
 LISTENERS_MAX = 100
@@ -33,7 +33,7 @@ def record_name(queue: str, title: str) -> str:
 
 
 class Listeners:
-    def __init__(self, store: Store, clock: Clock, turn: asyncio.Lock) -> None:
+    def __init__(self, store: Store, clock: Clock, turn: Turn) -> None:
         self._store = store
         self._clock = clock
         self._turn = turn

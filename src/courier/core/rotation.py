@@ -1,6 +1,5 @@
 """Another secret for a key, while the old one still works for a while."""
 
-import asyncio
 from collections.abc import Callable
 
 from msgspec.structs import replace
@@ -9,6 +8,7 @@ from courier.clock import Clock
 from courier.core import keys
 from courier.core.errors import NotFound
 from courier.core.store import Store
+from courier.core.turns import Turn
 from courier.core.types import DAY_MS, Actor, AnyRecord, Key, Session
 
 OVERLAP_MS = DAY_MS
@@ -16,7 +16,7 @@ OVERLAP_MS_MAX = 30 * DAY_MS
 
 
 class Rotation:
-    def __init__(self, store: Store, clock: Clock, turn: asyncio.Lock) -> None:
+    def __init__(self, store: Store, clock: Clock, turn: Turn) -> None:
         self._store = store
         self._clock = clock
         self._turn = turn

@@ -4,7 +4,6 @@ A session's token is made from its id with the store's secret, so it can be give
 although it is not kept.
 """
 
-import asyncio
 import base64
 from hashlib import blake2b
 
@@ -15,6 +14,7 @@ from courier.clock import Clock
 from courier.core import keys
 from courier.core.errors import Unauthenticated
 from courier.core.store import Store
+from courier.core.turns import Turn
 from courier.core.types import BROKER, DAY_MS, HOUR_MS, MINUTE_MS, Actor, Key, Session
 
 SESSION_MS = HOUR_MS
@@ -40,7 +40,7 @@ class Sessions:
         self,
         store: Store,
         clock: Clock,
-        turn: asyncio.Lock,
+        turn: Turn,
         *,
         purpose: bytes = b"session",
         session_ms: int = SESSION_MS,

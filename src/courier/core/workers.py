@@ -1,12 +1,12 @@
 """Workers: where the operator runs the scripts that push consumers name."""
 
-import asyncio
 from collections.abc import Callable
 from urllib.parse import urlsplit
 
 from courier.clock import Clock
 from courier.core.errors import InvalidRequest, NotFound, OverLimit
 from courier.core.store import Store
+from courier.core.turns import Turn
 from courier.core.types import Actor, Worker
 
 NAME_CHARACTERS_MAX = 255
@@ -15,7 +15,7 @@ WORKERS_MAX = 1_000
 
 
 class Workers:
-    def __init__(self, store: Store, clock: Clock, turn: asyncio.Lock) -> None:
+    def __init__(self, store: Store, clock: Clock, turn: Turn) -> None:
         self._store = store
         self._clock = clock
         self._turn = turn

@@ -7,12 +7,7 @@ import pytest
 from courier import ids
 from courier.core.errors import OverLimit
 from courier.core.types import BROKER, DAY_MS, Consumer, Draft, Listener, PushStats, Queue
-from tests.conformance.store.conftest import OPENERS
 from tests.conformance.store.driver import ARRIVED, Driver, bodies
-
-# The store that the server used before the engine does not do this.
-STORES = [name for name in OPENERS if not name.startswith("sqlite")]
-pytestmark = pytest.mark.parametrize("store", STORES, indirect=True, scope="function")
 
 
 def arrive(driver: Driver, *listeners: Listener) -> None:

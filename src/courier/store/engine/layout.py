@@ -4,15 +4,20 @@ A key is a signed integer of 64 bits: 22 bits of line number, 42 bits of sequenc
 line lie side by side, in the order of their sequences. Line numbers may be negative.
 """
 
+import logging
 from collections.abc import Iterable
 
 from courier.core.errors import OverLimit
+
+log = logging.getLogger("courier.store")
 
 SEQ_BITS = 42
 SEQ_MASK = (1 << SEQ_BITS) - 1
 SPAN = 1 << SEQ_BITS
 # Queues and listeners together, including deleted ones of which the journal still holds messages.
 LINES_MAX = 1 << 22
+# Part of them at which the log says that they will run out.
+LINES_LOW = 0.9
 _HALF = LINES_MAX // 2
 NEVER_MS = 1 << 62
 
@@ -45,6 +50,8 @@ class LineNumbers:
         if self._next >= LINES_MAX - 1:
             raise OverLimit("number of queues and listeners", limit=LINES_MAX - 1, actual=LINES_MAX)
         self._used.add(self._next)
+        if len(self._used) == int(LINES_LOW * LINES_MAX):
+            log.warning("line_numbers_low", extra={"used": len(self._used), "limit": LINES_MAX - 1})
         return _number(self._next)
 
     def free(self, no: int) -> None:
