@@ -3,6 +3,7 @@
 import argparse
 import csv
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from courier.cli import output, replay
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 LIMIT_DEFAULT = 1_000
 TABLES = ("events", "messages", "queue_minutes", "consumers_hours", "audit")
-_COLUMNS = ["table", "rows", "bytes", "files", "changed", "offset"]
+_COLUMNS = ["table", "rows", "bytes", "files", "changed", "offset", "missing"]
 
 
 def add(commands: Commands) -> None:
@@ -41,6 +42,15 @@ def add(commands: Commands) -> None:
         help=f"most rows to print; default {LIMIT_DEFAULT}",
     )
     add_place(query)
+
+    views = command(lake, "views", "write a DuckDB file with views of the tables", _views)
+    views.add_argument("--out", metavar="FILE", help="default: views.duckdb in the lake")
+    views.add_argument(
+        "--relative",
+        action="store_true",
+        help="name the lake's files relative to the folder of FILE, in which clients then must run",
+    )
+    add_place(views)
 
     compact = command(lake, "compact", "merge small files", _compact)
     compact.add_argument("table", metavar="TABLE", nargs="?", choices=TABLES)
@@ -82,7 +92,10 @@ def _tables(args: argparse.Namespace) -> None:
         output.print_json(found)
         return
     rows = [
-        [each.table, each.rows, each.bytes, each.files, output.moment(each.changed_ms), each.upto]
+        [
+            *(each.table, each.rows, each.bytes, each.files, output.moment(each.changed_ms)),
+            *(each.upto, each.missing),
+        ]
         for each in found
     ]
     output.table(_COLUMNS, rows)
@@ -109,6 +122,16 @@ def _print(answer: "Answer", rows: list[list[object]], args: argparse.Namespace)
         print(rows[0][1])  # a drawing
     else:
         output.table(answer.columns, rows)
+
+
+def _views(args: argparse.Namespace) -> None:
+    with failures(args):
+        from courier.lake import views
+
+        lake = opened(args)
+        file = Path(args.out or f"{lake.root}/{views.FILE}").resolve()
+        written = views.write(lake, file, relative=args.relative)
+    print(f"{file}: {', '.join(f'{name} ({rows})' for name, rows in written.items())}")
 
 
 def _compact(args: argparse.Namespace) -> None:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
+from courier.lake.archive import GAP
 from courier.lake.latest import CHANGES, ENDS, LEASED, LIVE
 from courier.lake.order import violations
 
@@ -214,7 +215,10 @@ union all
 select
     null, '', null, {", ".join("null" for _ in TOTALS)}, null, null, 0,
     {{upto}} - {{after}} - different + all - different, {", ".join("0" for _ in FINDINGS)}
-from (select count(*) as all, count(distinct offset) as different from {{events}})
+from (
+    select count(*) as all, count(distinct offset) as different
+    from {{events}} where kind <> '{GAP}'
+)
 """
     return f"""
 select
