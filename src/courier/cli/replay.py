@@ -94,6 +94,9 @@ def _replay(args: argparse.Namespace) -> None:
             if not args.queue:
                 raise Misused(f"there is no replay '{id}' to continue: a new one needs --queue")
             tenant = tenant_id(who)
+            if gone := replay.erased(lake, asked, tenant=tenant, now_ms=now_ms):
+                told = f"{count(gone, 'message')} of the queue and time were erased"
+                print(f"{told}, and cannot be published again", file=sys.stderr)
             return replay.choose(spark, lake, asked, tenant=tenant, replay=id, now_ms=now_ms)
 
         if not args.queue and not args.id:

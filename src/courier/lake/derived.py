@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col, lit
 
 from courier.clock import SystemClock
-from courier.lake import archive, audit, consumers, latest, metrics
+from courier.lake import archive, audit, consumers, erasure, latest, metrics
 from courier.lake.archive import APP, Span
 from courier.lake.catalog import LIVE, Lake
 from courier.lake.files import File
@@ -183,6 +183,7 @@ class Derived:
             run=run,
             broker=broker,
             fifo=fifo,
+            erased=erasure.erased(self._lake),
             # The first run of a day tells of every queue, so that no other day is looked at.
             whole=f"{at:%Y-%m-%d}" != last,
         )

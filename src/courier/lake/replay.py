@@ -14,7 +14,7 @@ from pyspark.sql.functions import col
 
 from courier import ids
 from courier.clock import SystemClock
-from courier.lake import archive, selection
+from courier.lake import archive, erasure, selection
 from courier.lake.catalog import Lake
 from courier.lake.client import Client, CourierError, Place
 from courier.lake.plan import Plan, Plans
@@ -176,6 +176,12 @@ def lag(lake: Lake, place: Place, asked: Asked, *, now_ms: int) -> int:
     if lake.messages.epoch not in ("", head.epoch):
         return 0  # another store than the one that the lake was made of
     return max(0, head.last - archive.last(lake.messages))
+
+
+def erased(lake: Lake, asked: Asked, *, tenant: str, now_ms: int) -> int:
+    """How many messages of the queue and time were erased, and cannot be published any more."""
+    low, high = since_ms(asked, now_ms=now_ms), until_ms(asked, now_ms=now_ms)
+    return erasure.count(lake, tenant=tenant, queue=asked.queue, since_ms=low, until_ms=high)
 
 
 def since_ms(asked: Asked, *, now_ms: int) -> int:

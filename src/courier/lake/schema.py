@@ -184,6 +184,7 @@ AUDIT = _schema(
         "unleased_acks": _LONG,
         "revived": _LONG,
         "order_violations": _LONG,
+        "erased": _LONG,
         "date": DateType(),
     },
     required=("run_at", "batch", "last_offset"),

@@ -211,6 +211,8 @@ def _start_java(conf: SparkConf) -> Any:
 
 def _end_java(process: "subprocess.Popen[bytes]") -> None:
     """Nothing of it stays behind when this process ends."""
+    # What is still to be released in Java would be reported as an error of the connection.
+    logging.disable(logging.CRITICAL)
     if process.stdin is not None:
         with suppress(OSError):
             process.stdin.close()
