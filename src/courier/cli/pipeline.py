@@ -155,6 +155,15 @@ def _status(args: argparse.Namespace) -> None:
         print("the server does not answer, so how far behind the tables are is not known")
     else:
         print(f"{output.count(found.lag_offsets, 'event')} behind, {found.lag_seconds:.1f} s")
+    if found.journal_days is not None and found.retention_days is not None:
+        print(
+            f"the journal holds {found.journal_days:.1f} days at this rate, and is full in "
+            f"{found.journal_days_left:.1f}; its retention is {found.retention_days:.1f} days"
+        )
+        if found.journal_days < found.retention_days:
+            print("events will go before their retention is over: raise journal_bytes_max")
+    if found.missing:
+        print(f"{output.count(found.missing, 'event')} are missing in the lake: see its gaps")
 
 
 def _forget(args: argparse.Namespace) -> None:

@@ -19,7 +19,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from courier import files
-from courier.lake import java
+from courier.lake import java, versions
 from courier.lake.tables import LakeError
 
 LOCAL = "local[*]"
@@ -90,6 +90,8 @@ def session(
     logs: Path | None = None,
 ) -> SparkSession:
     """A new session, or the one that this process has; `logs` is where it may be noisy."""
+    if wrong := versions.problem(pyspark.__version__):
+        raise LakeError(wrong)
     home = java.find()
     if home is None:
         raise LakeError(java.MISSING)
