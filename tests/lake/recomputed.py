@@ -55,7 +55,8 @@ select
     lease.actor as last_leased_by,
     case when ended.n is null then one.at_ms else ended.first_ms end as first_ms,
     case when ended.n is null then lease.at_ms else ended.last_ms end as last_ms,
-    case when ended.kind = 'acked' then greatest(ended.at_ms - ended.last_ms, 0)
+    case when ended.kind = 'acked' and ended.last_ms is not null
+         then greatest(ended.at_ms - ended.last_ms, 0)
          when ended.n is null and turn.kind in ('retried', 'lease_expired')
          then greatest(turn.at_ms - lease.at_ms, 0) end as work_ms,
     case when ended.n is null then (select max(upto) from gap where upto > heard) end as gap
@@ -72,7 +73,7 @@ with counted as (
         {", ".join(f"count(*) filter (kind = '{kind}') as {kind}" for kind in _COUNTED)},
         coalesce(sum(size) filter (kind = 'published'), 0)::bigint as bytes,
         list(greatest(at_ms - published_ms, 0)) filter (kind = 'leased' and attempt = 1) as wait,
-        list(greatest(at_ms - last_ms, 0)) filter (kind = 'acked') as work,
+        list(greatest(at_ms - last_ms, 0)) filter (kind = 'acked' and last_ms is not null) as work,
         list(greatest(at_ms - published_ms, 0)) filter (kind = 'acked') as total
     from event where kind in {_COUNTED} group by all
 )

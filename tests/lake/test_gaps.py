@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,9 @@ from tests.clients.cloudflare import CloudflareClient
 from tests.lake.lakes import SmallLake, place_of, rows
 from tests.lake.test_pipeline_goes_on import trim
 from tests.server import Server
+
+# The journal is looked at every second.
+SETTLED_S = 4.0
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,7 @@ def torn(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
         first, *leased = queue.pull(3)
         queue.ack([first.lease])
         trim(server, other, past=after + 3)
+        _settle(server)
         queue.ack([leased[1].lease])
         # As if it was killed once the gap was recorded in `events`.
         with pytest.raises(Killed):
@@ -61,6 +66,15 @@ def torn(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
             [known] = broker.pipelines()
             assert known.lost == gap.rows
         yield Torn(lake, gap, ended=first.id, silent=leased[0].id, heard=leased[1].id)
+
+
+def _settle(server: Server) -> None:
+    """Until nothing more is trimmed."""
+    first = -1
+    with Client(place_of(server)) as broker:
+        while first != broker.head().first:
+            first = broker.head().first
+            time.sleep(SETTLED_S)
 
 
 class Killed(Exception):

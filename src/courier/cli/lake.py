@@ -233,7 +233,9 @@ def _backfill(args: argparse.Namespace) -> None:
         ]
         id = args.id or f"listener-{own['id']}"
 
-        def choose(spark: "Spark") -> "Chosen":
+        def choose(spark: "Spark | None") -> "Chosen | None":
+            if spark is None:
+                return None
             chosen, doubtful = backfill.choose(
                 spark,
                 lake,

@@ -70,8 +70,8 @@ def add(commands: Commands) -> None:
     rebuild = command(pipeline, "rebuild", "make tables anew from the events", _rebuild)
     rebuild.add_argument("--table", metavar="NAME", choices=_MADE, help="only this one")
     part = rebuild.add_mutually_exclusive_group()
-    part.add_argument("--queue", default="", help="only rows of this queue")
-    part.add_argument("--day", type=_day, default="", help="only rows of a day, as 2026-01-31")
+    part.add_argument("--queue", help="only rows of this queue")
+    part.add_argument("--day", type=_day, help="only rows of a day, as 2026-01-31")
     add_spark(rebuild)
     _add_lake(rebuild)
 
@@ -197,7 +197,7 @@ def _rebuild(args: argparse.Namespace) -> None:
 
         lake = opened(args)
         with lock.hold(lake.root), started(args, lake.root, args.name) as spark:
-            for name in rebuild(spark, lake, args.table, Part(args.queue, args.day)):
+            for name in rebuild(spark, lake, args.table, Part(args.queue or "", args.day or "")):
                 print(f"rebuilt {name}", flush=True)
 
 

@@ -44,9 +44,9 @@ class Asked:
         """The chosen messages that are not erased yet."""
         parts = [f"detail->>'{ERASED}' IS NULL"]
         if self.tenant:
-            parts.append(f"tenant = {_quoted(self.tenant)}")
+            parts.append(f"tenant = {query.quoted(self.tenant)}")
         if self.queue:
-            parts.append(f"queue = {_quoted(self.queue)}")
+            parts.append(f"queue = {query.quoted(self.queue)}")
         if self.before_ms is not None:
             parts.append(f"published_at < make_timestamptz({self.before_ms * 1000})")
         if self.where:
@@ -159,7 +159,7 @@ def count(lake: Lake, *, tenant: str, queue: str, since_ms: int, until_ms: int) 
         return 0
     sql = (
         f"SELECT count(*) FROM messages WHERE detail->>'{ERASED}' IS NOT NULL "
-        f"AND tenant = {_quoted(tenant)} AND queue = {_quoted(queue)} "
+        f"AND tenant = {query.quoted(tenant)} AND queue = {query.quoted(queue)} "
         f"AND published_at >= make_timestamptz({since_ms * 1000}) "
         f"AND published_at < make_timestamptz({until_ms * 1000})"
     )
@@ -238,7 +238,3 @@ def _mask(rows: pa.Table, chosen: Chosen) -> pa.ChunkedArray:
             meant = pc.is_in(rows["seq"], value_set=pa.array(seqs, pa.int64()))
             mask = pc.or_(mask, pc.and_(of_queue, meant))
     return mask
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"

@@ -4,7 +4,8 @@ Who asks in SQL can read the five tables and nothing else: no file, no network, 
 """
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -59,19 +60,25 @@ class Size:
     missing: int
 
 
-def ask(lake: Lake, sql: str, *, limit: int) -> Answer:
-    """The answer to one question. Raises LakeError with a sentence."""
+@contextmanager
+def connected(lake: Lake) -> Iterator[duckdb.DuckDBPyConnection]:
+    """DuckDB with the lake's views, and nothing else that it could reach."""
     with duckdb.connect() as connection:
-        words = _reserved(connection, lake)
         for statement in views.MACROS:
             connection.execute(statement)
         for table in lake.tables:
             if table.open() is not None:
                 connection.register(f"_{table.name}", dataset(table))
-                sql_of = views.view(table, f"_{table.name}")
-                connection.execute(f"CREATE VIEW {table.name} AS {sql_of}")
+                sql = views.view(table, f"_{table.name}")
+                connection.execute(f"CREATE VIEW {table.name} AS {sql}")
         for statement in _LOCKS:
             connection.execute(statement)
+        yield connection
+
+
+def ask(lake: Lake, sql: str, *, limit: int) -> Answer:
+    """The answer to one question. Raises LakeError with a sentence."""
+    with connected(lake) as connection:
         try:
             statements = connection.extract_statements(sql)
             if len(statements) != 1 or statements[0].type not in _READING:
@@ -79,8 +86,14 @@ def ask(lake: Lake, sql: str, *, limit: int) -> Answer:
             batches = connection.sql(sql).to_arrow_reader()
             columns, rows = batches.schema.names, _first(batches, limit + 1)
         except (duckdb.Error, pa.ArrowException, OSError) as error:
+            words = _reserved(connection, lake)
             raise LakeError(_sentence(error) + _hint(error, sql, words)) from error
     return Answer(columns, rows[:limit], more=len(rows) > limit)
+
+
+def quoted(text: str) -> str:
+    """Text as SQL writes it."""
+    return "'" + text.replace("'", "''") + "'"
 
 
 def dataset(table: Table) -> ds.Dataset:
