@@ -20,6 +20,9 @@ def main() -> int:
     # A shell may start its background jobs with SIGINT ignored.
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _leave)
+    # The first process of a container is sent SIGTERM in vain, unless it has a handler.
+    if os.getpid() == 1:
+        signal.signal(signal.SIGTERM, _leave)
     from courier.cli.main import main
 
     return main()

@@ -44,7 +44,7 @@ class SmallDisk:
         self._ballast = mount / "ballast"
 
     def __enter__(self) -> "SmallDisk":
-        _keep_mounts_to_ourselves()
+        keep_mounts_to_ourselves()
         self.mount.mkdir()
         options = f"size={SIZE_MIB}m"
         subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", self.mount], check=True)
@@ -68,7 +68,7 @@ def may_mount() -> bool:
 
 
 @functools.cache
-def _keep_mounts_to_ourselves() -> None:
+def keep_mounts_to_ourselves() -> None:
     """What is mounted from here on goes with this process, even when it is killed."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(CLONE_NEWNS) != 0:

@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import IO
 
 from tests.cli.command import clean_environ, sigint_heard
-from tests.lake.running import bury, kill_all
+from tests.lake.processes import Started
+from tests.lake.running import bury
 
 COURIER = "courier.cli.main"
 RUN_S_MAX = 600.0
@@ -30,9 +31,7 @@ READ_BYTES = 65_536
 class Commands:
     """Each is run as it was given; what it says goes into a file, or to a terminal."""
 
-    def __init__(
-        self, process: "subprocess.Popen[bytes]", out: Path, err: int, terminal: int
-    ) -> None:
+    def __init__(self, process: Started, out: Path, err: int, terminal: int) -> None:
         self.process = process
         self._out = out
         self._ears = (err, terminal)
@@ -89,25 +88,24 @@ def commands(folder: Path, python: Path = Path(sys.executable)) -> Iterator[Comm
     with (folder / "err").open("wb") as err, (folder / "err").open("rb") as heard:
         try:
             with sigint_heard():
-                process = subprocess.Popen(
+                process = Started(
                     [python, "-m", "tests.lake.commands", folder / "out", str(given)],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=err,
                     env=clean_environ(),
                     pass_fds=[given],
-                    start_new_session=True,
                 )
             with process:
                 made = Commands(process, folder / "out", heard.fileno(), terminal)
                 try:
                     yield made
                 except BaseException:
-                    kill_all(process)
+                    process.kill_all()
                     raise
                 # Of a test that failed; nobody would tell it to end any more.
                 if made.busy:
-                    kill_all(process)
+                    process.kill_all()
             bury(process, (folder / "err").read_text)
         finally:
             os.close(given)

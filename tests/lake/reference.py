@@ -53,7 +53,9 @@ class Reference:
             self._messages[key] = {
                 **{name: event[name] for name in copied},
                 **dict.fromkeys(("first_leased_at", "last_leased_at", "last_leased_by")),
-                **dict.fromkeys(("done_at", "wait_ms", "work_ms", "total_ms", "done_offset")),
+                **dict.fromkeys(
+                    ("done_at", "wait_ms", "work_ms", "total_ms", "done_offset", "gap")
+                ),
                 "outcome": "live",
                 "attempts": 0,
                 "published_offset": event["offset"],

@@ -6,11 +6,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from tests.cli.command import clean_environ, sigint_heard
 from tests.lake import dying
+from tests.lake.processes import Started
 from tests.server import Server
 
 RUN_S_MAX = 240.0
@@ -25,23 +26,26 @@ HERE = Path(__file__).resolve().parents[2]
 
 @contextmanager
 def running(
-    server: Server, words: str, log: Path, python: Path = Path(sys.executable)
-) -> Iterator[subprocess.Popen[bytes]]:
+    server: Server,
+    words: str,
+    log: Path,
+    python: Path = Path(sys.executable),
+    inside: Sequence[str] = (),
+) -> Iterator[Started]:
     """A command beside the test, of which no process stays behind."""
     with (
         log.open("a") as output,
-        subprocess.Popen(
-            [python, "-m", "courier", *words.split(), "--data", str(server.data)],
+        Started(
+            [*inside, python, "-m", "courier", *words.split(), "--data", str(server.data)],
             stdout=output,
             stderr=output,
             env=clean_environ(),
-            start_new_session=True,
         ) as process,
     ):
         try:
             yield process
         finally:
-            kill_all(process)
+            process.kill_all()
 
 
 def wait_for(true: Callable[[], bool], otherwise: Callable[[], str]) -> None:
@@ -51,22 +55,15 @@ def wait_for(true: Callable[[], bool], otherwise: Callable[[], str]) -> None:
         time.sleep(POLL_S)
 
 
-def kill_all(process: subprocess.Popen[bytes]) -> None:
-    """The command and whatever it has started."""
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-
-
-def bury(process: "subprocess.Popen[bytes]", log: Callable[[], str]) -> None:
+def bury(process: Started, log: Callable[[], str]) -> None:
     """Let what a command has started outlive it, but not for long."""
     process.wait(RUN_S_MAX)
     deadline_s = time.monotonic() + ORPHAN_S_MAX
-    with suppress(ProcessLookupError):
-        while time.monotonic() < deadline_s:
-            os.killpg(process.pid, 0)
-            time.sleep(POLL_S)
-        os.killpg(process.pid, signal.SIGKILL)
-        raise AssertionError(f"processes outlive their driver: {log()}")
+    while left := process.belongings():
+        if time.monotonic() > deadline_s:
+            process.kill_all()
+            raise AssertionError(f"processes outlive their driver: {left}; {log()}")
+        time.sleep(POLL_S)
 
 
 class Victim:
@@ -82,14 +79,13 @@ class Victim:
         # Spark's workers find what is in here by this.
         environ["PYTHONPATH"] = os.pathsep.join([str(HERE), environ.get("PYTHONPATH", "")])
         with sigint_heard(), (home / "log").open("ab") as log:
-            self.process = subprocess.Popen(
+            self.process = Started(
                 [sys.executable, "-m", *command],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 env=environ,
                 cwd=HERE,
-                start_new_session=True,
             )
 
     def log(self) -> str:
@@ -111,7 +107,7 @@ class Victim:
 
     def arm(self, point: str, *, alone: bool) -> None:
         """Let it die when it comes to this point."""
-        dying.arm(self._home, point, self.process.pid, alone=alone)
+        dying.arm(self._home, point, self.process, alone=alone)
 
     def dies_at(self, point: str) -> bool:
         """Wait for its end; whether it died at the point that it was armed with."""
@@ -121,7 +117,7 @@ class Victim:
     def kill(self, *, alone: bool = False) -> bool:
         """Kill it now; False: it had ended before."""
         if self.runs:
-            (os.kill if alone else os.killpg)(self.process.pid, signal.SIGKILL)
+            self.process.kill() if alone else self.process.kill_all()
         return self._killed()
 
     def interrupt(self) -> bool:
@@ -149,11 +145,11 @@ class Victims:
         try:
             yield victim
         except BaseException:
-            kill_all(victim.process)
+            victim.process.kill_all()
             raise
         finally:
             if victim.runs:
-                kill_all(victim.process)
+                victim.process.kill_all()
             if self._last is not None:
                 self._last.bury()
             self._last = victim

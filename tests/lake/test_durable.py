@@ -12,10 +12,11 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
-from courier.lake import archive, derived, parts, pipeline, query, tables
+from courier.lake import archive, parts, pipeline, query, tables
 from courier.lake.catalog import Lake
 from courier.lake.client import Client
 from courier.lake.log import HEAD, LOG
+from courier.lake.rebuild import rebuild
 from courier.lake.tables import Damaged, Table
 from tests.clients.cloudflare import CloudflareClient
 from tests.lake.commands import Commands
@@ -250,7 +251,7 @@ def test_a_damaged_table_is_made_again(
     shutil.copytree(small.root, tmp_path / "lake")
     shutil.rmtree(tmp_path / "lake" / "messages")
     lake = Lake(str(tmp_path / "lake"))
-    assert "messages" in derived.rebuild(spark, lake)
+    assert "messages" in rebuild(spark, lake)
     lake.check()
     assert rows(lake.messages) == rows(small.lake.messages)
 

@@ -1,5 +1,6 @@
 """A request to end that comes as a signal, and whoever waits for it."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -12,12 +13,14 @@ from typing import Any
 
 import pytest
 
-from courier.lake.end import End
+from courier.lake.end import SAME_S, End
+from tests.lake.processes import CONTAINER, first_of
 
 # Says every tenth of a second whether it was asked to end, and does not.
 BUSY = """
 import signal, time
-from courier.lake.end import End
+from courier.lake.end import SAME_S, End
+from tests.lake.processes import CONTAINER, first_of
 end = End()
 end.heed((signal.SIGINT, signal.SIGTERM))
 while True:
@@ -72,18 +75,37 @@ def test_a_wait_ends_when_it_is_set_and_does_not_begin_after_that() -> None:
     assert LATER_S / 2 < time.monotonic() - began_s < WAIT_S_MAX
 
 
-def test_whoever_does_not_end_is_ended_by_the_second_interrupt_alone() -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_second_signal_ends_at_once(number: int) -> None:
     with subprocess.Popen([sys.executable, "-c", BUSY], stdout=subprocess.PIPE, text=True) as busy:
         assert busy.stdout is not None
         try:
             assert busy.stdout.readline() == "False\n"
-            # A supervisor may tell it to end more than once, and means it to end in order.
+            # A supervisor may send it to a process and to its group, which is one request.
             for _ in range(2):
                 busy.terminate()
                 while busy.stdout.readline() == "False\n":
                     pass
             assert busy.poll() is None
-            busy.send_signal(signal.SIGINT)
-            assert busy.wait(WAIT_S_MAX) == -signal.SIGINT
+            time.sleep(SAME_S)
+            busy.send_signal(number)
+            assert busy.wait(WAIT_S_MAX) == -number
+        finally:
+            busy.kill()
+
+
+def test_the_first_process_of_a_container_is_ended_by_a_second_signal_too() -> None:
+    """The kernel delivers no default action to it."""
+    inside = [*CONTAINER, sys.executable, "-c", BUSY]
+    with subprocess.Popen(inside, stdout=subprocess.PIPE, text=True) as busy:
+        assert busy.stdout is not None
+        try:
+            assert busy.stdout.readline() == "False\n"
+            first = first_of(busy.pid)
+            os.kill(first, signal.SIGTERM)
+            while busy.stdout.readline() == "False\n":
+                pass
+            os.kill(first, signal.SIGINT)
+            assert busy.wait(WAIT_S_MAX) == 128 + signal.SIGINT
         finally:
             busy.kill()

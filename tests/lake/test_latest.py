@@ -132,6 +132,7 @@ def test_an_acked_message_tells_its_whole_life(story: Story, second: Rows) -> No
         "detail": None,
         "published_offset": story.gone + 2,
         "done_offset": offset,
+        "gap": None,
         "ended": "2026-03-01",
     }
 

@@ -14,6 +14,7 @@ from courier.lake import archive, checks, derived, java, pipeline
 from courier.lake.catalog import LIVE, Lake
 from courier.lake.client import Away, Client, CourierError, Slice
 from courier.lake.pipeline import Pipeline
+from courier.lake.rebuild import rebuild
 from courier.lake.status import status
 from courier.lake.tables import LakeError, Table
 from tests.clients.cloudflare import CloudflareClient
@@ -150,7 +151,7 @@ def test_a_second_run_brings_only_what_is_new_and_a_rebuild_gives_the_same(
         assert not any(row["difference"] for row in found["audit"])
         assert {row["live_broker"] for row in found["audit"] if row["queue"] == "work"} == {15, 6}
 
-        assert list(derived.rebuild(spark, lake)) == [
+        assert list(rebuild(spark, lake)) == [
             "messages",
             "queue_minutes",
             "consumers_hours",
@@ -158,7 +159,7 @@ def test_a_second_run_brings_only_what_is_new_and_a_rebuild_gives_the_same(
         for table in lake.tables[:4]:
             assert rows(table) == found[table.name], table.name
         with pytest.raises(LakeError, match="'events' cannot be made anew"):
-            list(derived.rebuild(spark, lake, "events"))
+            list(rebuild(spark, lake, "events"))
         _status_and_metrics(lake, server, new)
 
 

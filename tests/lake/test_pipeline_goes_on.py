@@ -34,7 +34,7 @@ def _offsets(lake: Lake) -> list[int]:
     return sorted(found)
 
 
-def _trim(server: Server, queue: CloudflareClient, *, past: int) -> None:
+def trim(server: Server, queue: CloudflareClient, *, past: int) -> None:
     """Publish more than the journal has room for, and wait until an offset is gone."""
     for _ in range(20):
         queue.publish_batch(["x" * 1_000] * 50)
@@ -55,13 +55,14 @@ def test_a_trimmed_journal_is_told_and_another_lake_begins_where_it_does(
         lake = Lake(str(tmp_path / "lake"))
         Pipeline(spark, lake, place, name="lake").run(every_ms=None)
         before, upto = _offsets(lake), archive.last(lake.events)
-        _trim(server, queue, past=upto)
+        trim(server, queue, past=upto)
 
         with pytest.raises(LakeError) as refused:
             Pipeline(spark, lake, place, name="lake").run(every_ms=None)
         sentence = str(refused.value)
         assert f"ends at offset {upto}, and the journal now begins at " in sentence
-        assert "events are gone; begin another lake with --lake" in sentence
+        assert "events are gone, those after 20" in sentence
+        assert "--accept-gap, which records the gap, or begin another lake with --lake" in sentence
         assert "\n" not in sentence
         assert _offsets(lake) == before == list(range(1, upto + 1))
 

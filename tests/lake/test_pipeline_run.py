@@ -4,8 +4,7 @@ import os
 import re
 import resource
 import signal
-import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,11 +12,13 @@ import pytest
 
 from courier.lake import archive
 from courier.lake.catalog import Lake
+from courier.lake.client import Client
 from tests.cli.command import Command
 from tests.clients.cloudflare import CloudflareClient
 from tests.faults.disk import SmallDisk, may_mount
 from tests.lake.commands import Commands, commands
-from tests.lake.lakes import rows
+from tests.lake.lakes import place_of, rows
+from tests.lake.processes import CONTAINER, Started, first_of
 from tests.lake.running import CHANGE_S_MAX, bury, running, wait_for
 from tests.server import Server
 
@@ -29,16 +30,20 @@ def _upto(root: Path) -> int:
     return archive.last(Lake(str(root)).events)
 
 
-def _group(process: subprocess.Popen[bytes]) -> set[str]:
-    """The names of what runs in the process's group."""
-    found = set()
-    for file in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):
-            name, _, rest = file.read_text().partition("(")[2].rpartition(") ")
-            state, _, group = rest.split()[:3]
-            if int(group) == process.pid and state not in "ZX":
-                found.add(name)
-    return found
+def _to_group(process: Started) -> None:
+    os.killpg(process.pid, signal.SIGTERM)
+
+
+def _to_unit(process: Started) -> None:
+    """As systemd does: to every process that was started."""
+    for pid in process.belongings():
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
+
+
+def _to_first(process: Started) -> None:
+    """As Kubernetes does: to the first process of the container."""
+    os.kill(first_of(process.pid), signal.SIGTERM)
 
 
 @pytest.mark.timeout(1800)
@@ -46,11 +51,39 @@ def test_it_can_be_ended_while_java_starts(tmp_path: Path) -> None:
     log = tmp_path / "log"
     words = f"pipeline run --every 500ms --lake {tmp_path / 'lake'} --master local[2]"
     with Server(tmp_path).start() as server, running(server, words, log) as process:
-        wait_for(lambda: "java" in _group(process), log.read_text)
-        process.terminate()
+        wait_for(lambda: "java" in process.belongings().values(), log.read_text)
+        _to_group(process)
         assert process.wait(CHANGE_S_MAX) == 0, log.read_text()
         bury(process, log.read_text)
         assert log.read_text() == ""
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize(
+    ("ask", "inside"), [(_to_unit, ()), (_to_first, CONTAINER)], ids=["systemd", "kubernetes"]
+)
+def test_asked_by_a_supervisor_it_ends_the_batch_and_leaves_nothing_behind(
+    tmp_path: Path, ask: Callable[[Started], None], inside: tuple[str, ...]
+) -> None:
+    root, log = tmp_path / "lake", tmp_path / "log"
+    words = f"pipeline run --every 500ms --lake {root} --master local[2]"
+    with Server(tmp_path).start() as server:
+        with server.client() as http:
+            queue = CloudflareClient(http, "work")
+            for _ in range(30):
+                queue.publish_batch(["x" * 10_000 for _ in range(20)])
+        with Client(place_of(server)) as broker:
+            last = broker.head().last
+        with running(server, words, log, inside=inside) as process:
+            # The files of a batch are being written.
+            wait_for((root / "events" / "data").exists, log.read_text)
+            ask(process)
+            assert process.wait(CHANGE_S_MAX) == 0, log.read_text()
+            assert process.belongings() == {}
+        [upto] = {archive.last(table) for table in Lake(str(root)).tables}
+        assert upto >= last
+        first, *_, end = log.read_text().splitlines()
+        assert (first, end) == (f"bringing {server.url} into {root}", f"{upto} events in 1 batch")
 
 
 @pytest.mark.timeout(1800)
@@ -175,7 +208,7 @@ def _made_anew(courier: Commands, root: Path, *place: str) -> None:
     files = {file.path for file in lake.messages.files()}
     status, shown, said = courier("pipeline", "rebuild", *place, terminal=True)
     assert (status, said) == (0, "")
-    assert shown == "made messages anew\nmade queue_minutes anew\nmade consumers_hours anew\n"
+    assert shown == "rebuilt messages\nrebuilt queue_minutes\nrebuilt consumers_hours\n"
     assert [rows(table) for table in lake.tables] == before
     assert not files & {file.path for file in lake.messages.files()}
     status, shown, said = courier("pipeline", "rebuild", "--table", "events", *place, terminal=True)

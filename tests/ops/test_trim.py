@@ -53,6 +53,12 @@ def test_a_journal_over_its_size_gives_up_its_oldest_events_loudly(tmp_path: Pat
         assert "journal_trimmed_for_space" in server.log()
         metrics = journal.call("GET", "/metrics").text
         assert "courier_journal_forced_trims_total 0.0" not in metrics
+        # What comes in a few seconds fills it, and its retention is seven days.
+        room = journal.call("GET", "/journal/head?room=true").json()["room"]
+        assert room["holds_ms"] < room["retention_ms"] == 7 * 24 * 3_600_000
+        assert "courier_journal_retention_seconds 604800.0" in metrics
+        assert "courier_journal_holds_seconds " in metrics
+        assert "courier_journal_left_seconds " in metrics
 
 
 def test_old_events_stay_until_every_pipeline_has_them(tmp_path: Path) -> None:

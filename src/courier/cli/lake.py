@@ -2,13 +2,15 @@
 
 import argparse
 import csv
+import json
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from courier.cli import output, replay
 from courier.cli.client import Client, segment
 from courier.cli.credentials import access, add_access
-from courier.cli.errors import Refused
+from courier.cli.errors import Misused, Refused
 from courier.cli.lakes import failures, opened
 from courier.cli.parser import Commands, command, group, whole
 
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 
 LIMIT_DEFAULT = 1_000
 TABLES = ("events", "messages", "queue_minutes", "consumers_hours", "audit")
-_COLUMNS = ["table", "rows", "bytes", "files", "changed", "offset"]
+_COLUMNS = ["table", "rows", "bytes", "files", "changed", "offset", "missing"]
 
 
 def add(commands: Commands) -> None:
@@ -42,6 +44,15 @@ def add(commands: Commands) -> None:
     )
     add_place(query)
 
+    views = command(lake, "views", "write a DuckDB file with views of the tables", _views)
+    views.add_argument("--out", metavar="FILE", help="default: views.duckdb in the lake")
+    views.add_argument(
+        "--relative",
+        action="store_true",
+        help="name the lake's files relative to the folder of FILE, in which clients then must run",
+    )
+    add_place(views)
+
     compact = command(lake, "compact", "merge small files", _compact)
     compact.add_argument("table", metavar="TABLE", nargs="?", choices=TABLES)
     add_place(compact)
@@ -56,6 +67,19 @@ def add(commands: Commands) -> None:
     )
     vacuum.add_argument("--dry-run", action="store_true", help="only say what would go")
     add_place(vacuum)
+
+    erase = command(lake, "erase", "erase the content of messages for good", _erase)
+    erase.add_argument("--queue", default="", help="only messages of this queue")
+    erase.add_argument("--before", metavar="TIME", help=f"only published before, {replay.TIME}")
+    erase.add_argument("--where", metavar="SQL", default="", help="only where this is true")
+    erase.add_argument("--tenant-id", metavar="ID", default="", help="only of this tenant")
+    erase.add_argument("--actor", help="who is recorded to have asked; default: you")
+    erase.add_argument("--dry-run", action="store_true", help="only say what would be erased")
+    add_place(erase)
+
+    erasures = command(lake, "erasures", "list what was erased", _erasures)
+    output.add_json(erasures)
+    add_place(erasures)
 
     backfill = command(
         lake, "backfill-listener", "push to a listener what its queue once held", _backfill
@@ -82,7 +106,10 @@ def _tables(args: argparse.Namespace) -> None:
         output.print_json(found)
         return
     rows = [
-        [each.table, each.rows, each.bytes, each.files, output.moment(each.changed_ms), each.upto]
+        [
+            *(each.table, each.rows, each.bytes, each.files, output.moment(each.changed_ms)),
+            *(each.upto, each.missing),
+        ]
         for each in found
     ]
     output.table(_COLUMNS, rows)
@@ -111,6 +138,16 @@ def _print(answer: "Answer", rows: list[list[object]], args: argparse.Namespace)
         output.table(answer.columns, rows)
 
 
+def _views(args: argparse.Namespace) -> None:
+    with failures(args):
+        from courier.lake import views
+
+        lake = opened(args)
+        file = Path(args.out or f"{lake.root}/{views.FILE}").resolve()
+        written = views.write(lake, file, relative=args.relative)
+    print(f"{file}: {', '.join(f'{name} ({rows})' for name, rows in written.items())}")
+
+
 def _compact(args: argparse.Namespace) -> None:
     with failures(args):
         from courier.lake import upkeep
@@ -125,6 +162,44 @@ def _vacuum(args: argparse.Namespace) -> None:
 
         gone = upkeep.vacuum(opened(args), args.hours, args.dry_run)
     print(gone)
+
+
+def _erase(args: argparse.Namespace) -> None:
+    if not (args.queue or args.before or args.where or args.tenant_id):
+        raise Misused("say what to erase: --queue, --before, --where or --tenant-id")
+    with failures(args):
+        from courier.lake import erasure
+        from courier.lake.replay import instant, now_ms
+
+        lake, now = opened(args), now_ms()
+        asked = erasure.Asked(
+            tenant=args.tenant_id,
+            queue=args.queue,
+            before_ms=instant(args.before, now_ms=now) if args.before else None,
+            where=args.where,
+        )
+        if args.dry_run:
+            chosen = erasure.choose(lake, asked)
+            queues = output.count(len(chosen.queues), "queue")
+            print(f"{output.count(chosen.messages, 'message')} of {queues}, {chosen.bytes} bytes")
+            return
+        done = erasure.erase(lake, asked, actor=args.actor or erasure.user(), now_ms=now)
+    print(f"{output.count(done.messages, 'message')} erased, {done.bytes} bytes; record {done.id}")
+
+
+def _erasures(args: argparse.Namespace) -> None:
+    with failures(args):
+        from courier.lake import erasure
+
+        found = erasure.records(opened(args))
+    if args.json:
+        output.print_json(found)
+        return
+    rows = [
+        [each.id, each.at, each.actor, each.messages, each.bytes, json.dumps(dict(each.asked))]
+        for each in found
+    ]
+    output.table(["erasure", "time", "actor", "messages", "bytes", "asked"], rows)
 
 
 def _backfill(args: argparse.Namespace) -> None:
@@ -158,7 +233,9 @@ def _backfill(args: argparse.Namespace) -> None:
         ]
         id = args.id or f"listener-{own['id']}"
 
-        def choose(spark: "Spark") -> "Chosen":
+        def choose(spark: "Spark | None") -> "Chosen | None":
+            if spark is None:
+                return None
             chosen, doubtful = backfill.choose(
                 spark,
                 lake,

@@ -2,6 +2,7 @@
 
 import argparse
 import logging
+import os
 import signal
 import tempfile
 from collections.abc import Iterator
@@ -144,6 +145,27 @@ def started(args: argparse.Namespace, root: str, name: str) -> Iterator["Spark"]
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Meanwhile both signals are a KeyboardInterrupt, as they are with Spark."""
+    before = {number: signal.signal(number, _interrupt) for number in SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def ending_at_once() -> Iterator[None]:
+    """Meanwhile SIGTERM ends this process with status 0: it has not begun, and nothing is lost."""
+    before = signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

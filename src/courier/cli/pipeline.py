@@ -6,12 +6,21 @@ import sys
 import time
 from contextlib import suppress
 from dataclasses import asdict, replace
+from datetime import date
 from typing import TYPE_CHECKING
 
 from courier.cli import output
 from courier.cli.client import Client
 from courier.cli.credentials import access, add_access
-from courier.cli.lakes import SIGNALS, add_spark, failures, lake_root, opened, started
+from courier.cli.lakes import (
+    SIGNALS,
+    add_spark,
+    ending_at_once,
+    failures,
+    lake_root,
+    opened,
+    started,
+)
 from courier.cli.parser import DURATION, Commands, command, group, milliseconds, whole
 
 if TYPE_CHECKING:
@@ -45,6 +54,11 @@ def add(commands: Commands) -> None:
         metavar="N",
         help=f"most events of one batch; default {_ROWS_MAX}",
     )
+    run.add_argument(
+        "--accept-gap",
+        action="store_true",
+        help="if the journal has lost events, record the gap and go on without them",
+    )
     run.add_argument("--checkpoint", metavar="PATH", help="default: _checkpoints/NAME in the lake")
     add_spark(run)
     _add_lake(run)
@@ -55,6 +69,9 @@ def add(commands: Commands) -> None:
 
     rebuild = command(pipeline, "rebuild", "make tables anew from the events", _rebuild)
     rebuild.add_argument("--table", metavar="NAME", choices=_MADE, help="only this one")
+    part = rebuild.add_mutually_exclusive_group()
+    part.add_argument("--queue", help="only rows of this queue")
+    part.add_argument("--day", type=_day, help="only rows of a day, as 2026-01-31")
     add_spark(rebuild)
     _add_lake(rebuild)
 
@@ -79,7 +96,7 @@ def _add_lake(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(args: argparse.Namespace) -> None:
-    with failures(args):
+    with ending_at_once(), failures(args):
         from courier.lake import checks, java, lock
         from courier.lake.catalog import Lake
         from courier.lake.pipeline import Pipeline, telling
@@ -93,7 +110,13 @@ def _run(args: argparse.Namespace) -> None:
             with telling(place, args.name):
                 if not args.remote and java.find() is None:
                     raise LakeError(java.MISSING)
-                first = checks.check(lake, place, name=args.name, checkpoint=checkpoint)
+                first = checks.check(
+                    lake,
+                    place,
+                    name=args.name,
+                    checkpoint=checkpoint,
+                    accept_gap=args.accept_gap,
+                )
             lines = _Lines(after=first - 1)
             # Who is asked to end before anything has begun has done what was asked.
             with suppress(KeyboardInterrupt), started(args, root, args.name) as spark:
@@ -104,6 +127,7 @@ def _run(args: argparse.Namespace) -> None:
                     name=args.name,
                     checkpoint=checkpoint,
                     rows_max=args.max_rows,
+                    accept_gap=args.accept_gap,
                     report=lines.batch,
                     say=lines.say,
                 )
@@ -131,6 +155,15 @@ def _status(args: argparse.Namespace) -> None:
         print("the server does not answer, so how far behind the tables are is not known")
     else:
         print(f"{output.count(found.lag_offsets, 'event')} behind, {found.lag_seconds:.1f} s")
+    if found.journal_days is not None and found.retention_days is not None:
+        print(
+            f"the journal holds {found.journal_days:.1f} days at this rate, and is full in "
+            f"{found.journal_days_left:.1f}; its retention is {found.retention_days:.1f} days"
+        )
+        if found.journal_days < found.retention_days:
+            print("events will go before their retention is over: raise journal_bytes_max")
+    if found.missing:
+        print(f"{output.count(found.missing, 'event')} are missing in the lake: see its gaps")
 
 
 def _forget(args: argparse.Namespace) -> None:
@@ -160,12 +193,19 @@ def _list(args: argparse.Namespace) -> None:
 def _rebuild(args: argparse.Namespace) -> None:
     with failures(args):
         from courier.lake import lock
-        from courier.lake.derived import rebuild
+        from courier.lake.rebuild import Part, rebuild
 
         lake = opened(args)
         with lock.hold(lake.root), started(args, lake.root, args.name) as spark:
-            for name in rebuild(spark, lake, args.table):
-                print(f"made {name} anew", flush=True)
+            for name in rebuild(spark, lake, args.table, Part(args.queue or "", args.day or "")):
+                print(f"rebuilt {name}", flush=True)
+
+
+def _day(text: str) -> str:
+    try:
+        return f"{date.fromisoformat(text)}"
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a day such as 2026-01-31") from None
 
 
 def _place(args: argparse.Namespace) -> "Place":

@@ -4,6 +4,7 @@ import argparse
 import shlex
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ from courier.cli import output
 from courier.cli.client import Client
 from courier.cli.credentials import Access, access, add_access
 from courier.cli.errors import Misused, Refused
-from courier.cli.lakes import LOCAL, add_spark, failures, opened, started
+from courier.cli.lakes import LOCAL, add_spark, failures, interruptible, opened, started
 from courier.cli.output import count
 from courier.cli.parser import Commands, command
 
@@ -90,14 +91,31 @@ def _replay(args: argparse.Namespace) -> None:
         who, lake = access(args), opened(args)
         id, now_ms = args.id or replay.new_id(), replay.now_ms()
 
-        def choose(spark: "Spark") -> "Chosen":
+        def choose(spark: "Spark | None") -> "Chosen | None":
             if not args.queue:
                 raise Misused(f"there is no replay '{id}' to continue: a new one needs --queue")
             tenant = tenant_id(who)
+            if spark is None:
+                return replay.choose_few(
+                    lake,
+                    asked,
+                    tenant=tenant,
+                    replay=id,
+                    now_ms=now_ms,
+                    only_samples=args.dry_run,
+                )
             return replay.choose(spark, lake, asked, tenant=tenant, replay=id, now_ms=now_ms)
+
+        def tell_erased() -> None:
+            tenant = tenant_id(who)
+            if gone := replay.erased(lake, asked, tenant=tenant, now_ms=now_ms):
+                told = f"{count(gone, 'message')} of the queue and time were erased"
+                print(f"{told}, and cannot be published again", file=sys.stderr)
 
         if not args.queue and not args.id:
             raise Misused("a replay needs --queue, or the --id of one to continue")
+        if args.queue:
+            tell_erased()
         carry_out(args, who, lake, asked, id, choose)
 
 
@@ -107,9 +125,12 @@ def carry_out(
     lake: "Lake",
     asked: "Asked",
     id: str,
-    choose: Callable[["Spark"], "Chosen"],
+    choose: Callable[["Spark | None"], "Chosen | None"],
 ) -> None:
-    """Make the plan, or find it, and publish what of it is not published yet."""
+    """Make the plan, or find it, and publish what of it is not published yet.
+
+    Spark starts only where it is asked for, or where `choose` cannot do without it.
+    """
     from courier.lake import replay
     from courier.lake.client import Place
     from courier.lake.plan import Plans
@@ -125,9 +146,18 @@ def carry_out(
         replay.check(place, plan.queue if plan else asked.into or asked.queue)
         if plan is None:
             _warn(replay.lag(lake, place, asked, now_ms=replay.now_ms()))
-        with started(args, lake.root, "replay") as spark:
+        wants_spark = bool(args.remote or args.conf or args.master != LOCAL)
+        few = choose(None) if plan is None and not wants_spark else None
+        is_small = few is not None or (plan is not None and replay.is_small(plan))
+        with ExitStack() as around:
+            spark = None
+            if is_small and not wants_spark:
+                around.enter_context(interruptible())
+            else:
+                spark = around.enter_context(started(args, lake.root, "replay"))
             if plan is None:
-                chosen = choose(spark)
+                chosen = few or choose(spark)
+                assert chosen is not None
                 if args.dry_run:
                     _show(chosen)
                     return
@@ -149,7 +179,7 @@ def _warn(behind: int) -> None:
 
 
 def _publish(
-    spark: "Spark", plans: "Plans", plan: "Plan", place: "Place", args: argparse.Namespace
+    spark: "Spark | None", plans: "Plans", plan: "Plan", place: "Place", args: argparse.Namespace
 ) -> None:
     from courier.lake import replay
 

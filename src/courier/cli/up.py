@@ -21,6 +21,7 @@ from courier.cli.errors import Misused, Refused, Stop
 from courier.cli.lakes import lake_root
 from courier.cli.parser import DURATION, Commands, command, milliseconds
 from courier.config import Config
+from courier.lake.end import Request
 
 PACKAGES = ("pyspark", "deltalake", "pyarrow")
 READY_S_MAX = 2.0
@@ -82,12 +83,13 @@ class Supervisor:
             "pipeline", ["pipeline", "run", "--every", f"{args.every}ms", *place]
         )
         self._was_ready = False
+        self._request = Request()
         self._end = asyncio.Event()
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._on_signal)
+            loop.add_signal_handler(number, self._on_signal, number)
         work = [
             asyncio.create_task(work)
             for work in (
@@ -109,9 +111,9 @@ class Supervisor:
             await self._pipeline.stop()
             await self._broker.stop()
 
-    def _on_signal(self) -> None:
+    def _on_signal(self, number: int) -> None:
         """Asked once, both end in order; asked again, at once."""
-        if self._end.is_set():
+        if self._request.again(number):
             self._pipeline.kill()
             self._broker.kill()
         self._end.set()
@@ -170,31 +172,24 @@ class Process:
         self._process = subprocess.Popen(
             self._command, stdin=subprocess.PIPE, start_new_session=True
         )
-        status = await asyncio.to_thread(self._process.wait)
-        self._end_others()
-        return status
+        return await asyncio.to_thread(self._process.wait)
 
     async def stop(self) -> None:
         if self._process is None or self._process.poll() is not None:
             return
-        self._process.terminate()
+        assert self._process.stdin is not None
+        with suppress(BrokenPipeError):
+            os.write(self._process.stdin.fileno(), b"\n")
         try:
             await asyncio.to_thread(self._process.wait, END_S_MAX)
         except subprocess.TimeoutExpired:
             _say(f"the {self.name} did not end within {END_S_MAX:.0f} s, and is killed")
             self._process.kill()
             await asyncio.to_thread(self._process.wait)
-        self._end_others()
 
     def kill(self) -> None:
         if self._process is not None:
             self._process.kill()
-
-    def _end_others(self) -> None:
-        """End what it started itself and left behind."""
-        if self._process is not None:
-            with suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
 
 
 async def _at_once() -> None:

@@ -5,13 +5,17 @@ import logging
 
 from courier.clock import Clock
 from courier.core.errors import Unavailable
+from courier.core.room import Room, journal_room
 from courier.core.signins import SignIns
 from courier.core.store import Store
-from courier.core.types import SECOND_MS, Head, Pipeline
+from courier.core.types import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, Head, Pipeline
 from courier.core.usage import Usage
 
 # A journal may be over its size for as long.
 TRIM_EVERY_MS = SECOND_MS
+# How often it is looked whether the journal's cap is too low, and how often that is logged.
+LOOK_EVERY_MS = MINUTE_MS
+WARN_EVERY_MS = 6 * HOUR_MS
 # A journal over its size gives up this part of its events at a time.
 FORCED_PART = 64
 
@@ -41,6 +45,8 @@ class Sweeper:
         self._journal_retention_ms = journal_retention_ms
         self._journal_bytes_max = journal_bytes_max
         self._trimmed_ms = 0
+        self._looked_ms = 0
+        self._warned_ms = 0
 
     async def run(self) -> None:
         """Sweep until cancelled. A store that cannot be written is tried again next time."""
@@ -63,12 +69,41 @@ class Sweeper:
         if now_ms - self._trimmed_ms >= TRIM_EVERY_MS:
             self._trimmed_ms = now_ms
             await self._trim(now_ms, short=swept.short)
+        if now_ms - self._looked_ms >= LOOK_EVERY_MS:
+            self._looked_ms = now_ms
+            await self._warn(now_ms)
         if swept.more:
             return 0
         if swept.next_ms is None:
             return self._every_ms
         # Whoever waits for a lease or a delay to end should not wait for the next round as well.
         return min(self._every_ms, max(1, swept.next_ms - self._clock.now_ms()))
+
+    async def room(self) -> Room | None:
+        """How long a time of events the journal holds; None if that cannot be said yet."""
+        return await journal_room(
+            self._store,
+            now_ms=self._clock.now_ms(),
+            bytes_max=self._journal_bytes_max,
+            retention_ms=self._journal_retention_ms,
+        )
+
+    async def _warn(self, now_ms: int) -> None:
+        """Say in time that events will go before their retention is over."""
+        if now_ms - self._warned_ms < WARN_EVERY_MS:
+            return
+        room = await self.room()
+        if room is not None and room.is_short:
+            self._warned_ms = now_ms
+            log.warning(
+                "journal_too_small_for_retention",
+                extra={
+                    "bytes_max": room.bytes_max,
+                    "holds_days": round(room.holds_ms / DAY_MS, 2),
+                    "retention_days": round(room.retention_ms / DAY_MS, 2),
+                    "full_in_days": round(room.left_ms / DAY_MS, 2),
+                },
+            )
 
     async def _trim(self, now_ms: int, *, short: bool) -> None:
         """Forget what is old and read by every pipeline; with too much of it, the oldest.

@@ -1,6 +1,8 @@
-"""Journal -> `events`: every offset once, in order, none missing."""
+"""Journal -> `events`: every offset once, in order; what is missing is recorded as a gap."""
 
+import json
 from dataclasses import dataclass
+from datetime import datetime
 
 from pyspark.sql import DataFrame
 from pyspark.sql.functions import col
@@ -10,6 +12,10 @@ from courier.lake.tables import LakeError, Table
 # A table's transactions are numbered by the last offset in it. So what it has does not depend on
 # who wrote it, or on a checkpoint.
 APP = "courier"
+# The row of `events` that stands for offsets which the journal no longer had: it has the last of
+# them. The table's property names them all, so that they are found without reading rows.
+GAP = "gap"
+GAPS = "courier.gaps"
 
 
 class Gap(LakeError):
@@ -36,6 +42,31 @@ def last(table: Table) -> int:
 def begin(events: Table) -> int:
     """The first offset in `events`: 1, unless the journal had been trimmed before; 0 for none."""
     return min((int(file.low["offset"]) for file in events.files()), default=0)
+
+
+def gaps(events: Table) -> list[Span]:
+    """Offsets that were never in `events`, because the journal had lost them."""
+    told = json.loads(events.properties().get(GAPS, "[]"))
+    return [Span(after, upto) for after, upto in told if upto <= last(events)]
+
+
+def pass_gap(events: Table, span: Span, *, pipeline: str, now: datetime) -> None:
+    """Go on after offsets that are gone, and record that they are."""
+    known = json.loads(events.properties().get(GAPS, "[]"))
+    if [span.after, span.upto] not in known:
+        # What was to be recorded before a crash was not passed yet, and may have grown.
+        passed = [each for each in known if each[1] <= last(events)]
+        events.set_properties({GAPS: json.dumps([*passed, [span.after, span.upto]])})
+    detail = {
+        "first": span.after + 1,
+        "last": span.upto,
+        "events": span.rows,
+        "pipeline": pipeline,
+    }
+    row = {"offset": span.upto, "at": now, "kind": GAP, "detail": json.dumps(detail)}
+    written = events.write_rows([row], date=f"{now:%Y-%m-%d}")
+    told = note(batch=0, span=span, began_ms=int(now.timestamp() * 1000))
+    events.commit(written, app=APP, batch=span.upto, after=span.after, note=told)
 
 
 def append(

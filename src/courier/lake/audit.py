@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
+from courier.lake.archive import GAP
 from courier.lake.latest import CHANGES, ENDS, LEASED, LIVE
 from courier.lake.order import violations
 
@@ -51,6 +52,7 @@ def findings(
     run: Run,
     broker: Mapping[str, int] | None,
     fifo: Collection[str],
+    erased: Mapping[str, int] | None = None,
     whole: bool = False,
 ) -> DataFrame:
     """Rows of `audit` for a run, about the events that have its offsets.
@@ -58,7 +60,7 @@ def findings(
     `known` are all live rows of `messages` before the events, None for none, and `live` those
     after. `previous` are rows of `audit`, among them the last of every queue. `broker` is how many
     messages each queue held at the broker after the last of the events; None if that is not known.
-    `fifo` are the ids of FIFO queues.
+    `fifo` are the ids of FIFO queues, and `erased` is how many messages of each were erased.
 
     There is a row for every queue that an event is about or whose numbers differ (`whole`: for
     every queue), and one with an empty queue_id for the offsets. Nothing is wrong where
@@ -75,6 +77,7 @@ def findings(
         live=live,
         previous=previous,
         held=json.dumps(dict(broker or {})),
+        erased=json.dumps(dict(erased or {})),
         batch=run.batch,
         after=run.after,
         upto=run.upto,
@@ -206,15 +209,19 @@ select
     coalesce(named.tenant, before.tenant) as tenant,
     queue_id,
     coalesce(named.queue, before.queue) as queue,
-    {", ".join(TOTALS)}, live_lake, live_broker, difference, 0 as gaps, {", ".join(FINDINGS)}
+    {", ".join(TOTALS)}, live_lake, live_broker, difference, 0 as gaps, {", ".join(FINDINGS)},
+    coalesce(try_element_at(from_json({{erased}}, 'map<string, bigint>'), queue_id), 0) as erased
 from ({compared})
 {"" if whole else "where events > 0 or difference <> 0"}
 union all
 -- How many offsets are missing, or there more than once.
 select
     null, '', null, {", ".join("null" for _ in TOTALS)}, null, null, 0,
-    {{upto}} - {{after}} - different + all - different, {", ".join("0" for _ in FINDINGS)}
-from (select count(*) as all, count(distinct offset) as different from {{events}})
+    {{upto}} - {{after}} - different + all - different, {", ".join("0" for _ in FINDINGS)}, null
+from (
+    select count(*) as all, count(distinct offset) as different
+    from {{events}} where kind <> '{GAP}'
+)
 """
     return f"""
 select

@@ -3,9 +3,11 @@
 import json
 import re
 import shutil
+from datetime import UTC, datetime
 from pathlib import Path
 
 from courier import files
+from courier.clock import SystemClock
 from courier.lake import archive, client
 from courier.lake.catalog import Lake
 from courier.lake.client import Client, CourierError, Place
@@ -25,8 +27,11 @@ def checkpoint_of(lake: Lake, name: str) -> str:
     return f"{lake.root}/_checkpoints/{name}"
 
 
-def check(lake: Lake, place: Place, *, name: str, checkpoint: str) -> int:
-    """The offset to go on with, if all is well; the journal keeps it from now on."""
+def check(lake: Lake, place: Place, *, name: str, checkpoint: str, accept_gap: bool = False) -> int:
+    """The offset to go on with, if all is well; the journal keeps it from now on.
+
+    `accept_gap`: events that the journal has lost are recorded as a gap, and not waited for.
+    """
     lake.check(write=True)
     with Client(place.first_asked()) as broker:
         head = broker.head()
@@ -42,18 +47,32 @@ def check(lake: Lake, place: Place, *, name: str, checkpoint: str) -> int:
                 f"the lake {lake.root} has events up to offset {at}, and the journal at "
                 f"{place.url} ends at {head.last}: an older copy of the store is back"
             )
-        if at and at + 1 < head.first:
-            raise LakeError(
-                f"the lake {lake.root} ends at offset {at}, and the journal now begins at "
-                f"{head.first}: {head.first - 1 - at} events are gone; begin another lake with "
-                "--lake"
-            )
         for table in lake.tables:
             table.create(epoch=head.epoch)
             table.upgrade()
         _own(checkpoint, {"pipeline": name, "lake": lake.events.id})
+        if at and at + 1 < head.first:
+            gone = archive.Span(at, head.first - 1)
+            if not accept_gap:
+                raise LakeError(_lost(lake, gone))
+            now = datetime.fromtimestamp(SystemClock().now_ms() / 1000, UTC)
+            archive.pass_gap(lake.events, gone, pipeline=name, now=now)
+            broker.skip(name, gone.upto, lost=gone.rows)
+            if "://" not in checkpoint:
+                empty(checkpoint)
+            return gone.upto + 1
         broker.commit(name, at)
     return at + 1 if at else head.first
+
+
+def _lost(lake: Lake, gone: archive.Span) -> str:
+    times = [file.high["at"] for file in lake.events.files() if "at" in file.high]
+    since = f", those after {max(times):%Y-%m-%dT%H:%M:%SZ}" if times else ""
+    return (
+        f"the lake {lake.root} ends at offset {gone.after}, and the journal now begins at "
+        f"{gone.upto + 1}: {gone.rows} events are gone{since}; go on without them with "
+        "--accept-gap, which records the gap, or begin another lake with --lake"
+    )
 
 
 def _own(checkpoint: str, owner: dict[str, str]) -> None:

@@ -168,6 +168,13 @@ class Client:
         except (KeyError, TypeError):
             raise self._stranger() from None
 
+    def room(self) -> dict[str, int] | None:
+        """How long a time of events the journal holds: see `core/room.py`; None if unknown."""
+        told: dict[str, int] | None = self._json(
+            "GET", "/journal/head", query={"room": "true"}
+        ).get("room")
+        return told
+
     def page(self, part: Slice, *, rows: int) -> "tuple[pa.RecordBatch, int]":
         """The events of the first `rows` offsets of a slice, and the last offset looked at."""
         query: dict[str, Any] = {"after": part.after, "limit": min(rows, part.upto - part.after)}

@@ -14,12 +14,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col, lit
 
 from courier.clock import SystemClock
-from courier.lake import archive, audit, consumers, latest, metrics
+from courier.lake import archive, audit, consumers, erasure, latest, metrics
 from courier.lake.archive import APP, Span
 from courier.lake.catalog import LIVE, Lake
 from courier.lake.files import File
 from courier.lake.session import cores
-from courier.lake.tables import LakeError, Moved, Table, is_few
+from courier.lake.tables import Moved, Table, is_few
 
 # As many events are worked on at a time.
 ROWS_MAX = 500_000
@@ -110,8 +110,11 @@ class Derived:
         if behind < at:
             yield at
         at = max(at, self._begin - 1)
+        gaps = archive.gaps(self._lake.events)
         while at < upto:
             at = min(upto, at + ROWS_MAX)
+            # There is nothing to work on in a gap, however many offsets it has.
+            at = next((gap.upto for gap in gaps if gap.after < at < gap.upto), at)
             yield at
 
     # --- tables ---
@@ -123,9 +126,11 @@ class Derived:
         audited = archive.last(self._lake.audit)
         self._live = {at: files for at, files in self._live.items() if at == audited}
         self._live[span.after] = live
-        known = self._concerned(span, live)
+        gaps = gaps_in(self._lake, span)
+        # Any live message may have ended in a gap.
+        known = live if gaps else self._concerned(span, live)
         self._known = {span: known}
-        rows = latest.fold(self._rows(table, known), events)
+        rows = latest.fold(self._rows(table, known), events, gaps)
         self._put(table, rows, span, note, replaced=known)
 
     def _queue_minutes(self, span: Span, note: dict[str, str]) -> None:
@@ -178,6 +183,7 @@ class Derived:
             run=run,
             broker=broker,
             fifo=fifo,
+            erased=erasure.erased(self._lake),
             # The first run of a day tells of every queue, so that no other day is looked at.
             whole=f"{at:%Y-%m-%d}" != last,
         )
@@ -244,35 +250,10 @@ class Derived:
         )
 
 
-def rebuild(spark: SparkSession, lake: Lake, only: str | None = None) -> Iterator[str]:
-    """Make tables anew of all events, each in one commit; the names of those that are done."""
-    upto = archive.last(lake.events)
-    events = lake.events.read(spark).where(f"offset <= {upto}")
-
-    def nothing(table: Table) -> DataFrame:
-        return table.read(spark, [])
-
-    def live() -> DataFrame:
-        return lake.messages.read(spark, lake.messages.files(partition=LIVE))
-
-    makers: dict[Table, Callable[[], DataFrame]] = {
-        lake.messages: lambda: latest.fold(nothing(lake.messages), events),
-        lake.queue_minutes: lambda: metrics.queue_minutes(events, events, live()),
-        lake.consumers_hours: lambda: consumers.consumers_hours(nothing(lake.messages), events),
-    }
-    names = [table.name for table in makers]
-    if only is not None and only not in names:
-        raise LakeError(f"'{only}' cannot be made anew: {', '.join(names)} can")
-    if only and any(archive.last(table) != upto for table in makers):
-        raise LakeError("tables are behind events: make all of them anew, or run the pipeline")
-    for table, make in makers.items():
-        if only in (None, table.name):
-            known = table.files()
-            written = table.write(make(), batch=upto, files_max=cores(spark))
-            # A table that is behind catches up with this.
-            app = APP if archive.last(table) < upto else ""
-            table.commit(written, app=app, batch=upto, removes=known)
-            yield table.name
+def gaps_in(lake: Lake, span: Span) -> list[int]:
+    """The last offsets of the gaps in a span."""
+    ends = (gap.upto for gap in archive.gaps(lake.events))
+    return [end for end in ends if span.after < end <= span.upto]
 
 
 def _times(files: list[File]) -> tuple[datetime, datetime]:

@@ -1,10 +1,33 @@
 """A request to end that signal handlers may make."""
 
+import os
 import signal
+import time
 from collections.abc import Iterable
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 from types import FrameType
+
+# SIGTERM that comes again within this time is the same request.
+SAME_S = 1.0
+
+
+class Request:
+    """Signals that ask to end: the first to end in order, the next to end at once."""
+
+    def __init__(self) -> None:
+        self._first_s: float | None = None
+
+    def again(self, number: int) -> bool:
+        """Whether this signal is another request.
+
+        Supervisors may send SIGTERM twice at once, to a process and to its group: that is one.
+        """
+        now_s = time.monotonic()
+        if self._first_s is None:
+            self._first_s = now_s
+            return False
+        return number != signal.SIGTERM or now_s - self._first_s > SAME_S
 
 
 class End:
@@ -19,14 +42,13 @@ class End:
         self._told: SimpleQueue[None] = SimpleQueue()
 
     def heed(self, signals: Iterable[int]) -> None:
-        """From now on any of these signals sets it, and Ctrl-C after that ends the process.
-
-        Other signals do not: supervisors send them twice, and mean it to end in order.
-        """
+        """From now on any of these signals sets it, and another one after that ends the process."""
+        request = Request()
 
         def hear(number: int, frame: FrameType | None) -> None:
+            if request.again(number):
+                end_now(number)
             self.set()
-            signal.signal(signal.SIGINT, signal.SIG_DFL)
 
         for number in signals:
             signal.signal(number, hear)
@@ -44,3 +66,11 @@ class End:
             with suppress(Empty):
                 self._told.get(timeout=seconds)
         return self._set
+
+
+def end_now(number: int) -> None:
+    """End this process as a signal does; also the first process of a container."""
+    signal.signal(number, signal.SIG_DFL)
+    signal.raise_signal(number)
+    # The kernel delivers no default action to the first process.
+    os._exit(128 + number)

@@ -1,5 +1,6 @@
 """Events -> `messages`: what is known of every message, folded from what happened to it."""
 
+from collections.abc import Sequence
 from datetime import datetime
 
 import pyarrow as pa
@@ -46,7 +47,8 @@ select
         kind in {ENDS},
         struct(kind, at, attempt, first_leased_at, last_leased_at, offset),
         null
-    ) as death
+    ) as death,
+    null::bigint as gap
 from {{events}}
 where kind in {("published", "leased", *RETURNS, *ENDS)}
 union all
@@ -61,7 +63,8 @@ select
         null
     ),
     if(attempts > 0, struct('{LIVE}' as kind, last_leased_at as at, work_ms), null),
-    null
+    null,
+    gap
 from {{known}}
 """
 _LIVES = f"""
@@ -72,7 +75,9 @@ select
     min_by(first_at, offset) filter (where first_at is not null) as first_at,
     max_by(lease, offset) filter (where lease is not null) as lease,
     max_by(turn, offset) filter (where turn is not null) as turn,
-    min_by(death, offset) filter (where death is not null) as death
+    min_by(death, offset) filter (where death is not null) as death,
+    max_by(gap, offset) as gap,
+    max(offset) as heard
 from ({_STEPS})
 group by queue_id, seq
 """
@@ -106,12 +111,13 @@ select
     identity.size,
     birth.content_type, birth.headers, birth.`group`, birth.body, birth.sealed, birth.detail,
     birth.published_offset, death.offset as done_offset,
+    if(death is null, {{silence}}, null) as gap,
     if(death is null, '{LIVE}', date_format(done_at, 'yyyy-MM-dd')) as ended
 from ({_TOLD})
 """
 
 
-def fold(known: DataFrame, events: DataFrame) -> DataFrame:
+def fold(known: DataFrame, events: DataFrame, gaps: Sequence[int] = ()) -> DataFrame:
     """Rows of `messages`, live or ended, after `events` happened to `known`.
 
     `known` are live rows: all those that the events are about (`concerned` tells where they are),
@@ -120,8 +126,14 @@ def fold(known: DataFrame, events: DataFrame) -> DataFrame:
 
     Times are as the broker's clock told them. Where it was set back between two of them, no time
     passed.
+
+    `gaps` are the last offsets of gaps among the events: what is live, and was not heard of since
+    then, may have ended in the gap.
     """
-    return events.sparkSession.sql(_FOLD, known=known, events=events)
+    last = max(gaps, default=0)
+    silence = f"if(heard < {last}, {last}L, gap)" if gaps else "gap"
+    sql = _FOLD.replace("{silence}", silence)
+    return events.sparkSession.sql(sql, known=known, events=events)
 
 
 def concerned(events: pa.Table) -> list[Range]:

@@ -14,7 +14,7 @@ from pyspark.sql.streaming.readwriter import DataStreamReader
 
 from courier import ids
 from courier.clock import SystemClock
-from courier.lake import archive, checks, upkeep
+from courier.lake import archive, checks, upkeep, views
 from courier.lake.archive import Gap
 from courier.lake.catalog import Lake
 from courier.lake.client import Away, Client, CourierError, Place, Slice
@@ -69,6 +69,7 @@ class Pipeline:
         name: str,
         checkpoint: str = "",
         rows_max: int = ROWS_MAX,
+        accept_gap: bool = False,
         report: Callable[[Done], None] = lambda done: None,
         say: Callable[[str], None] = lambda line: None,
     ) -> None:
@@ -80,6 +81,7 @@ class Pipeline:
         self._name = name
         self._checkpoint = checkpoint or checks.checkpoint_of(lake, name)
         self._rows_max = rows_max
+        self._accept_gap = accept_gap
         self._report = report
         self._say = say
         self._clock = SystemClock()
@@ -142,7 +144,13 @@ class Pipeline:
 
     def check(self) -> int:
         """The offset to go on with. Raises LakeError or CourierError when that cannot be."""
-        return checks.check(self._lake, self._place, name=self._name, checkpoint=self._checkpoint)
+        return checks.check(
+            self._lake,
+            self._place,
+            name=self._name,
+            checkpoint=self._checkpoint,
+            accept_gap=self._accept_gap,
+        )
 
     def _query(self, every_ms: int | None) -> None:
         """Bring what comes, until that is all or the pipeline is to end."""
@@ -280,6 +288,7 @@ class Pipeline:
         if self._batches % UPKEEP_BATCHES == 0:
             upkeep.compact(self._lake)
             upkeep.trim_logs(self._lake)
+            views.refresh(self._lake)
         if self._batches % VACUUM_BATCHES == 0:
             upkeep.vacuum(self._lake)
         self._report(Done(batch, span.upto, span.rows, time.monotonic() - began_s))

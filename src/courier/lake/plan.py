@@ -14,13 +14,14 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from courier import files
-from courier.lake.parts import read_by_tasks, write_by_tasks
+from courier.lake.parts import Parts, read_by_tasks, write_by_tasks
 from courier.lake.selection import ORDER, BadRequest
 from courier.lake.storage import filesystem
 from courier.lake.tables import LakeError
@@ -125,11 +126,30 @@ class Plans:
         names = tuple(part.path for part in parts)
         return self.keep(replace(plan, rows=found, files=names))
 
-    def piece(self, spark: SparkSession, plan: Plan, number: int) -> DataFrame:
-        """The rows of a piece."""
+    def add_few(self, plan: Plan, rows: pa.Table) -> Plan:
+        """The same with rows that are here, in their order and in one piece."""
+        self.forget_rows(plan)
+        parts = Parts(f"{self._uri}/{self._place(plan)}", "piece", rows.schema)
+        parts.add(rows)
+        found = parts.close()
+        sizes, names = (part.rows for part in found), (part.path for part in found)
+        return self.keep(replace(plan, rows=tuple(sizes), files=tuple(names)))
+
+    def piece_here(self, plan: Plan, number: int) -> pa.Table:
+        """The rows of a piece, in their order, without Spark."""
+        place, name = self._named(plan, number)
+        with self._files.open_input_file(f"{self._root}/{place}/{name}") as source:
+            rows = pq.ParquetFile(source).read()
+        return rows.sort_by([(column, "ascending") for column in ORDER])
+
+    def _named(self, plan: Plan, number: int) -> tuple[str, str]:
         place = self._place(plan)
         # A plan of an earlier release does not name its files; its place has no others.
-        name = plan.files[number] if plan.files else self._written(place)[number]
+        return place, plan.files[number] if plan.files else self._written(place)[number]
+
+    def piece(self, spark: SparkSession, plan: Plan, number: int) -> DataFrame:
+        """The rows of a piece."""
+        place, name = self._named(plan, number)
         with self._files.open_input_file(f"{self._root}/{place}/{name}") as source:
             columns = from_arrow_schema(pq.read_schema(source))
         return read_by_tasks(spark, f"{self._uri}/{place}", [[name]], columns)

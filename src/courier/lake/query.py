@@ -3,17 +3,20 @@
 Who asks in SQL can read the five tables and nothing else: no file, no network, no extension.
 """
 
-from collections.abc import Sequence
+import re
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
+from itertools import pairwise
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from courier.lake import archive
+from courier.lake import archive, views
 from courier.lake.catalog import Lake
 from courier.lake.files import File
 from courier.lake.storage import filesystem
@@ -29,11 +32,6 @@ _LOCKS = (
     "SET enable_external_access = false",
     "SET lock_configuration = true",
 )
-# What is in no other SQL: bodies are bytes, and most of them text or JSON.
-_MACROS = (
-    "CREATE MACRO text(bytes) AS TRY(decode(bytes))",
-    "CREATE MACRO data(bytes) AS TRY_CAST(TRY(decode(bytes)) AS JSON)",
-)
 _READING = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
 
 
@@ -48,7 +46,10 @@ class Answer:
 
 @dataclass(frozen=True)
 class Size:
-    """What a table holds; `upto` is the last offset of the journal that it knows of."""
+    """What a table holds; `upto` is the last offset of the journal that it knows of.
+
+    `missing` events up to there were never in the lake: see `archive.gaps`.
+    """
 
     table: str
     rows: int
@@ -56,18 +57,28 @@ class Size:
     files: int
     changed_ms: int
     upto: int
+    missing: int
+
+
+@contextmanager
+def connected(lake: Lake) -> Iterator[duckdb.DuckDBPyConnection]:
+    """DuckDB with the lake's views, and nothing else that it could reach."""
+    with duckdb.connect() as connection:
+        for statement in views.MACROS:
+            connection.execute(statement)
+        for table in lake.tables:
+            if table.open() is not None:
+                connection.register(f"_{table.name}", dataset(table))
+                sql = views.view(table, f"_{table.name}")
+                connection.execute(f"CREATE VIEW {table.name} AS {sql}")
+        for statement in _LOCKS:
+            connection.execute(statement)
+        yield connection
 
 
 def ask(lake: Lake, sql: str, *, limit: int) -> Answer:
     """The answer to one question. Raises LakeError with a sentence."""
-    with duckdb.connect() as connection:
-        for statement in _MACROS:
-            connection.execute(statement)
-        for table in lake.tables:
-            if table.open() is not None:
-                connection.register(table.name, dataset(table))
-        for statement in _LOCKS:
-            connection.execute(statement)
+    with connected(lake) as connection:
         try:
             statements = connection.extract_statements(sql)
             if len(statements) != 1 or statements[0].type not in _READING:
@@ -75,8 +86,14 @@ def ask(lake: Lake, sql: str, *, limit: int) -> Answer:
             batches = connection.sql(sql).to_arrow_reader()
             columns, rows = batches.schema.names, _first(batches, limit + 1)
         except (duckdb.Error, pa.ArrowException, OSError) as error:
-            raise LakeError(_sentence(error)) from error
+            words = _reserved(connection, lake)
+            raise LakeError(_sentence(error) + _hint(error, sql, words)) from error
     return Answer(columns, rows[:limit], more=len(rows) > limit)
+
+
+def quoted(text: str) -> str:
+    """Text as SQL writes it."""
+    return "'" + text.replace("'", "''") + "'"
 
 
 def dataset(table: Table) -> ds.Dataset:
@@ -121,12 +138,14 @@ def _first(batches: pa.RecordBatchReader, count: int) -> list[list[Any]]:
 def sizes(lake: Lake) -> list[Size]:
     """Every table of the lake that there is."""
     found = []
+    gaps = archive.gaps(lake.events)
     for table in lake.tables:
         opened = table.open()
         if opened is None:
             continue
         files = table.files()
         (last,) = opened.history(1)
+        upto = archive.last(table)
         found.append(
             Size(
                 table=table.name,
@@ -134,7 +153,8 @@ def sizes(lake: Lake) -> list[Size]:
                 bytes=sum(file.size for file in files),
                 files=len(files),
                 changed_ms=int(last["timestamp"]),
-                upto=archive.last(table),
+                upto=upto,
+                missing=sum(gap.rows for gap in gaps if gap.upto <= upto),
             )
         )
     return found
@@ -169,3 +189,29 @@ def _sentence(error: Exception) -> str:
     """DuckDB's first line, without the class of the error and without the picture below it."""
     text = str(error).strip().partition("\n\nLINE ")[0]
     return " ".join(line.strip() for line in text.splitlines() if line.strip())
+
+
+def _reserved(connection: duckdb.DuckDBPyConnection, lake: Lake) -> set[str]:
+    """Names of columns that are words of SQL."""
+    told = connection.execute(
+        "SELECT keyword_name FROM duckdb_keywords() "
+        "WHERE keyword_category IN ('reserved', 'type_function')"
+    )
+    columns = {name for table in lake.tables for name in table.schema.names}
+    return columns & {word for (word,) in told.fetchall()}
+
+
+def _hint(error: Exception, sql: str, words: Collection[str]) -> str:
+    """What to do about a word of SQL that was meant as a column: it, or the next word, fails."""
+    if not isinstance(error, duckdb.ParserException):
+        return ""
+    near = re.search(r'at or near "([^"]*)"', str(error))
+    failed = near[1].lower() if near else ""
+    starts = [place for place, _ in duckdb.tokenize(sql)]
+    ends = [*starts[1:], len(sql)]
+    tokens = [sql[low:high].strip().lower() for low, high in zip(starts, ends, strict=True)]
+    before = [one for one, two in pairwise([*tokens, ""]) if two == failed]
+    for word in (failed, *before):
+        if word in words:
+            return f"; '{word}' is a word of SQL: as a column it needs quotes, \"{word}\""
+    return ""

@@ -8,13 +8,14 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
+import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.functions import col
 
 from courier import ids
 from courier.clock import SystemClock
-from courier.lake import archive, selection
+from courier.lake import archive, erasure, options, selection, sink, small
 from courier.lake.catalog import Lake
 from courier.lake.client import Client, CourierError, Place
 from courier.lake.plan import Plan, Plans
@@ -56,7 +57,7 @@ class Asked:
 class Chosen:
     """The rows that were chosen, what is published for them, and how much that is."""
 
-    rows: DataFrame
+    rows: DataFrame | pa.Table
     count: int
     bytes: int
     first: datetime | None
@@ -64,6 +65,9 @@ class Chosen:
 
     def samples(self) -> list[dict[str, Any]]:
         """The first few, as they would be published."""
+        if isinstance(self.rows, pa.Table):
+            few: list[dict[str, Any]] = self.rows.slice(0, SAMPLES).to_pylist()
+            return few
         return [row.asDict() for row in self.rows.orderBy(*ORDER).limit(SAMPLES).collect()]
 
 
@@ -85,6 +89,33 @@ def choose(
         where=asked.where,
     )
     return measure(chosen, asked, replay=replay)
+
+
+def choose_few(
+    lake: Lake, asked: Asked, *, tenant: str, replay: str, now_ms: int, only_samples: bool
+) -> Chosen | None:
+    """The same without Spark; None if there are too many, or only Spark understands what is asked.
+
+    With `only_samples` there may be any number, of which the first few are at hand.
+    """
+    if asked.sets or asked.listener or lake.messages.open() is None:
+        return None
+    found = small.choose(
+        lake,
+        tenant=tenant,
+        queue=asked.queue,
+        since_ms=since_ms(asked, now_ms=now_ms),
+        until_ms=until_ms(asked, now_ms=now_ms),
+        where=asked.where,
+        replay=replay,
+        only_samples=only_samples,
+    )
+    return None if found is None else Chosen(*found)
+
+
+def is_small(plan: Plan) -> bool:
+    """Whether what is left of a plan is published without Spark."""
+    return plan.total - plan.before(plan.published) <= small.ROWS_MAX
 
 
 def measure(chosen: DataFrame, asked: Asked, *, replay: str) -> Chosen:
@@ -135,11 +166,13 @@ def make(plans: Plans, id: str, asked: Asked, chosen: Chosen) -> Plan:
         rows=(),
         bytes=chosen.bytes,
     )
+    if isinstance(chosen.rows, pa.Table):
+        return plans.add_few(plan, chosen.rows)
     return plans.add(plan, chosen.rows, count=chosen.count)
 
 
 def publish(
-    spark: SparkSession,
+    spark: SparkSession | None,
     plans: Plans,
     plan: Plan,
     place: Place,
@@ -147,7 +180,10 @@ def publish(
     rate: int | None = None,
     report: Callable[[int], None] = lambda rows: None,
 ) -> Plan:
-    """Publish what of the plan is not published yet; `report` is told how many rows are."""
+    """Publish what of the plan is not published yet; `report` is told how many rows are.
+
+    With Spark or without it, the rows have the same keys: either can continue what the other began.
+    """
     clock = SystemClock()
     while not plan.done:
         piece = plan.published
@@ -156,7 +192,10 @@ def publish(
         elif clock.now_ms() - plan.began_ms > KEY_MS:
             _still_known(plan, place)
         with _watched(plan, place, report):
-            _publish_piece(spark, plans, plan, place, rate=rate)
+            if spark is None:
+                _publish_here(plans, plan, place, rate=rate)
+            else:
+                _publish_piece(spark, plans, plan, place, rate=rate)
         plan = plans.keep(replace(plan, published=piece + 1, began_ms=None))
         report(plan.before(plan.published))
     plans.forget_rows(plan)
@@ -176,6 +215,12 @@ def lag(lake: Lake, place: Place, asked: Asked, *, now_ms: int) -> int:
     if lake.messages.epoch not in ("", head.epoch):
         return 0  # another store than the one that the lake was made of
     return max(0, head.last - archive.last(lake.messages))
+
+
+def erased(lake: Lake, asked: Asked, *, tenant: str, now_ms: int) -> int:
+    """How many messages of the queue and time were erased, and cannot be published any more."""
+    low, high = since_ms(asked, now_ms=now_ms), until_ms(asked, now_ms=now_ms)
+    return erasure.count(lake, tenant=tenant, queue=asked.queue, since_ms=low, until_ms=high)
 
 
 def since_ms(asked: Asked, *, now_ms: int) -> int:
@@ -207,6 +252,21 @@ def instant(text: str, *, now_ms: int) -> int:
         ) from None
     at = at if at.tzinfo else at.replace(tzinfo=UTC)
     return max(0, int(at.timestamp() * 1_000))
+
+
+def _publish_here(plans: Plans, plan: Plan, place: Place, *, rate: int | None) -> None:
+    rows = plans.piece_here(plan, plan.published)
+    rows = rows.select([name for name in PUBLISHED if name in rows.column_names])
+    given = {"url": place.url, "token": place.token, "tenant": place.tenant, "queue": plan.queue}
+    if plan.listener:
+        given["listener"] = plan.listener
+    if rate is not None:
+        given["rowsPerSecond"] = str(rate)
+    asked = options.parse(given, options.BATCH_WRITE)
+    run = plan.write_id(plan.published)
+    # The same key as that of the one task that Spark would have.
+    written = sink.publish(asked, run, iter(rows.combine_chunks().to_batches()), partition=0)
+    sink.none_beside(asked, [written])
 
 
 def _publish_piece(

@@ -104,6 +104,8 @@ MESSAGES = _schema(
         "detail": _TEXT,
         "published_offset": _LONG,
         "done_offset": _LONG,
+        # Of a live message: the last offset of a gap since which nothing was heard of it.
+        "gap": _LONG,
         # The day on which it ended, or `live`: what still changes lies in files of its own.
         "ended": _TEXT,
     },
@@ -182,6 +184,7 @@ AUDIT = _schema(
         "unleased_acks": _LONG,
         "revived": _LONG,
         "order_violations": _LONG,
+        "erased": _LONG,
         "date": DateType(),
     },
     required=("run_at", "batch", "last_offset"),

@@ -33,6 +33,7 @@ from pyspark.sql.types import (
     VariantType,
 )
 
+from courier.lake.erasure import ERASED
 from courier.lake.files import File
 from courier.lake.tables import LakeError, Table
 
@@ -84,6 +85,8 @@ def choose(
         & (col("queue") == queue)
         & (col("published_at") >= lit(_time(since_ms)))
         & (col("published_at") < lit(_time(until_ms)))
+        # Nothing is left of these that could be published.
+        & expr(f"get_json_object(detail, '$.{ERASED}') is null")
     )
     rows = rows.withColumns({"_body": col("body"), "_headers": col("headers")})
     rows = rows.withColumns({"body": expr(_TEXT), "headers": expr("try_parse_json(headers)")})

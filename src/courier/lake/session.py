@@ -1,19 +1,25 @@
 """Spark sessions as Courier wants them: quiet, in UTC, with Arrow."""
 
+import atexit
 import logging
 import os
+import signal
 import socket
+import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pyspark
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from courier import files
-from courier.lake import java
+from courier.lake import java, versions
 from courier.lake.tables import LakeError
 
 LOCAL = "local[*]"
@@ -21,6 +27,10 @@ CONNECT_PORT = 15_002
 REACHED_S_MAX = 10.0
 # A Spark elsewhere does not tell how many cores it has.
 CORES_ELSEWHERE = 4
+# How long Java may take to end when this process does.
+JAVA_END_S_MAX = 10.0
+# What forks Python workers on this machine.
+DAEMON = "spark.python.daemon.module", "courier.lake.daemon"
 # What Java says whenever it starts.
 _NOISE = ("Picked up ", "WARNING:", "[")
 # What workers on this machine start with: see the module in there.
@@ -80,15 +90,17 @@ def session(
     logs: Path | None = None,
 ) -> SparkSession:
     """A new session, or the one that this process has; `logs` is where it may be noisy."""
+    if wrong := versions.problem(pyspark.__version__):
+        raise LakeError(wrong)
     home = java.find()
     if home is None:
         raise LakeError(java.MISSING)
     os.environ["JAVA_HOME"] = str(home)
     # Executors on this machine are started with the same Python as this.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.appName(name).master(master)
     chosen = {**SETTINGS, **(settings or {})}
     if master.startswith("local"):
+        chosen.setdefault(*DAEMON)
         chosen.setdefault("spark.sql.shuffle.partitions", str(os.cpu_count() or 2))
         chosen.setdefault("spark.driver.bindAddress", "127.0.0.1")
         chosen.setdefault("spark.driver.host", "127.0.0.1")
@@ -99,8 +111,7 @@ def session(
         given = chosen.get("spark.driver.extraJavaOptions", "")
         options = f"-Dlog4j2.configurationFile={properties.resolve()} {given}"
         chosen["spark.driver.extraJavaOptions"] = options.strip()
-    for key, value in chosen.items():
-        builder = builder.config(key, value)
+    conf = SparkConf().setAppName(name).setMaster(master).setAll(list(chosen.items()))
     with ExitStack() as around:
         if master.startswith("local"):
             around.enter_context(_compiled_workers())
@@ -110,7 +121,9 @@ def session(
             logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL)
             around.enter_context(_output_into(logs / "java.log"))
         try:
-            return builder.getOrCreate()
+            if SparkContext._gateway is None:
+                SparkContext(conf=conf, gateway=_start_java(conf))
+            return SparkSession.builder.config(conf=conf).getOrCreate()
         except Exception as error:
             raise LakeError(f"Spark does not start: {_reason(error, logs)}") from error
 
@@ -161,6 +174,55 @@ def _reason(error: Exception, logs: Path | None) -> str:
     lines = [line for line in lines if line] or [repr(error)]
     line = next((line for line in lines if "Exception: " in line), lines[0])
     return line.rpartition("Exception: ")[2][:300].rstrip(".")
+
+
+class _Apart(dict[str, Any]):
+    """How Java is started: in a session of its own, and ignoring SIGTERM.
+
+    Supervisors send SIGTERM to the group of a process, or to every process of a unit. Java would
+    end in the midst of a batch, while we are finishing it. It ends with us: its stdin is a pipe.
+    Spark sets the function that is called in the child; it is called besides ours.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(start_new_session=True, preexec_fn=_ignore_end)
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        if key == "preexec_fn":
+            value = _both(_ignore_end, value)
+        super().__setitem__(key, value)
+
+
+def _ignore_end() -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
+def _both(first: Callable[[], None], second: Callable[[], None]) -> Callable[[], None]:
+    def call() -> None:
+        first()
+        second()
+
+    return call
+
+
+def _start_java(conf: SparkConf) -> Any:
+    gateway = launch_gateway(conf, _Apart())  # type: ignore[no-untyped-call]
+    atexit.register(_end_java, gateway.proc)
+    return gateway
+
+
+def _end_java(process: "subprocess.Popen[bytes]") -> None:
+    """Nothing of it stays behind when this process ends."""
+    # What is still to be released in Java would be reported as an error of the connection.
+    logging.disable(logging.CRITICAL)
+    if process.stdin is not None:
+        with suppress(OSError):
+            process.stdin.close()
+    try:
+        process.wait(JAVA_END_S_MAX)
+    except subprocess.TimeoutExpired:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 @contextmanager

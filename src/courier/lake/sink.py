@@ -71,12 +71,14 @@ def check(asked: Options, schema: StructType, place: Place, *, overwrite: bool) 
         broker.published(asked.queue, once="check")
 
 
-def publish(asked: Options, run: str, batches: Iterator[pa.RecordBatch]) -> Written:
+def publish(
+    asked: Options, run: str, batches: Iterator[pa.RecordBatch], *, partition: int
+) -> Written:
     """Publish rows under a key; their numbers under it tell whether they were there before.
 
     Raises RowsChanged when other rows were, before any more are published.
     """
-    key = f"{run}/{_task().partitionId()}"
+    key = f"{run}/{partition}"
     rows, digest = 0, ""
     pace = Pace(asked.rate)
     parts = (
@@ -179,7 +181,7 @@ class QueueWriter(DataSourceArrowWriter):
         self._run = asked.write_id or ids.new_id()
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        return publish(self._asked, self._run, iterator)
+        return publish(self._asked, self._run, iterator, partition=_task().partitionId())
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         none_beside(self._asked, messages)
@@ -202,7 +204,8 @@ class QueueStreamWriter(DataSourceStreamArrowWriter):
         batch = task.getLocalProperty("streaming.sql.batchId")
         if not query or batch is None:
             raise CourierError("Spark does not say which query and batch this task belongs to")
-        return publish(self._asked, f"{query}/{batch}", iterator)
+        run = f"{query}/{batch}"
+        return publish(self._asked, run, iterator, partition=task.partitionId())
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         none_beside(self._asked, messages)

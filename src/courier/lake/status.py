@@ -1,5 +1,6 @@
 """How far a lake has come, and how far behind the journal it is."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 from courier.clock import SystemClock
@@ -7,6 +8,8 @@ from courier.lake import archive
 from courier.lake.catalog import Lake
 from courier.lake.client import Away, Client, Place, Slice
 from courier.lake.tables import Table
+
+DAY_MS = 86_400_000
 
 
 @dataclass(frozen=True)
@@ -24,17 +27,41 @@ class Progress:
 
 @dataclass(frozen=True)
 class Status:
-    """Lag is None when the broker does not answer."""
+    """Lag is None when the broker does not answer, and days when it cannot tell yet.
+
+    The journal holds the events of `journal_days`, and is full in `journal_days_left`; those that
+    are older than `retention_days` may go before. `missing` events were lost for the lake.
+    """
 
     tables: list[Progress]
     lag_offsets: int | None
     lag_seconds: float | None
+    journal_days: float | None
+    journal_days_left: float | None
+    retention_days: float | None
+    missing: int
 
 
 def status(lake: Lake, place: Place) -> Status:
     tables = [_progress(table) for table in lake.tables]
-    offsets, seconds = _lag(archive.last(lake.events), place)
-    return Status(tables, offsets, seconds)
+    upto = archive.last(lake.events)
+    offsets = seconds = room = None
+    with suppress(Away), Client(place) as broker:
+        offsets, seconds = _lag(upto, broker)
+        room = broker.room()
+
+    def days(name: str) -> float | None:
+        return None if room is None else round(room[name] / DAY_MS, 2)
+
+    return Status(
+        tables,
+        lag_offsets=offsets,
+        lag_seconds=seconds,
+        journal_days=days("holds_ms"),
+        journal_days_left=days("left_ms"),
+        retention_days=days("retention_ms"),
+        missing=sum(gap.rows for gap in archive.gaps(lake.events)),
+    )
 
 
 def _progress(table: Table) -> Progress:
@@ -55,16 +82,12 @@ def _progress(table: Table) -> Progress:
     )
 
 
-def _lag(upto: int, place: Place) -> tuple[int | None, float | None]:
-    try:
-        with Client(place) as broker:
-            head = broker.head()
-            after = max(upto, head.first - 1)
-            if after >= head.last:
-                return 0, 0.0
-            part = Slice(head.epoch, after, after + 1, columns=("at",))
-            page, _ = broker.page(part, rows=1)
-    except Away:
-        return None, None
+def _lag(upto: int, broker: Client) -> tuple[int, float]:
+    head = broker.head()
+    after = max(upto, head.first - 1)
+    if after >= head.last:
+        return 0, 0.0
+    part = Slice(head.epoch, after, after + 1, columns=("at",))
+    page, _ = broker.page(part, rows=1)
     at_ms = int(page.column("at")[0].as_py().timestamp() * 1000)
     return head.last - upto, max(0, SystemClock().now_ms() - at_ms) / 1000

@@ -5,7 +5,7 @@ finds that it was committed, and leaves its files to `vacuum`.
 """
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -171,10 +171,9 @@ class Table:
         missing = [field for field in self.schema if field.name not in there]
         if missing:
             table.alter.add_columns(list(Schema.from_arrow(_arrow(StructType(missing))).fields))
-        known = table.metadata().configuration
-        wanted = self._properties()
+        known, wanted = self.properties(), self._properties()
         if any(known.get(name) != value for name, value in wanted.items()):
-            table.alter.set_table_properties(wanted, raise_if_not_exists=False)
+            self.set_properties(wanted)
         self.sync()
 
     def sync(self) -> None:
@@ -191,6 +190,16 @@ class Table:
             STATS_COLUMNS: ",".join(name for name in self.schema.names if name in self._ranged),
         }
 
+    def properties(self) -> Mapping[str, str]:
+        """What is recorded of the table as a whole."""
+        table = self.open()
+        return {} if table is None else table.metadata().configuration
+
+    def set_properties(self, properties: Mapping[str, str]) -> None:
+        table = self.open()
+        assert table is not None
+        table.alter.set_table_properties(dict(properties), raise_if_not_exists=False)
+
     def trim_log(self) -> None:
         """Remove commits that are summed up in a checkpoint and older than the log's retention."""
         table = self.open()
@@ -206,8 +215,7 @@ class Table:
     @property
     def epoch(self) -> str:
         """Which journal the table was made of; empty when it is not there."""
-        table = self.open()
-        return "" if table is None else table.metadata().configuration.get(EPOCH, "")
+        return self.properties().get(EPOCH, "")
 
     def committed(self, app: str) -> int | None:
         """The last batch of this pipeline that is in the table."""
@@ -324,13 +332,26 @@ class Table:
         parts.add(rows)
         return Written(parts.close())
 
-    def rewrite(self, files: Sequence[File]) -> Written:
-        """Write the rows of some files of one partition into one, in the order of the files."""
+    def rewrite(
+        self, files: Sequence[File], change: Callable[[pa.Table], pa.Table] | None = None
+    ) -> Written:
+        """Write the rows of some files of one partition into one, in the order of the files.
+
+        They may be changed on the way, or be left out.
+        """
         system, root = filesystem(self.uri)
         columns = _arrow(self._stored())
         parts = Parts(self.uri, COMPACTED, columns, all_of=files[0].partition)
         for file in files:
-            parts.add(columns_of(system, f"{root}/{file.path}", columns))
+            found = columns_of(system, f"{root}/{file.path}", columns)
+            parts.add(found if change is None else change(found))
+        return Written(parts.close())
+
+    def write_rows(self, rows: Sequence[Mapping[str, Any]], **partition: str | None) -> Written:
+        """Write a few rows of one partition, without Spark."""
+        columns = _arrow(self._stored())
+        parts = Parts(self.uri, COMPACTED, columns, all_of=partition)
+        parts.add(pa.Table.from_pylist(list(rows), columns))
         return Written(parts.close())
 
     def commit(

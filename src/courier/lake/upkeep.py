@@ -74,9 +74,18 @@ def compact(lake: Lake, table: str | None = None) -> Compacted:
     return Compacted(before, after)
 
 
-def vacuum(lake: Lake, retention_hours: int = RETENTION_HOURS, dry_run: bool = False) -> Vacuumed:
-    """Remove files that the tables have not used for so long, and those of dead attempts."""
-    if retention_hours < RUNNING_HOURS and lock.holder(lake.root) is not None:
+def vacuum(
+    lake: Lake,
+    retention_hours: int = RETENTION_HOURS,
+    dry_run: bool = False,
+    *,
+    alone: bool = False,
+) -> Vacuumed:
+    """Remove files that the tables have not used for so long, and those of dead attempts.
+
+    `alone`: the caller holds the lake's lock, so no pipeline is about to use them.
+    """
+    if not alone and retention_hours < RUNNING_HOURS and lock.holder(lake.root) is not None:
         raise LakeError(
             f"a pipeline is at work on this lake: with less than {RUNNING_HOURS} h, files "
             "that it is about to use would be removed"

@@ -82,7 +82,7 @@ class Ops:
             *HealthRoutes(
                 store, clock, telemetry, sweeper, engine, metrics_public=metrics_public
             ).routes(),
-            *JournalRoutes(store, admin, page_max=journal_page_max).routes(),
+            *JournalRoutes(store, admin, sweeper, page_max=journal_page_max).routes(),
             *OperatorRoutes(store, broker, admin, credentials).routes(),
             *BulkRoutes(broker, admin, sealer).routes(),
             *ClaimRoutes(broker, admin).routes(),

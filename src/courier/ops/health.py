@@ -148,7 +148,30 @@ class HealthRoutes:
             "Times the journal was cut before its readers were done, for lack of space.",
             value=self._sweeper.forced_trims,
         )
-        return [size, last, trims, *await self._pipeline_gauges(head)]
+        return [size, last, trims, *await self._room_gauges(), *await self._pipeline_gauges(head)]
+
+    async def _room_gauges(self) -> list[Metric]:
+        """Absent as long as the rate of events is not known."""
+        room = await self._sweeper.room()
+        if room is None:
+            return []
+        return [
+            GaugeMetricFamily(
+                "courier_journal_holds_seconds",
+                "Time whose events fit into the journal, at the rate of those that it holds.",
+                value=room.holds_ms / SECOND_MS,
+            ),
+            GaugeMetricFamily(
+                "courier_journal_left_seconds",
+                "Time until the journal is at its cap, at that rate and if nothing is trimmed.",
+                value=room.left_ms / SECOND_MS,
+            ),
+            GaugeMetricFamily(
+                "courier_journal_retention_seconds",
+                "Time that events are kept, unless the cap is reached before.",
+                value=room.retention_ms / SECOND_MS,
+            ),
+        ]
 
     async def _pipeline_gauges(self, head: Head) -> list[Metric]:
         labels = ("pipeline",)

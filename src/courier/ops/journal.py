@@ -13,6 +13,7 @@ from courier.core import journal
 from courier.core.admin import OPERATOR, Admin
 from courier.core.errors import Forbidden, InvalidRequest, Rejected
 from courier.core.store import Store
+from courier.core.sweeper import Sweeper
 from courier.core.types import Pipeline, Run
 from courier.ops.query import number
 from courier.web import Call, Response, Route
@@ -42,8 +43,9 @@ class OffsetTrimmed(Rejected):
 
 
 class JournalRoutes:
-    def __init__(self, store: Store, admin: Admin, *, page_max: int) -> None:
+    def __init__(self, store: Store, admin: Admin, sweeper: Sweeper, *, page_max: int) -> None:
         self._store = store
+        self._sweeper = sweeper
         self._admin = admin
         self._page_max = page_max
 
@@ -103,10 +105,13 @@ class JournalRoutes:
 
     async def journal_head(self, call: Call) -> dict[str, Any]:
         head = await self._store.head()
-        told = {"first": head.first, "last": head.last, "epoch": head.epoch}
+        told: dict[str, Any] = {"first": head.first, "last": head.last, "epoch": head.epoch}
         if "at_ms" in call.request.query:
             at_ms = number(call.request, "at_ms", default=0, high=1 << 62)
             told["before"] = min(head.last, await self._store.offset_at(at_ms))
+        if "room" in call.request.query:
+            room = await self._sweeper.room()
+            told["room"] = None if room is None else msgspec.to_builtins(room)
         return told
 
     async def journal_kinds(self, _: Call) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 HERE = str(Path(__file__).parent)
 ARCHIVES = "/pyspark/python/lib/"
-FORKS = ["-m", "pyspark.daemon"]
+FORKS = ["-m", "courier.lake.daemon"]
 
 sys.path[:] = [path for path in sys.path if path != HERE and ARCHIVES not in path]
 # pyarrow loads numpy, and that a library of which each thread spins for as long as a third of all

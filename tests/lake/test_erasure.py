@@ -1,0 +1,145 @@
+"""Content that is erased is in no file of the lake any more, and all else stays right."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from courier.lake import erasure, lock, query, replay, views
+from courier.lake.catalog import Lake
+from courier.lake.erasure import Asked
+from courier.lake.rebuild import rebuild
+from courier.lake.tables import LakeError
+from tests.cli.command import Command
+from tests.lake.lakes import SmallLake, rows
+
+WHO = "queue in ('orders', 'orders-dead') and (body->>'n')::int in (7, 22, 26)"
+NOW_MS = 1_700_000_000_000
+
+
+@pytest.fixture
+def lake(small: SmallLake, tmp_path: Path) -> Iterator[Lake]:
+    shutil.copytree(small.root, tmp_path / "lake")
+    yield Lake(str(tmp_path / "lake"))
+
+
+def holding(root: Path, content: bytes) -> list[str]:
+    """The files that hold some bytes, also those that Parquet has compressed."""
+    found = []
+    for file in root.rglob("*"):
+        if file.suffix == ".parquet":
+            values = pq.ParquetFile(file).read().to_pylist()
+            told = [v.encode() if isinstance(v, str) else v for row in values for v in row.values()]
+            inside = any(content in v for v in told if isinstance(v, bytes))
+        else:
+            inside = file.is_file() and content in file.read_bytes()
+        if inside:
+            found.append(str(file.relative_to(root)))
+    return found
+
+
+def test_what_is_erased_is_in_no_file_and_all_else_is_as_it_was(
+    spark: SparkSession, small: SmallLake, lake: Lake
+) -> None:
+    views.write(lake, Path(lake.root, views.FILE))
+    meant = [row for row in rows(lake.messages) if _meant(row["body"])]
+    # One of them was buried, so its dead letter has the same body.
+    assert sorted(row["queue"] for row in meant) == ["orders"] * 3 + ["orders-dead"]
+    for row in meant:
+        assert len(holding(Path(lake.root), row["body"])) >= 2
+    before = {table.name: rows(table) for table in lake.tables}
+
+    assert erasure.choose(lake, Asked(where=WHO)).messages == 4
+    assert {table.name: rows(table) for table in lake.tables} == before
+    record = erasure.erase(lake, Asked(where=WHO), actor="ada", now_ms=NOW_MS)
+
+    for row in meant:
+        assert holding(Path(lake.root), row["body"]) == []
+        assert holding(Path(lake.root), row["message_id"].encode()) == []
+    keys = {(row["queue_id"], row["seq"]) for row in meant}
+    for table in (lake.events, lake.messages):
+        for now, then in zip(_ordered(rows(table)), _ordered(before[table.name]), strict=True):
+            if (then["queue_id"], then["seq"]) not in keys:
+                assert now == then
+                continue
+            empty: dict[str, object] = dict.fromkeys(("body", "headers", "group", "message_id"))
+            tells = now.get("kind", "published") == "published"
+            empty["detail"] = json.dumps({"erased": record.id}) if tells else None
+            assert now == {**then, **empty}
+    for table in lake.tables[2:]:
+        assert rows(table) == before[table.name]
+    # The record says what was asked, by whom and when; a second run finds nothing.
+    [kept] = erasure.records(lake)
+    assert kept == record and kept.done
+    assert (kept.actor, kept.at, kept.messages) == ("ada", "2023-11-14T22:13:20.000Z", 4)
+    assert kept.asked == {"where": WHO} and sum(kept.queues.values()) == 4
+    assert erasure.erase(lake, Asked(where=WHO), actor="ada", now_ms=NOW_MS).messages == 0
+
+    found = {table.name: rows(table) for table in lake.tables}
+    list(rebuild(spark, lake))
+    assert {table.name: rows(table) for table in lake.tables} == found
+    _replay_says_so(spark, small, lake)
+
+
+def _replay_says_so(spark: SparkSession, small: SmallLake, lake: Lake) -> None:
+    tenant = small.server.credentials["cloudflare"]["account_id"]
+    asked, now_ms = replay.Asked(queue="orders"), replay.now_ms()
+    assert replay.erased(lake, asked, tenant=tenant, now_ms=now_ms) == 3
+    chosen = replay.choose(spark, lake, asked, tenant=tenant, replay="r", now_ms=now_ms)
+    assert chosen.count == 37
+    plain = query.ask(lake, "select count(*) from messages where queue = 'orders'", limit=1)
+    assert plain.rows == [[40]]
+
+
+def _meant(body: bytes | None) -> bool:
+    try:
+        return json.loads(body or b"null")["n"] in (7, 22, 26)
+    except (ValueError, TypeError, KeyError):
+        return False
+
+
+def _ordered(found: list[dict[str, object]]) -> list[dict[str, object]]:
+    return sorted(found, key=lambda row: str((row["queue_id"], row["seq"], row.get("offset"))))
+
+
+@pytest.mark.parametrize(
+    ("asked", "count"),
+    [
+        (Asked(queue="orders", where="outcome = 'buried'"), 3),
+        (Asked(queue="orders", before_ms=NOW_MS), 0),
+        (Asked(before_ms=4_000_000_000_000, queue="short"), 5),
+        (Asked(tenant="nobody"), 0),
+        (Asked(where="queue = 'waste' -- all of it"), 10),
+    ],
+)
+def test_messages_are_chosen_by_queue_age_and_condition(
+    small: SmallLake, asked: Asked, count: int
+) -> None:
+    assert erasure.choose(small.lake, asked).messages == count
+
+
+def test_it_waits_for_no_one_and_says_what_is_in_the_way(lake: Lake) -> None:
+    with lock.hold(lake.root), pytest.raises(LakeError, match="another pipeline is at work"):
+        erasure.erase(lake, Asked(queue="orders"), actor="ada", now_ms=NOW_MS)
+    plan = Path(lake.root, "_replays", "mine", "key")
+    plan.mkdir(parents=True)
+    with pytest.raises(LakeError, match="replay 'mine' has not ended"):
+        erasure.erase(lake, Asked(queue="orders"), actor="ada", now_ms=NOW_MS)
+    with pytest.raises(LakeError, match='"nope" not found'):
+        erasure.choose(lake, Asked(where="nope"))
+    assert erasure.records(lake) == []
+
+
+def test_the_command_says_what_it_erased(lake: Lake) -> None:
+    courier = Command("--lake", lake.root)
+    assert "say what to erase" in courier.fails(2, "lake", "erase")
+    words = ("lake", "erase", "--queue", "short")
+    assert courier(*words, "--dry-run").out == "5 messages of 1 queue, 35 bytes\n"
+    assert courier(*words, "--actor", "ada").out.startswith("5 messages erased, 35 bytes; record ")
+    [shown] = courier("lake", "erasures", "--json").json
+    assert (shown["actor"], shown["messages"], shown["asked"]) == ("ada", 5, {"queue": "short"})
+    assert courier("lake", "erasures").rows[0][2:5] == ["ada", "5", "35"]

@@ -1,0 +1,184 @@
+"""Small replays without Spark: the same messages, the same once, and Spark where it is needed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from courier.lake import replay, small
+from courier.lake.client import Client
+from courier.lake.plan import Plans
+from courier.lake.replay import Asked
+from courier.lake.selection import ORDER
+from tests.cli.command import Command, clean_environ
+from tests.lake.orders import Orders
+from tests.lake.running import wait_for
+from tests.server import Server
+
+# No Java is found here, so whatever succeeds has not started Spark.
+NO_JAVA = {"JAVA_HOME": "/nowhere", "PATH": "/nowhere"}
+MANY = 400
+
+
+@pytest.fixture(scope="module")
+def orders(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Orders]:
+    with Server(tmp_path_factory.mktemp("few")).start() as server:
+        yield Orders(spark, server, many=MANY)
+
+
+@pytest.fixture
+def courier(orders: Orders) -> Command:
+    return Command("--data", str(orders.server.data))
+
+
+def _few(orders: Orders, where: str, *, only_samples: bool = False) -> replay.Chosen | None:
+    return replay.choose_few(
+        orders.lake,
+        Asked(queue="orders", where=where),
+        tenant=orders.tenant,
+        replay="look",
+        now_ms=replay.now_ms(),
+        only_samples=only_samples,
+    )
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "",
+        "data:total::int >= 350",
+        "try_cast(data:total as int) < 30 and headers:region::string = 'eu'",
+        "outcome = 'buried' and headers:weight::int > 11",
+        "body like '%\"n\": 7,%'",
+        "(headers:tags[1]::int = 3 or attempts = 1) and data:n::bigint in (3, 4)",
+        "published_at > '2020-01-01' and not outcome = 'live'",
+        "total_ms between 0 and 100000000 and outcome <> 'acked'",
+        "data:nope::string is null and size > 5",
+        "headers:region::string = 'us' OR sealed IS NOT NULL",
+    ],
+)
+def test_duckdb_chooses_what_spark_chooses(orders: Orders, where: str) -> None:
+    few = _few(orders, where)
+    assert few is not None, "Spark is not needed for this"
+    assert isinstance(few.rows, pa.Table)
+    whole = replay.choose(
+        orders.spark,
+        orders.lake,
+        Asked(queue="orders", where=where),
+        tenant=orders.tenant,
+        replay="look",
+        now_ms=replay.now_ms(),
+    )
+    assert (few.count, few.bytes, few.first, few.last) == (
+        *(whole.count, whole.bytes, whole.first, whole.last),
+    )
+    assert isinstance(whole.rows, DataFrame)
+    theirs = [row.asDict() for row in whole.rows.orderBy(*ORDER).collect()]
+    assert [_plain(row) for row in few.rows.to_pylist()] == [_plain(row) for row in theirs]
+    samples = _few(orders, where, only_samples=True)
+    assert samples is not None and samples.count == few.count
+    assert samples.samples() == few.samples()
+
+
+def _plain(row: dict[str, Any]) -> dict[str, Any]:
+    at_ms = round(row["published_at"].timestamp() * 1000)
+    fixed = {"headers": json.loads(row["headers"]), "body": bytes(row["body"])}
+    return {**row, **fixed, "published_at": at_ms}
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "length(body) > 3",
+        "data:total > 5",
+        "outcome = 5",
+        "seq = '5'",
+        "body = 'it\\'s'",
+        "body = 'a' 'b'",
+        "`group` is null",
+        "size / 2 > 1",
+        "data:total::int > '5'",
+        "outcome = 'live' -- all",
+        "true; select 1",
+        "nope = 1",
+        "\"outcome\" = 'live'",
+    ],
+)
+def test_what_may_mean_something_else_is_left_to_spark(where: str) -> None:
+    assert small.condition(where) is None
+
+
+def test_so_is_a_value_of_which_the_type_does_not_fit(orders: Orders) -> None:
+    assert small.condition("headers:region::int = 1") is not None
+    assert _few(orders, "headers:region::int = 1") is None
+    assert _few(orders, "headers:tags::string = 'x'") is None
+
+
+def test_a_dry_run_and_a_small_replay_need_no_java(orders: Orders, courier: Command) -> None:
+    words = ("replay", "--queue", "orders", "--where", "data:n::int < 5")
+    shown = courier(*words, "--dry-run", environ=NO_JAVA)
+    assert shown.out.startswith("5 messages, ")
+    done = courier(*words, "--into", "again", "--id", "small", environ=NO_JAVA)
+    assert done.out == "5 messages published to 'again', replay 'small'\n"
+    published = orders.published("again")
+    assert [json.loads(row["body"])["n"] for row in published] == [0, 1, 2, 3, 4]
+    assert {row["headers"]["courier-replay-id"] for row in published} == {"small"}
+    # A second time it says so, and Spark finds nothing left of it either.
+    again = courier("replay", "--id", "small", environ=NO_JAVA)
+    assert again.out == "replay 'small' has published its 5 messages already\n"
+    assert len(orders.published("again")) == 5
+    # With what only Spark understands, it is Spark that is missing.
+    line = courier.attempt(*words[:3], "--where", "length(body) > 1", environ=NO_JAVA)
+    assert line.status == 1 and "courier: Spark " in line.err
+
+
+@pytest.mark.parametrize("first", ["spark", "small"])
+def test_either_continues_what_the_other_began(orders: Orders, first: str) -> None:
+    id, queue = f"mixed-{first}", {"spark": "elsewhere", "small": "pieces"}[first]
+    plans, asked = Plans(orders.lake.root), Asked(queue="source", into=queue)
+    about: dict[str, Any] = {"tenant": orders.tenant, "replay": id, "now_ms": replay.now_ms()}
+    chosen = (
+        replay.choose_few(orders.lake, asked, only_samples=False, **about)
+        if first == "small"
+        else replay.choose(orders.spark, orders.lake, asked, **about)
+    )
+    assert chosen is not None
+    plan = replay.make(plans, id, asked, chosen)
+    # A part of it is published, and then it is killed before that is noted.
+    rows = plans.piece_here(plan, 0)
+    part = rows.select(["body", "content_type", "headers", "group", "sealed"]).slice(0, 150)
+    with Client(orders.place) as broker:
+        [batch] = part.combine_chunks().to_batches()
+        broker.publish(queue, batch, once=f"{plan.write_id(0)}/0", first=0)
+    replay.publish(orders.spark if first == "small" else None, plans, plan, orders.place)
+    bodies = [bytes(row["body"]).decode() for row in orders.published(queue)]
+    assert bodies == [f"m{n}" for n in range(MANY)]
+
+
+def test_a_signal_interrupts_it_with_the_command_that_continues(
+    orders: Orders, courier: Command, tmp_path: Path
+) -> None:
+    words = ["replay", "--queue", "source", "--into", "paced", "--id", "paced", "--rate", "200/s"]
+    log = tmp_path / "log"
+    with log.open("wb") as said:
+        command = [sys.executable, "-m", "courier", *words, "--data", str(orders.server.data)]
+        process = subprocess.Popen(
+            command, stdout=said, stderr=said, env={**clean_environ(), **NO_JAVA}
+        )
+        with process:
+            wait_for(lambda: len(orders.published("paced")) > 0, log.read_text)
+            os.kill(process.pid, signal.SIGTERM)
+            assert process.wait(60) == 130, log.read_text()
+    assert "to continue: courier replay --id paced" in log.read_text()
+    assert len(orders.published("paced")) < MANY
+    courier("replay", "--id", "paced", environ=NO_JAVA)
+    bodies = [bytes(row["body"]).decode() for row in orders.published("paced")]
+    assert bodies == [f"m{n}" for n in range(MANY)]
