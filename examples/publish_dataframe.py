@@ -1,4 +1,4 @@
-"""Publish a DataFrame: every row becomes a message. `pip install courier[spark]`, then
+"""Publish a DataFrame: every row becomes a message. `pip install courier-mq[spark]`, then
 
 courier queue create orders
 python publish_dataframe.py courier-data orders

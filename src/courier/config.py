@@ -461,3 +461,8 @@ def _is_http_url(text: str) -> bool:
         return False
     plain = not (parts.query or parts.fragment or parts.username) and port != 0
     return parts.scheme in ("http", "https") and bool(parts.hostname) and plain
+
+
+def colours_wanted() -> bool:
+    """What the terminal's user says, by the usual variables."""
+    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

@@ -72,7 +72,7 @@ def test_help_lists_the_commands(courier: Command) -> None:
     assert "publish a message" in courier("--help").out
 
 
-@pytest.mark.parametrize("args", [(), ("queue",), ("nonsense",), ("queue", "list", "--nonsense")])
+@pytest.mark.parametrize("args", [("queue",), ("nonsense",), ("queue", "list", "--nonsense")])
 def test_a_command_line_that_says_nothing_known_is_a_usage_error(
     courier: Command, args: tuple[str, ...]
 ) -> None:

@@ -197,7 +197,7 @@ def test_without_the_extra_the_command_says_what_to_install(
     (tmp_path / f"{missing}.py").write_text(fault)
     ran = courier.attempt("lake", "query", "select 1", environ={"PYTHONPATH": str(tmp_path)})
     assert ran.status == 2
-    assert f"the lake needs {missing}: install courier with its extra" in ran.err
+    assert f"the lake needs {missing}: install Courier with its extra" in ran.err
     # The other commands do without.
     assert Command().attempt("config", environ={"PYTHONPATH": str(tmp_path)}).status == 0
 

@@ -140,7 +140,7 @@ def test_a_queue_that_does_not_exist_is_not_frozen(
 def test_purge_leaves_nothing(courier: Command, queue: str) -> None:
     courier("publish", queue, "--lines", stdin=b"x\n" * 250)
     assert properties(courier, queue)["messages"] == "250"
-    assert courier("queue", "purge", queue).out == f"purged queue '{queue}'\n"
+    assert courier("queue", "purge", queue).out == f"purged queue '{queue}' of 250 messages\n"
     assert properties(courier, queue)["messages"] == "0"
 
 

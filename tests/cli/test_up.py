@@ -250,5 +250,5 @@ def test_without_the_packages_of_the_lake_nothing_starts(tmp_path: Path) -> None
         env=clean_environ(),
     )
     assert ran.returncode == 2
-    assert b"courier[spark]" in ran.stderr
+    assert b"courier-mq[spark]" in ran.stderr
     assert not (tmp_path / "data").exists()

@@ -1,6 +1,6 @@
 """A declarative pipeline on the journal: say what the tables are, Spark keeps them so.
 
-Needs `pip install 'courier[connect]'`, a queue `orders`, and to know the broker:
+Needs `pip install 'courier-mq[connect]'`, a queue `orders`, and to know the broker:
 
 export COURIER_URL=http://127.0.0.1:8787 COURIER_TOKEN_FILE=token
 spark-pipelines run --conf spark.sql.catalogImplementation=hive

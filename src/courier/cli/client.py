@@ -10,6 +10,7 @@ import msgspec
 
 from courier.cli.credentials import Access
 from courier.cli.errors import Misused, Refused, Unreachable
+from courier.cli.parser import meant
 
 WAIT_SECONDS_MAX = 60.0
 ANSWER_BYTES_MAX = 256 * 1024 * 1024
@@ -67,7 +68,8 @@ class Client:
         """The queue with this name."""
         found: list[dict[str, Any]] = self.call("GET", "/queues", query={"name": name})
         if not found:
-            raise Refused(f"queue '{name}' does not exist")
+            names = [each["queue_name"] for each in self.call("GET", "/queues")]
+            raise Refused(f"queue '{name}' does not exist{meant(name, names)}")
         return found[0]
 
     def console_link(self) -> str:

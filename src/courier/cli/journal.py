@@ -16,8 +16,8 @@ from courier.cli.parser import Commands, command, whole
 PAGE_MAX = 1_000
 LIMIT_DEFAULT = 100
 _POLL_SECONDS = 0.5
-_LINE = "{:>9}  {:<24}  {:<16}  {:<20}  {:<32}  {:>7}  {}"
-_HEADER = _LINE.format("OFFSET", "TIME", "EVENT", "QUEUE", "MESSAGE", "ATTEMPT", "BODY")
+_LINE = "{:>9}  {:<24}  {:<16}  {:<20}  {:<32}  {:>7}  "
+_HEADER = _LINE.format("OFFSET", "TIME", "EVENT", "QUEUE", "MESSAGE", "ATTEMPT") + "BODY"
 
 
 def add(commands: Commands) -> None:
@@ -47,7 +47,7 @@ def _journal(args: argparse.Namespace) -> None:
     head = client.journal_head()
     after = head["first"] - 1 if args.after is None else args.after
     if not args.json:
-        output.print_line(_HEADER)
+        print(output.styled(_HEADER, output.BOLD, sys.stdout))
     while True:
         lines, after = client.journal(after=after, limit=PAGE_MAX)
         for line in lines:
@@ -85,6 +85,6 @@ def _print_event(line: bytes, event: dict[str, Any], *, as_json: bool) -> None:
         event.get("queue_name"),
         event.get("message_id"),
         event.get("attempt"),
-        event.get("body", event.get("body_base64")),
     ]
-    output.print_line(_LINE.format(*map(output.cell, shown)))
+    body = output.cell(event.get("body", event.get("body_base64")))
+    output.print_text(_LINE.format(*map(output.cell, shown)), body)

@@ -3,6 +3,7 @@
 import argparse
 
 from courier.cli import output
+from courier.cli.asking import add_asking, is_sure
 from courier.cli.client import Client, segment
 from courier.cli.credentials import access, add_access
 from courier.cli.errors import Refused
@@ -54,6 +55,7 @@ def add(commands: Commands) -> None:
 
     delete = command(keys, "delete", "delete a key; it opens nothing from then on", _delete)
     delete.add_argument("id", metavar="ID")
+    add_asking(delete)
     add_access(delete)
 
 
@@ -110,5 +112,9 @@ def _rotate(args: argparse.Namespace) -> None:
 
 def _delete(args: argparse.Namespace) -> None:
     client = Client(access(args))
-    client.operate("DELETE", f"{_keys(client)}/{segment(args.id)}")
-    print(f"deleted key '{args.id}'")
+    found = client.operate("GET", _keys(client))["keys"]
+    named = [f"key '{args.id}' ({key['name']})" for key in found if key["id"] == args.id]
+    what = named[0] if named else f"key '{args.id}'"
+    if is_sure(args, args.id, what):
+        client.operate("DELETE", f"{_keys(client)}/{segment(args.id)}")
+        print(f"deleted {what}")

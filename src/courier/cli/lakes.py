@@ -72,7 +72,7 @@ def failures(args: argparse.Namespace) -> Iterator[None]:
             yield
     except ModuleNotFoundError as error:
         raise Misused(
-            f"the lake needs {error.name}: install courier with its extra, `courier[spark]`"
+            f"the lake needs {error.name}: install Courier with its extra, `courier-mq[spark]`"
         ) from error
 
 

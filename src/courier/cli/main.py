@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from courier import __version__, files
+from courier.cli import output
 from courier.cli.errors import Stop
 from courier.cli.parser import Parser
 from courier.config import ConfigError
@@ -72,7 +73,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     files.be_private()
     given = sys.argv[1:] if argv is None else argv
-    args = parser(given[0] if given else "").parse_args(given)
+    if not given:
+        parser().print_help()
+        return 0
+    args = parser(given[0]).parse_args(given)
     if given[0] not in LOADING and signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
@@ -92,5 +96,5 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _fail(message: str, status: int) -> int:
-    print(f"courier: {message}", file=sys.stderr)
+    print(output.styled("courier:", output.RED, sys.stderr), message, file=sys.stderr)
     return status

@@ -5,10 +5,18 @@ import shutil
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import TextIO
 
 import msgspec
 
+from courier import config
+
+# Columns that hold text, which is there to be read.
+TEXTS = ("body", "scopes", "targets")
+BOLD = "1"
+RED = "31"
 _GAP = "  "
+_TEXT_WIDTH_MIN = 12
 _BAR_WIDTH = 30
 _LINE_EVERY = 10_000
 
@@ -22,18 +30,50 @@ def print_json(value: object) -> None:
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Print rows below their column names. On a terminal, lines end at its right edge."""
-    shown = [[column.upper() for column in columns]]
-    shown += [[cell(value) for value in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
-    for row in shown:
-        print_line(_GAP.join(map(str.ljust, row, widths)).rstrip())
+    """Print rows below their column names.
 
-
-def print_line(line: str) -> None:
+    On a terminal, columns of text are shortened to fit. Nothing else is: ids, leases, tokens and
+    addresses are there to be copied.
+    """
+    shown = [[cell(value) for value in row] for row in rows]
+    head = [column.upper() for column in columns]
+    widths = [max(map(len, column)) for column in zip(head, *shown, strict=True)]
     if sys.stdout.isatty():
-        line = line[: shutil.get_terminal_size().columns]
-    print(line)
+        for number in [n for n, column in enumerate(columns) if column in TEXTS]:
+            over = sum(widths) + len(_GAP) * (len(widths) - 1) - _columns()
+            widths[number] = max(
+                min(widths[number], _TEXT_WIDTH_MIN), widths[number] - max(0, over)
+            )
+            for row in shown:
+                row[number] = shortened(row[number], widths[number])
+    print(styled(_line(head, widths), BOLD, sys.stdout))
+    for row in shown:
+        print(_line(row, widths))
+
+
+def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+    return _GAP.join(map(str.ljust, cells, widths)).rstrip()
+
+
+def _columns() -> int:
+    return shutil.get_terminal_size().columns
+
+
+def shortened(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def print_text(before: str, text: str) -> None:
+    """A line that ends in a text; on a terminal, this is shortened to fit."""
+    if sys.stdout.isatty():
+        text = shortened(text, max(_TEXT_WIDTH_MIN, _columns() - len(before)))
+    print(f"{before}{text}".rstrip())
+
+
+def styled(text: str, style: str, stream: TextIO) -> str:
+    """The text in a style, where that is a terminal and nobody minds."""
+    styles = stream.isatty() and config.colours_wanted()
+    return f"\x1b[{style}m{text}\x1b[0m" if styles else text
 
 
 def cell(value: object) -> str:

@@ -1,14 +1,27 @@
 """How commands are declared, and the kinds of values their flags take."""
 
 import argparse
-from collections.abc import Callable
+import difflib
+from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
 from courier import config
+from courier.cli import examples
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
+# How alike two words are, from 0 to 1, for one to be suggested in place of the other.
+ALIKE_MIN = 0.75
 DURATION = "30s, 5m, 2h or 7d; a bare number is seconds"
+
+
+class _Help(argparse.HelpFormatter):
+    """Examples stay as they are written, so that they can be copied."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        if text.startswith("example"):
+            return text
+        return super()._fill_text(text, width, indent)
 
 
 class Parser(argparse.ArgumentParser):
@@ -26,9 +39,25 @@ class Parser(argparse.ArgumentParser):
             return super().parse_known_args(args, namespace)
         self._ordering = True  # the next line comes back here, once for each kind
         try:
-            return self.parse_known_intermixed_args(args, namespace)
+            found, unknown = self.parse_known_intermixed_args(args, namespace)
         finally:
             self._ordering = False
+        for flag in [word for word in unknown if word.startswith("-")]:
+            options = [option for option in self._option_string_actions if option != flag]
+            self.error(f"unknown option '{flag}'{meant(flag.partition('=')[0], options)}")
+        return found, unknown
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.nargs == argparse.PARSER and value not in (action.choices or ()):
+            close = meant(str(value), action.choices or ())
+            self.error(f"unknown command '{value}'{close or f'; see {self.prog} --help'}")
+        super()._check_value(action, value)
+
+
+def meant(word: str, known: Iterable[str]) -> str:
+    """The end of a refusal: which of the known words may have been meant."""
+    close = difflib.get_close_matches(word, list(known), n=1, cutoff=ALIKE_MIN)
+    return f"; did you mean '{close[0]}'?" if close else ""
 
 
 def command(
@@ -36,6 +65,8 @@ def command(
 ) -> argparse.ArgumentParser:
     """Declare a command that `run` carries out."""
     parser = commands.add_parser(name, help=help, description=_sentence(help), allow_abbrev=False)
+    parser.formatter_class = _Help
+    parser.epilog = examples.shown(parser.prog)
     parser.set_defaults(run=run)
     return parser
 

@@ -5,6 +5,7 @@ import time
 from typing import Any
 
 from courier.cli import output
+from courier.cli.asking import add_asking, is_sure
 from courier.cli.client import Client
 from courier.cli.credentials import access, add_access
 from courier.cli.errors import Misused, Refused
@@ -50,11 +51,18 @@ def add(commands: Commands) -> None:
 
     for name, help, run in (
         ("delete", "delete a queue and its messages", _delete),
+        ("purge", "delete all messages of a queue", _purge),
+    ):
+        ending = command(queues, name, help, run)
+        ending.add_argument("name", metavar="NAME")
+        add_asking(ending)
+        add_access(ending)
+
+    for name, help, run in (
         ("pause", "stop handing out messages", _pause),
         ("resume", "hand out messages again", _resume),
         ("freeze", "refuse new messages", _freeze),
         ("unfreeze", "take new messages again", _unfreeze),
-        ("purge", "delete all messages of a queue", _purge),
     ):
         simple = command(queues, name, help, run)
         simple.add_argument("name", metavar="NAME")
@@ -198,8 +206,11 @@ def _update(args: argparse.Namespace) -> None:
 
 def _delete(args: argparse.Namespace) -> None:
     client = Client(access(args))
-    client.call("DELETE", f"/queues/{client.queue(args.name)['queue_id']}")
-    print(f"deleted queue '{args.name}'")
+    path = f"/queues/{client.queue(args.name)['queue_id']}"
+    held = output.count(client.call("GET", f"{path}/metrics")["backlog_count"], "message")
+    if is_sure(args, args.name, f"queue '{args.name}' with {held}"):
+        client.call("DELETE", path)
+        print(f"deleted queue '{args.name}' with {held}")
 
 
 def _pause(args: argparse.Namespace) -> None:
@@ -232,6 +243,9 @@ def _purge(args: argparse.Namespace) -> None:
     client = Client(access(args))
     path = f"/queues/{client.queue(args.name)['queue_id']}"
     total = client.call("GET", f"{path}/metrics")["backlog_count"]
+    held = output.count(total, "message")
+    if not is_sure(args, args.name, f"all {held} of queue '{args.name}'"):
+        return
     client.call("POST", f"{path}/purge", {"delete_messages_permanently": True})
     progress = output.Progress("messages purged", total=total)
     deadline = time.monotonic() + PURGE_WAIT_SECONDS_MAX
@@ -244,4 +258,4 @@ def _purge(args: argparse.Namespace) -> None:
         progress.at(max(0, total - left))
         time.sleep(_PURGE_POLL_SECONDS)
     progress.end()
-    print(f"purged queue '{args.name}'")
+    print(f"purged queue '{args.name}' of {held}")

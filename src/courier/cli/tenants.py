@@ -3,6 +3,7 @@
 import argparse
 
 from courier.cli import credentials, output
+from courier.cli.asking import add_asking, is_sure
 from courier.cli.client import Client, segment
 from courier.cli.credentials import access, add_access
 from courier.cli.parser import Commands, command, group
@@ -27,6 +28,7 @@ def add(commands: Commands) -> None:
 
     delete = command(tenants, "delete", "delete a tenant with all its queues and keys", _delete)
     delete.add_argument("name", metavar="NAME")
+    add_asking(delete)
     add_access(delete)
 
 
@@ -51,5 +53,9 @@ def _create(args: argparse.Namespace) -> None:
 
 
 def _delete(args: argparse.Namespace) -> None:
-    Client(access(args)).operate("DELETE", f"/tenants/{segment(args.name)}")
-    print(f"deleted tenant '{args.name}'")
+    client = Client(access(args))
+    path = f"/tenants/{segment(args.name)}"
+    keys = output.count(len(client.operate("GET", f"{path}/keys")["keys"]), "key")
+    if is_sure(args, args.name, f"tenant '{args.name}' with {keys} and all its queues"):
+        client.operate("DELETE", path)
+        print(f"deleted tenant '{args.name}' with {keys} and all its queues")

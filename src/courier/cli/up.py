@@ -59,7 +59,7 @@ def _require_spark() -> None:
     for package in PACKAGES:
         if importlib.util.find_spec(package) is None:
             raise Misused(
-                f"the lake needs {package}: install courier with its extra, `courier[spark]`, "
+                f"the lake needs {package}: install Courier with its extra, `courier-mq[spark]`, "
                 "or run the server alone with `courier serve`"
             )
     from courier.lake import java

@@ -1,0 +1,31 @@
+"""Before anything is deleted: what it would be, and a question on a terminal."""
+
+import argparse
+import sys
+
+from courier.cli.errors import Misused
+
+
+def add_asking(parser: argparse.ArgumentParser) -> None:
+    """The flags of every command that deletes something."""
+    asking = parser.add_mutually_exclusive_group()
+    asking.add_argument("--yes", action="store_true", help="do not ask, also on a terminal")
+    asking.add_argument(
+        "--dry-run", action="store_true", help="say what would be deleted, and delete nothing"
+    )
+
+
+def is_sure(args: argparse.Namespace, name: str, what: str) -> bool:
+    """Whether to go on with deleting `what`. On a terminal its name has to be typed.
+
+    Raises Misused when something else is. Without a terminal nobody can be asked.
+    """
+    if args.dry_run:
+        print(f"would delete {what}")
+        return False
+    if args.yes or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return True
+    print(f"This deletes {what}.\nType the name to go on: ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip() != name:
+        raise Misused("that is not the name: nothing was deleted")
+    return True
