@@ -216,6 +216,8 @@ class Console:
             ),
             page("/messages/{message}", "show_message", "queues:read", "target"),
             page("/messages/{message}/body", "send_body", "messages:read", "target"),
+            page("/events", "show_events", "journal", "whole"),
+            page("/live", "follow", "queues:read", "listed"),
             page("/find", "find", "queues:read", "listed"),
             form("/hello", "say_hello", "queues:write", "whole", forms.Nothing),
         ]
@@ -296,9 +298,11 @@ class Console:
         named = call.request.query.get("queue", [""])[-1]
         if named:
             return named
+        mark = ids.message_mark(call.params["message"])
+        if mark is None:
+            return ""
         queues = await self.services.store.scan(Queue, tenant=call.tenant)
-        seq = (q.id for q in queues if ids.message_seq(call.params["message"], queue=q.id))
-        return next(seq, "")
+        return next((queue.id for queue in queues if ids.mark(queue.id) == mark), "")
 
     async def _find_queue(self, call: Call, id: str) -> None:
         assert call.key is not None

@@ -138,13 +138,13 @@ class QueuePage:
         query = {name: values[-1] for name, values in call.request.query.items()}
         get = query.get
         known = await self._facts.of_queue(queue, now_ms)
-        held = known.facts
+        held = known.held
         chosen = spans.span(get("since", ""), get("until", ""), get("last", ""), now_ms)
         series, tallies = await spans.series(self._store, queue, chosen, held.count)
         against = get("against", "") if get("against", "") in spans.AGAINST else ""
         compared, line = await self._compared(queue, chosen, against, tallies)
         dead = await self._store.get(Queue, queue.dead_letter) if queue.dead_letter else None
-        history, second = held.history, now_ms % MINUTE_MS // SECOND_MS
+        history, second = known.history, now_ms % MINUTE_MS // SECOND_MS
         reach = call.reach
         order = "oldest" if get("order", "") == "oldest" else "newest"
         after = _number(get("after", ""))
@@ -165,12 +165,13 @@ class QueuePage:
                      if each.id in reach],
             exchanges=await self._exchanges(queue),
             now=Now(
-                held.waiting, held.leased, held.delayed, held.count, held.bytes, held.bytes_max,
+                known.waiting, held.leased, held.delayed, held.count, held.bytes,
+                self._services.queue_bytes_max,
                 now_ms - held.oldest_ms if held.count and held.oldest_ms else 0,
                 history.rate("published", second), history.rate("acked", second),
                 history.buried_hour,
             ),
-            looks=known.looks,
+            looks=[*known.looks],
             since_ms=chosen.since_ms,
             until_ms=chosen.until_ms,
             last=chosen.last,
@@ -183,8 +184,8 @@ class QueuePage:
             compared=compared,
             messages=await self._messages(call, queue, wanted, order, state, after, now_ms),
             consumers=await self._consumers.of(queue, now_ms),
-            listeners=[*held.listeners] if await self._may(call, "listeners:read", queue) else [],
-            troubles={each.id: said for each in held.listeners
+            listeners=[*known.listeners] if await self._may(call, "listeners:read", queue) else [],
+            troubles={each.id: said for each in known.listeners
                       if (said := listener_trouble(each, now_ms))},
             q=wanted.text,
             path=wanted.path,

@@ -21,6 +21,7 @@ TALLIES_MAX = 200_000
 # Of all tenants; what is not kept is asked for again.
 SUMS_KEPT_MAX = 25_000
 _ENDING = ("acked", "buried", "expired", "purged", "deleted")
+_COUNTED = frozenset((*_ENDING, "published", "leased", "lease_expired", "routed", "copied"))
 
 
 class Sums(Struct, gc=False):
@@ -106,8 +107,9 @@ async def summed(tallies: Iterable[Tally]) -> dict[int, dict[str, Sums]]:
     for number, tally in enumerate(tallies):
         if number % 500 == 499:
             await slices.turn()
-        sums = found.setdefault(tally.minute, {}).setdefault(tally.id, Sums())
-        add(sums, tally)
+        if tally.kind in _COUNTED:
+            sums = found.setdefault(tally.minute, {}).setdefault(tally.id, Sums())
+            add(sums, tally)
     return found
 
 
