@@ -14,7 +14,7 @@ from courier.clock import SteadyClock
 from courier.config import Config
 from courier.core import keys
 from courier.core.types import BROKER, Draft, Queue, Tenant
-from courier.store.sqlite import SqliteStore
+from courier.store.embedded import EmbeddedStore
 from courier.web import Request, Response
 
 pytestmark = pytest.mark.quiet
@@ -40,7 +40,7 @@ class Waiting:
 
 
 async def _server(directory: Path) -> tuple[app.Courier, str]:
-    store = await SqliteStore.open(directory / "courier.db")
+    store = await EmbeddedStore.open(directory / "courier.db")
     clock = SteadyClock(NOW_MS, step_wait_ms=60_000)
     courier = app.build(store, Config(data=directory), clock, port=1)
     tenant = Tenant(id=ids.new_id(), tenant="", name="default", created_ms=0, organization="o")
