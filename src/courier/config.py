@@ -461,3 +461,16 @@ def _is_http_url(text: str) -> bool:
         return False
     plain = not (parts.query or parts.fragment or parts.username) and port != 0
     return parts.scheme in ("http", "https") and bool(parts.hostname) and plain
+
+
+def described(config: Config) -> list[tuple[str, str, str, str]]:
+    """Every setting: its name, its value as it may be seen, where that comes from, its meaning."""
+    return [
+        (
+            each.name,
+            each.shown(getattr(config, each.name)),
+            config.sources.get(each.name, "default"),
+            each.rule.help,
+        )
+        for each in settings()
+    ]

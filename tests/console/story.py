@@ -91,6 +91,9 @@ class Story:
             "message": f"/console/messages/{self.message}?queue={orders}",
             "letter": f"/console/messages/{self.letter}?queue={self.queues['orders-failed']}",
             "events": "/console/events",
+            "server": "/console/settings",
+            "keys": "/console/settings/keys",
+            "tenants": "/console/settings/tenants",
             "find": "/console/find?q=order",
             "nowhere": "/console/nowhere",
         }

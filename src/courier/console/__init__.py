@@ -68,7 +68,8 @@ class Services(Struct):
     `greeting` is what to paste for each API: its name and the lines. With the tenant's name it has
     the secrets of the credentials file, without one it has placeholders. `placed` are the workers
     of a tenant that the server's own settings give a URL. `spelled` is the core's id that a
-    dialect spells like this, "" for none.
+    dialect spells like this, "" for none. `settings` are those of the server: name, value, where
+    that comes from, and what it means.
     """
 
     store: Store
@@ -86,6 +87,7 @@ class Services(Struct):
     queue_bytes_max: int
     journal_bytes_max: int
     disk_free_bytes_min: int
+    settings: list[tuple[str, str, str, str]]
 
     def failed(self, request: Request) -> None:
         """Count a failed sign-in. Raises Guessing when its address had too many."""
@@ -150,6 +152,7 @@ class Console:
         queue_bytes_max: int,
         journal_bytes_max: int,
         disk_free_bytes_min: int,
+        settings: list[tuple[str, str, str, str]],
     ) -> None:
         self.services = Services(
             store,
@@ -167,6 +170,7 @@ class Console:
             queue_bytes_max,
             journal_bytes_max,
             disk_free_bytes_min,
+            settings,
         )
         self._keyring = keys.Keyring(store)
         self._loading = asyncio.Lock()
@@ -218,6 +222,11 @@ class Console:
             page("/messages/{message}/body", "send_body", "messages:read", "target"),
             page("/events", "show_events", "journal", "whole"),
             page("/live", "follow", "queues:read", "listed"),
+            page("/settings", "show_server", "admin", "whole"),
+            page("/settings/tenants", "show_tenants", "admin", "whole"),
+            page("/settings/keys", "show_keys", "admin", "whole"),
+            form("/settings/keys", "create_key", "admin", "whole", forms.NewKey, status=200),
+            form("/settings/keys/{key}/delete", "delete_key", "admin", "whole", forms.Typed),
             page("/find", "find", "queues:read", "listed"),
             form("/hello", "say_hello", "queues:write", "whole", forms.Nothing),
         ]

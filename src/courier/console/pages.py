@@ -19,6 +19,7 @@ from courier.console.live import Live
 from courier.console.message import MessagePage
 from courier.console.queue import QueuePage
 from courier.console.queues import QueuesPage
+from courier.console.settings import SettingsPages
 from courier.console.spans import duration_text
 from courier.console.words import FILTERS, listing, printable
 from courier.core.types import Key
@@ -77,6 +78,7 @@ class Pages:
             Actions(services, queue),
             MessagePage(services, facts),
             EventsPage(services),
+            SettingsPages(services, facts),
             self._live,
         ):
             self.handlers |= part.handlers()
