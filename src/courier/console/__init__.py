@@ -17,23 +17,17 @@ from courier import ids
 from courier.clock import Clock
 from courier.console import forms
 from courier.console.guard import HEADERS, NOT_KEPT, Codes, ForeignForm, Guard
+from courier.console.refusals import Trouble, refusal, retry_after_s
 from courier.core import keys
 from courier.core.admin import OPERATOR, Admin
 from courier.core.broker import Broker
 from courier.core.errors import (
     BrokerError,
-    Conflict,
     Forbidden,
-    InUse,
     InvalidRequest,
     NotFound,
-    OutOfSpace,
-    OverLimit,
     RateLimited,
-    RowsChanged,
-    SchemaBroken,
     Unauthenticated,
-    Unavailable,
 )
 from courier.core.limits import Rate
 from courier.core.store import Store
@@ -41,17 +35,13 @@ from courier.core.types import MINUTE_MS, Key, Queue, Scope, Tenant
 from courier.dialects import json
 from courier.web import (
     JSON,
-    BodyLate,
     Call,
     Decision,
     Handler,
     Method,
-    NoRoute,
-    NotJson,
     Request,
     Response,
     Route,
-    WrongMethod,
 )
 
 HTML = b"text/html; charset=utf-8"
@@ -59,7 +49,6 @@ FORM = "application/x-www-form-urlencoded"
 FIELDS_MAX = 200
 # Failed sign-ins of one address in a minute.
 FAILURES_MAX = 10
-RETRY_AFTER_S = 5
 
 
 class Services(Struct):
@@ -119,16 +108,6 @@ class Redirect(Struct):
 
     path: str
     headers: tuple[tuple[bytes, bytes], ...] = ()
-
-
-class Trouble(Struct):
-    """What an error page says."""
-
-    status: int
-    code: str
-    message: str
-    retry_after_s: int = 0
-    near: tuple[tuple[str, str], ...] = ()
 
 
 class Console:
@@ -376,13 +355,13 @@ class Console:
             to = relative(request, f"/console/sign-in?then={quote(asked, safe='/')}")
             ended = (self.services.guard.cookie(""),)
             return Response(b"", 303, HTML, (*headers, (b"location", to.encode()), *ended))
-        after_s = _retry_after_s(error, status)
+        after_s = retry_after_s(error, status)
         if after_s:
             headers = (*headers, (b"retry-after", b"%d" % after_s))
         trouble = Trouble(status, code, str(error), after_s)
         if wants_json(request) or self._loaded is None:
-            told = {"error": {"code": code, "message": str(error)}}
-            return Response(msgspec.json.encode(told), status, JSON, headers)
+            plain = {"error": {"code": code, "message": str(error)}}
+            return Response(msgspec.json.encode(plain), status, JSON, headers)
         body = self._loaded.render(Page("trouble.html", trouble), request)
         return Response(body, status, HTML, headers)
 
@@ -417,38 +396,3 @@ def wants_html(request: Request) -> bool:
 def relative(request: Request, path: str) -> str:
     """A link from the page that was asked for to another one, for proxies that add a prefix."""
     return "../" * (request.raw_path.count(b"/") - 1) + path.lstrip("/")
-
-
-def _retry_after_s(error: BrokerError, status: int) -> int:
-    if isinstance(error, OutOfSpace):
-        return OutOfSpace.RETRY_AFTER_S
-    if isinstance(error, RateLimited):
-        return error.retry_after_ms // 1_000 + 1
-    return RETRY_AFTER_S if status == 503 else 0
-
-
-def refusal(error: BrokerError) -> tuple[int, str]:
-    match error:
-        case InvalidRequest() | NotJson() | SchemaBroken():
-            return 400, "invalid_request"
-        case Unauthenticated():
-            return 401, "unauthenticated"
-        case Forbidden() | ForeignForm():
-            return 403, "forbidden"
-        case NotFound() | NoRoute():
-            return 404, "not_found"
-        case WrongMethod():
-            return 405, "method_not_allowed"
-        case BodyLate():
-            return 408, "timeout"
-        case RowsChanged() | Conflict() | InUse():
-            return 409, "conflict"
-        case OverLimit():
-            return 413, "too_large"
-        case RateLimited():
-            return 429, "rate_limited"
-        case OutOfSpace():
-            return 503, "out_of_space"
-        case Unavailable():
-            return 503, "unavailable"
-    return 400, "refused"

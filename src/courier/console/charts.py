@@ -15,7 +15,7 @@ SPARK_POINTS = 30
 
 
 def spark(values: Sequence[int], says: str) -> Markup:
-    """A small picture of one series; `says` is what it is to who cannot see it."""
+    """A small picture of one series; `says` describes it to screen readers."""
     shown = _thinned(values, SPARK_POINTS)
     top = max(shown, default=0)
     if len(shown) < 2:

@@ -51,7 +51,7 @@ class _Watcher:
         self.ready = asyncio.Event()
 
     def set(self, values: dict[str, str]) -> None:
-        """Who falls behind gets the newest only."""
+        """Keep the newest value of each element for a page that falls behind."""
         changed = {id: text for id, text in values.items() if self.shown.get(id) != text}
         self.shown |= changed
         if changed:
@@ -66,8 +66,8 @@ class _Watcher:
             parts.append(b"event: values\ndata: %s\n\n" % _encode(self.values))
             self.values = {}
         if self.rows or self.more or self.reload:
-            told = {"rows": self.rows, "more": self.more, "reload": self.reload}
-            parts.append(b"event: rows\ndata: %s\n\n" % _encode(told))
+            new = {"rows": self.rows, "more": self.more, "reload": self.reload}
+            parts.append(b"event: rows\ndata: %s\n\n" % _encode(new))
             self.rows, self.more, self.reload = [], 0, False
         return parts
 

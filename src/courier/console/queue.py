@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from courier.console import Page, Services, browsing, charts, operates, spans
 from courier.console.consumers import ConsumerRow, Consumers
-from courier.console.facts import Facts
+from courier.console.facts import Facts, Known
 from courier.console.rules import Listening, Look, listener_trouble
 from courier.core import keys
 from courier.core.errors import Forbidden
@@ -144,7 +144,6 @@ class QueuePage:
         against = get("against", "") if get("against", "") in spans.AGAINST else ""
         compared, line = await self._compared(queue, chosen, against, tallies)
         dead = await self._store.get(Queue, queue.dead_letter) if queue.dead_letter else None
-        history, second = known.history, now_ms % MINUTE_MS // SECOND_MS
         reach = call.reach
         order = "oldest" if get("order", "") == "oldest" else "newest"
         after = _number(get("after", ""))
@@ -164,13 +163,7 @@ class QueuePage:
             buriers=[(each.id, each.name) for each in await self._services.admin.buriers(queue)
                      if each.id in reach],
             exchanges=await self._exchanges(queue),
-            now=Now(
-                known.waiting, held.leased, held.delayed, held.count, held.bytes,
-                self._services.queue_bytes_max,
-                now_ms - held.oldest_ms if held.count and held.oldest_ms else 0,
-                history.rate("published", second), history.rate("acked", second),
-                history.buried_hour,
-            ),
+            now=self._now(known, now_ms),
             looks=[*known.looks],
             since_ms=chosen.since_ms,
             until_ms=chosen.until_ms,
@@ -198,6 +191,22 @@ class QueuePage:
 
     async def _may(self, call: Call, scope: Any, queue: Queue) -> bool:
         return may(call.key, scope, queue.id)
+
+    def _now(self, known: Known, now_ms: int) -> Now:
+        held, history = known.held, known.history
+        second = now_ms % MINUTE_MS // SECOND_MS
+        return Now(
+            known.waiting,
+            held.leased,
+            held.delayed,
+            held.count,
+            held.bytes,
+            self._services.queue_bytes_max,
+            now_ms - held.oldest_ms if held.count and held.oldest_ms else 0,
+            history.rate("published", second),
+            history.rate("acked", second),
+            history.buried_hour,
+        )
 
     async def _exchanges(self, queue: Queue) -> list[str]:
         found = []

@@ -185,7 +185,7 @@ class QueuesPage:
         return [tenant.name for tenant in await self._facts.tenants()]
 
     def _cards(self, call: Call, tenant: Tenant | None) -> list[tuple[str, str]]:
-        """Lines to paste; secrets only for who may see all of them anyway."""
+        """Lines to paste; with secrets for the operator only."""
         trusted = call.key is not None and operates(call.key) and tenant is not None
         return self._services.greeting(tenant.name if trusted and tenant else "")
 

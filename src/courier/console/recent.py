@@ -72,7 +72,7 @@ class Recent:
         kept = self._kept.setdefault(tenant, {})
         for minute in [each for each in kept if not running - MINUTES_MAX < each < running - 1]:
             del kept[minute]
-        # What was written just before a minute ended may be told just after.
+        # A minute may still change just after its end, while its last group is written.
         found = await self._ask(tenant, running - 1, running)
         oldest, tallies = running - 1, 0
         while oldest > running - MINUTES_MAX + 1 and tallies < TALLIES_MAX:

@@ -14,7 +14,7 @@ from courier.core.types import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 
 GROWING_MINUTES = 10
 UNLEASED_MINUTES = 2
-# More leases than one in so many ended unanswered.
+# Trouble begins when more than one lease in this many ended unanswered.
 EXPIRED_SHARE = 5
 LEASES_MIN = 10
 SOON_MS = HOUR_MS

@@ -176,7 +176,7 @@ class SettingsPages:
         return str(found.id)
 
     async def delete_key(self, call: Call) -> Page | Redirect:
-        """Whoever deletes a key types its name, because nothing brings it back."""
+        """Delete a key, whose name must be typed, because this cannot be undone."""
         asked: forms.Typed = call.body
         key = await self._store.get(Key, call.params["key"])
         if key is None or key.tenant not in (call.tenant, OPERATOR):
