@@ -12,6 +12,7 @@ JAVA_READY := .tools/.java-ready
 CLIENTS_READY := .tools/.ready
 CONNECT_READY := .tools/connect/.ready
 OLDEST_READY := .tools/oldest/.ready
+BROWSER_READY := .tools/.browser-ready
 # Java's classes for Spark; with them and without its slower compiler Spark starts sooner. Java then
 # keeps little room for compiled code, unless it is asked for; and none for so many classes, which
 # makes it look for garbage. Spark starts a process for each folder that it makes, 80 in a batch.
@@ -37,7 +38,7 @@ demo: $(RUN_READY) $(JAVA_READY) ## see all of it in two minutes; leaves build/d
 test: $(DEV_READY) ## lint, then every test, the fast ones first
 	@# Two cores are not kept busy by one or two of these.
 	@$(MAKE) --no-print-directory -j 3 lint $(CLIENTS_READY) $(CONNECT_READY) $(OLDEST_READY) \
-		$(CLASSES)
+		$(CLASSES) $(BROWSER_READY)
 	@# A test waits for its server much of the time: three of them keep two cores busy. Slow ones
 	@# wait even longer. Of the lake's, one worker runs those that share a Spark, and one those that
 	@# have Sparks of their own: a third would start one more, and slow both down.
@@ -83,6 +84,10 @@ $(DEV_READY): pyproject.toml scripts/packages
 
 $(JAVA_READY): scripts/java
 	@scripts/java
+	@mkdir -p $(@D) && touch $@
+
+$(BROWSER_READY): scripts/browser
+	@scripts/browser
 	@mkdir -p $(@D) && touch $@
 
 $(CLASSES): $(DEV_READY) $(JAVA_READY) tests/archive.py

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from courier import files, sealing, serving, tls, traffic
 from courier.clock import Clock, SteadyClock, start_ms, wall_ns
 from courier.clock_record import ClockRecord
-from courier.config import Config
+from courier.config import Config, described
 from courier.console import Console
 from courier.core.admin import Admin
 from courier.core.announcer import Announcer
@@ -282,6 +282,7 @@ def build(store: Store, config: Config, clock: SteadyClock, *, port: int) -> Cou
             queue_bytes_max=config.queue_bytes_max,
             journal_bytes_max=config.journal_bytes_max,
             disk_free_bytes_min=config.disk_free_bytes_min,
+            settings=described(config),
         )
         # The site at the root takes what no other one covers, so it is the last.
         sites.insert(len(sites) - 1, console)

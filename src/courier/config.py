@@ -466,3 +466,16 @@ def _is_http_url(text: str) -> bool:
 def colours_wanted() -> bool:
     """What the terminal's user says, by the usual variables."""
     return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def described(config: Config) -> list[tuple[str, str, str, str]]:
+    """Every setting: its name, its value as it may be seen, where that comes from, its meaning."""
+    return [
+        (
+            each.name,
+            each.shown(getattr(config, each.name)),
+            config.sources.get(each.name, "default"),
+            each.rule.help,
+        )
+        for each in settings()
+    ]

@@ -90,6 +90,16 @@ def message_seq(message: str, *, queue: str) -> int | None:
     return value >> MARK_BITS & _SEQ_MASK
 
 
+def message_mark(message: str) -> int | None:
+    """The mark of the queue that a generated id is of; None for what is not such an id."""
+    if len(message) != 32 or not message.startswith("c0"):
+        return None
+    try:
+        return int(message[2:], 16) & _MARK_MASK
+    except ValueError:
+        return None
+
+
 def message_ms(message: str) -> int | None:
     """When the message of a generated id was published; None for what is not such an id."""
     if len(message) != 32 or not message.startswith("c0"):

@@ -301,3 +301,60 @@ def test_links_work_behind_a_proxy_with_a_prefix(operator: Visitor) -> None:
     for path in ("/console", "/console/find?q=x"):
         page = operator.get(path).text
         assert 'href="/' not in page and 'action="/' not in page and "http://" not in page
+
+
+def test_settings_are_the_operators(
+    server: Server, operator: Visitor, visitor: Callable[..., Visitor]
+) -> None:
+    facts = operator.facts("/console/settings")
+    assert ["port", str(server.port)] in [each[:2] for each in facts["settings"]]
+    page = operator.get("/console/settings").text
+    assert "push_networks" in page and "nav-settings" in page
+    assert "default" in operator.get("/console/settings/tenants").text
+    tenant = visitor(new_key(server, "everything", ["write", "keys:read", "keys:write"])["token"])
+    assert "nav-settings" not in tenant.get("/console").text
+    for path in ("/console/settings", "/console/settings/keys", "/console/settings/tenants"):
+        assert tenant.get(path).status_code == 403
+    assert tenant.post("/console/settings/keys", name="x").status_code == 403
+
+
+def test_a_key_is_made_and_shown_once_and_deleted_by_its_name(
+    server: Server, operator: Visitor, visitor: Callable[..., Visitor]
+) -> None:
+    queue = new_queue(server, "keyed")
+    form = {"name": "one-queue", "scopes": "read, messages:publish", "targets": "keyed"}
+    made = operator.post("/console/settings/keys", **form)
+    assert made.status_code == 200
+    secret = made.text.partition('aria-label="Secret">')[2].partition("<")[0]
+    assert secret not in operator.get("/console/settings/keys").text
+    holder = visitor(secret)
+    assert [row["id"] for row in holder.facts("/console")["rows"]] == [queue]
+    [row] = [
+        each
+        for each in operator.facts("/console/settings/keys")["rows"]
+        if each["name"] == "one-queue"
+    ]
+    assert row["targets"] == ["keyed"]
+    delete = f"/console/settings/keys/{row['id']}/delete"
+    assert "type its name" in operator.post(delete, name="other").text
+    assert holder.get("/console").status_code == 200
+    assert operator.post(delete, name="one-queue").status_code == 303
+    assert holder.get("/console").status_code == 303
+    assert operator.post(delete, name="one-queue").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "says"),
+    [
+        ("name", "no good", "A key&#39;s name has"),
+        ("scopes", "everything", "is not a scope"),
+        ("targets", "nowhere", "no queue or exchange"),
+    ],
+)
+def test_a_wrong_key_is_said_at_its_field(
+    operator: Visitor, field: str, value: str, says: str
+) -> None:
+    form = {"name": "good", "scopes": "read", "targets": "", field: value}
+    answer = operator.post("/console/settings/keys", **form)
+    assert answer.status_code == 400 and says in answer.text
+    assert 'aria-invalid="true"' in answer.text

@@ -32,8 +32,8 @@ LATE: list[tuple[Waiting, list[Step], str]] = [
      "It waits for its turn. 3 messages come before it."),
     (Waiting(leased_lately=True, before=120, out_rate=2.0), [PUBLISHED],
      "It waits for its turn: 120 before it, and 2 are done each second. Its turn comes in 1 min."),
-    (Waiting(leased_lately=True, before=1_000, out_rate=10.0), [PUBLISHED],
-     "It waits for its turn: more than 1,000 before it, and 10 are done each second. Its turn "
+    (Waiting(leased_lately=True, before=200, out_rate=2.0), [PUBLISHED],
+     "It waits for its turn: more than 200 before it, and 2 are done each second. Its turn "
      "comes in more than 1 min 40 s."),
     (Waiting(), [step(-60, "published", delay_ms=90_000)],
      "It was published with a delay, until 21:14:20, 30 s from now."),

@@ -59,6 +59,10 @@ CACHES = {
 # What is kept because it is needed, each with what it is as many as.
 KEPT = {
     "arrow.py:_Page._done": "the columns of a page",
+    "console/live.py:Live._watchers": "live.STREAMS_MAX",
+    "console/live.py:_Watcher.rows": "live.ROWS_MAX",
+    "console/live.py:_Watcher.shown": "values of one page",
+    "console/live.py:_Watcher.values": "values of one page",
     "console/files.py:Files._files": "files of the console",
     "console/files.py:Files.names": "files of the console",
     "console/guard.py:Codes._codes": "guard.CODES_MAX",

@@ -6,6 +6,7 @@ import pytest
 
 import courier.console
 import courier.console.guard
+import courier.console.refusals
 import courier.ops
 import courier.ops.journal
 import courier.web
@@ -180,7 +181,7 @@ def test_discue_refuses_every_error_as_the_table_says(kind: type[errors.BrokerEr
 
 @pytest.mark.parametrize("kind", EXAMPLES, ids=lambda kind: kind.__name__)
 def test_the_console_has_a_refusal_for_every_error(kind: type[errors.BrokerError]) -> None:
-    status, code = courier.console.refusal(EXAMPLES[kind])
+    status, code = courier.console.refusals.refusal(EXAMPLES[kind])
     assert 400 <= status <= 503 and status != 500
     assert code
 

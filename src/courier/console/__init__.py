@@ -17,23 +17,17 @@ from courier import ids
 from courier.clock import Clock
 from courier.console import forms
 from courier.console.guard import HEADERS, NOT_KEPT, Codes, ForeignForm, Guard
+from courier.console.refusals import Trouble, refusal, retry_after_s
 from courier.core import keys
 from courier.core.admin import OPERATOR, Admin
 from courier.core.broker import Broker
 from courier.core.errors import (
     BrokerError,
-    Conflict,
     Forbidden,
-    InUse,
     InvalidRequest,
     NotFound,
-    OutOfSpace,
-    OverLimit,
     RateLimited,
-    RowsChanged,
-    SchemaBroken,
     Unauthenticated,
-    Unavailable,
 )
 from courier.core.limits import Rate
 from courier.core.store import Store
@@ -41,17 +35,13 @@ from courier.core.types import MINUTE_MS, Key, Queue, Scope, Tenant
 from courier.dialects import json
 from courier.web import (
     JSON,
-    BodyLate,
     Call,
     Decision,
     Handler,
     Method,
-    NoRoute,
-    NotJson,
     Request,
     Response,
     Route,
-    WrongMethod,
 )
 
 HTML = b"text/html; charset=utf-8"
@@ -59,7 +49,6 @@ FORM = "application/x-www-form-urlencoded"
 FIELDS_MAX = 200
 # Failed sign-ins of one address in a minute.
 FAILURES_MAX = 10
-RETRY_AFTER_S = 5
 
 
 class Services(Struct):
@@ -68,7 +57,8 @@ class Services(Struct):
     `greeting` is what to paste for each API: its name and the lines. With the tenant's name it has
     the secrets of the credentials file, without one it has placeholders. `placed` are the workers
     of a tenant that the server's own settings give a URL. `spelled` is the core's id that a
-    dialect spells like this, "" for none.
+    dialect spells like this, "" for none. `settings` are those of the server: name, value, where
+    that comes from, and what it means.
     """
 
     store: Store
@@ -86,6 +76,7 @@ class Services(Struct):
     queue_bytes_max: int
     journal_bytes_max: int
     disk_free_bytes_min: int
+    settings: list[tuple[str, str, str, str]]
 
     def failed(self, request: Request) -> None:
         """Count a failed sign-in. Raises Guessing when its address had too many."""
@@ -119,16 +110,6 @@ class Redirect(Struct):
     headers: tuple[tuple[bytes, bytes], ...] = ()
 
 
-class Trouble(Struct):
-    """What an error page says."""
-
-    status: int
-    code: str
-    message: str
-    retry_after_s: int = 0
-    near: tuple[tuple[str, str], ...] = ()
-
-
 class Console:
     name = "console"
     prefix = "/console"
@@ -150,6 +131,7 @@ class Console:
         queue_bytes_max: int,
         journal_bytes_max: int,
         disk_free_bytes_min: int,
+        settings: list[tuple[str, str, str, str]],
     ) -> None:
         self.services = Services(
             store,
@@ -167,6 +149,7 @@ class Console:
             queue_bytes_max,
             journal_bytes_max,
             disk_free_bytes_min,
+            settings,
         )
         self._keyring = keys.Keyring(store)
         self._loading = asyncio.Lock()
@@ -216,6 +199,13 @@ class Console:
             ),
             page("/messages/{message}", "show_message", "queues:read", "target"),
             page("/messages/{message}/body", "send_body", "messages:read", "target"),
+            page("/events", "show_events", "journal", "whole"),
+            page("/live", "follow", "queues:read", "listed"),
+            page("/settings", "show_server", "admin", "whole"),
+            page("/settings/tenants", "show_tenants", "admin", "whole"),
+            page("/settings/keys", "show_keys", "admin", "whole"),
+            form("/settings/keys", "create_key", "admin", "whole", forms.NewKey, status=200),
+            form("/settings/keys/{key}/delete", "delete_key", "admin", "whole", forms.Typed),
             page("/find", "find", "queues:read", "listed"),
             form("/hello", "say_hello", "queues:write", "whole", forms.Nothing),
         ]
@@ -296,9 +286,11 @@ class Console:
         named = call.request.query.get("queue", [""])[-1]
         if named:
             return named
+        mark = ids.message_mark(call.params["message"])
+        if mark is None:
+            return ""
         queues = await self.services.store.scan(Queue, tenant=call.tenant)
-        seq = (q.id for q in queues if ids.message_seq(call.params["message"], queue=q.id))
-        return next(seq, "")
+        return next((queue.id for queue in queues if ids.mark(queue.id) == mark), "")
 
     async def _find_queue(self, call: Call, id: str) -> None:
         assert call.key is not None
@@ -363,13 +355,13 @@ class Console:
             to = relative(request, f"/console/sign-in?then={quote(asked, safe='/')}")
             ended = (self.services.guard.cookie(""),)
             return Response(b"", 303, HTML, (*headers, (b"location", to.encode()), *ended))
-        after_s = _retry_after_s(error, status)
+        after_s = retry_after_s(error, status)
         if after_s:
             headers = (*headers, (b"retry-after", b"%d" % after_s))
         trouble = Trouble(status, code, str(error), after_s)
         if wants_json(request) or self._loaded is None:
-            told = {"error": {"code": code, "message": str(error)}}
-            return Response(msgspec.json.encode(told), status, JSON, headers)
+            plain = {"error": {"code": code, "message": str(error)}}
+            return Response(msgspec.json.encode(plain), status, JSON, headers)
         body = self._loaded.render(Page("trouble.html", trouble), request)
         return Response(body, status, HTML, headers)
 
@@ -404,38 +396,3 @@ def wants_html(request: Request) -> bool:
 def relative(request: Request, path: str) -> str:
     """A link from the page that was asked for to another one, for proxies that add a prefix."""
     return "../" * (request.raw_path.count(b"/") - 1) + path.lstrip("/")
-
-
-def _retry_after_s(error: BrokerError, status: int) -> int:
-    if isinstance(error, OutOfSpace):
-        return OutOfSpace.RETRY_AFTER_S
-    if isinstance(error, RateLimited):
-        return error.retry_after_ms // 1_000 + 1
-    return RETRY_AFTER_S if status == 503 else 0
-
-
-def refusal(error: BrokerError) -> tuple[int, str]:
-    match error:
-        case InvalidRequest() | NotJson() | SchemaBroken():
-            return 400, "invalid_request"
-        case Unauthenticated():
-            return 401, "unauthenticated"
-        case Forbidden() | ForeignForm():
-            return 403, "forbidden"
-        case NotFound() | NoRoute():
-            return 404, "not_found"
-        case WrongMethod():
-            return 405, "method_not_allowed"
-        case BodyLate():
-            return 408, "timeout"
-        case RowsChanged() | Conflict() | InUse():
-            return 409, "conflict"
-        case OverLimit():
-            return 413, "too_large"
-        case RateLimited():
-            return 429, "rate_limited"
-        case OutOfSpace():
-            return 503, "out_of_space"
-        case Unavailable():
-            return 503, "unavailable"
-    return 400, "refused"

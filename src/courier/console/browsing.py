@@ -176,7 +176,7 @@ def _holds(message: Message, path: str, text: str) -> bool:
 
 
 def row(message: Message, opened: bytes | None, now_ms: int) -> MessageRow:
-    """`opened` is the body in clear, None for who may not read it."""
+    """`opened` is the body in clear, None if the key may not read it."""
     return MessageRow(
         message.id,
         message.seq,

@@ -19,7 +19,7 @@ class SignInFacts(Struct):
 
 
 class Link(Struct):
-    """A link that signs in once, within so many seconds."""
+    """A link that signs in once, and the seconds that it is good for."""
 
     url: str
     seconds: int

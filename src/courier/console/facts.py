@@ -1,5 +1,6 @@
 """What pages know, from verbs of Store, Broker and Admin. Nothing here changes anything."""
 
+import asyncio
 from collections.abc import Sequence
 
 from msgspec import Struct
@@ -24,18 +25,28 @@ from courier.core.types import (
     Worker,
 )
 
+# Queues that are judged in one step of the event loop.
+PART = 200
 _NONE = QueueStats()
 
 
 class Known(Struct):
     """One queue, and what is to be seen on it."""
 
+    name: str
     queue: Queue
-    facts: QueueFacts
-    looks: list[Look]
+    held: QueueStats
+    history: History
+    looks: Sequence[Look] = ()
+    listeners: tuple[Listening, ...] = ()
+
+    @property
+    def waiting(self) -> int:
+        return self.held.count - self.held.leased - self.held.delayed
 
 
 class KnownExchange(Struct):
+    name: str
     exchange: Exchange
     bindings: int
     history: History
@@ -66,38 +77,41 @@ class Facts:
         unplaced = await self._unplaced(tenant, alone)
         names: dict[str, str] = {}
         found = []
-        slices = Slices()
         for number, queue in enumerate(queues):
-            if number % 50 == 49:
-                await slices.turn()
-            held = stats.get(queue.id, _NONE)
-            history = histories.get(queue.id, QUIET)
-            facts = QueueFacts(
-                queue.id,
-                queue.name,
-                held.count,
-                held.leased,
-                held.delayed,
-                held.bytes,
-                held.oldest_ms,
-                queue.retention_ms,
-                queue.lease_ms,
-                queue.paused,
-                queue.frozen,
-                "",
-                self._services.queue_bytes_max,
-                history,
-                listeners.get(queue.id, ()),
-                unplaced.get(queue.id, ""),
-            )
-            if queue.dead_letter and (history.buried_hour or alone):
-                facts.dead_letter = await self._name(queue.dead_letter, names)
-            quiet = not held.count and history is QUIET and not (queue.paused or queue.frozen)
-            if quiet and not facts.listeners and not facts.unplaced:
-                found.append(Known(queue, facts, []))
-            else:
-                found.append(Known(queue, facts, looks_at(facts, now_ms)))
+            if number % PART == PART - 1:
+                await asyncio.sleep(0)
+            id = queue.id
+            held, history = stats.get(id, _NONE), histories.get(id, QUIET)
+            known = Known(queue.name, queue, held, history)
+            found.append(known)
+            watched = id in listeners or id in unplaced or queue.paused or queue.frozen
+            if held.count or history is not QUIET or watched or alone:
+                facts = self._facts(queue, held, history)
+                facts.listeners = listeners.get(id, ())
+                facts.unplaced = unplaced.get(id, "")
+                if queue.dead_letter and history.buried_hour:
+                    facts.dead_letter = await self._name(queue.dead_letter, names)
+                known.listeners = facts.listeners
+                known.looks = looks_at(facts, now_ms)
         return found
+
+    def _facts(self, queue: Queue, held: QueueStats, history: History) -> QueueFacts:
+        return QueueFacts(
+            queue.id,
+            queue.name,
+            held.count,
+            held.leased,
+            held.delayed,
+            held.bytes,
+            held.oldest_ms,
+            queue.retention_ms,
+            queue.lease_ms,
+            queue.paused,
+            queue.frozen,
+            "",
+            self._services.queue_bytes_max,
+            history,
+        )
 
     async def _name(self, queue: str, names: dict[str, str]) -> str:
         if queue not in names:
@@ -153,15 +167,16 @@ class Facts:
 
     async def exchanges(self, tenant: str, reach: Reach, now_ms: int) -> list[KnownExchange]:
         admin = self._services.admin
-        histories = await self.recent.of(tenant, now_ms)
+        exchanges = await self._store.scan(Exchange, tenant=tenant)
+        histories = await self.recent.of(tenant, now_ms) if exchanges else {}
         found = []
         slices = Slices()
-        for exchange in await self._store.scan(Exchange, tenant=tenant):
+        for exchange in exchanges:
             await slices.turn()
             if await admin.reaches(reach, exchange):
                 bindings = len(await self._store.scan(Binding, parent=exchange.id))
                 history = histories.get(exchange.id, QUIET)
-                found.append(KnownExchange(exchange, bindings, history))
+                found.append(KnownExchange(exchange.name, exchange, bindings, history))
         return found
 
     async def server(self) -> ServerFacts:

@@ -39,3 +39,17 @@ class Settings(Struct):
     retention: str = ""
     modified: int = 0
     confirm: bool = False
+
+
+class NewKey(Struct):
+    """Scopes and the names of queues, with commas between."""
+
+    name: str = ""
+    scopes: str = ""
+    targets: str = ""
+
+
+class Typed(Struct):
+    """The name of what is to go."""
+
+    name: str = ""

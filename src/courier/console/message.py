@@ -135,7 +135,7 @@ class MessagePage:
 
     async def _waiting(self, queue: Queue, message: Message, now_ms: int) -> Waiting:
         known = await self._facts.of_queue(queue, now_ms)
-        history, second = known.facts.history, now_ms % MINUTE_MS // SECOND_MS
+        history, second = known.history, now_ms % MINUTE_MS // SECOND_MS
         earlier = await self._store.browse(queue.id, after_seq=0, limit=BEFORE_MAX, now_ms=now_ms)
         before = [each for each in earlier if each.seq < message.seq]
         of_group = [each.id for each in before if each.group == message.group]
@@ -199,8 +199,9 @@ class MessagePage:
         now_ms = self._services.clock.now_ms()
         hits = []
         for id in {q, self._services.spelled(q)} - {""}:
-            for queue in queues:
-                if ids.message_seq(id, queue=queue.id):
+            mark = ids.message_mark(id)
+            for queue in queues if mark is not None else ():
+                if ids.mark(queue.id) == mark:
                     hits.append((id, f"/console/messages/{id}?queue={queue.id}"))
         if hits:
             return hits

@@ -11,12 +11,15 @@ from markupsafe import Markup, escape
 from courier.console import Page, Services, operates, relative
 from courier.console.actions import Actions
 from courier.console.doors import Doors, SignInFacts
+from courier.console.events import EventsPage
 from courier.console.facts import Facts
 from courier.console.files import Files
 from courier.console.guard import page_after
+from courier.console.live import Live
 from courier.console.message import MessagePage
 from courier.console.queue import QueuePage
 from courier.console.queues import QueuesPage
+from courier.console.settings import SettingsPages
 from courier.console.spans import duration_text
 from courier.console.words import FILTERS, listing, printable
 from courier.core.types import Key
@@ -65,19 +68,23 @@ class Pages:
             self._environment.get_template(name)
         self.handlers: dict[str, Handler] = {}
         facts = Facts(services)
-        queue = QueuePage(services, facts)
+        queues, queue = QueuesPage(services, facts), QueuePage(services, facts)
+        self._live = Live(services, facts, queues)
         for part in (
             Doors(services),
             self.files,
-            QueuesPage(services, facts),
+            queues,
             queue,
             Actions(services, queue),
             MessagePage(services, facts),
+            EventsPage(services),
+            SettingsPages(services, facts),
+            self._live,
         ):
             self.handlers |= part.handlers()
 
     def drain(self) -> None:
-        """Nothing streams yet."""
+        self._live.drain()
 
     def wrong_sign_in(self, request: Request) -> Page:
         then = page_after(request.query.get("then", [""])[-1])

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from courier.console import Page, Services, browsing, charts, operates, spans
 from courier.console.consumers import ConsumerRow, Consumers
-from courier.console.facts import Facts
+from courier.console.facts import Facts, Known
 from courier.console.rules import Listening, Look, listener_trouble
 from courier.core import keys
 from courier.core.errors import Forbidden
@@ -138,13 +138,12 @@ class QueuePage:
         query = {name: values[-1] for name, values in call.request.query.items()}
         get = query.get
         known = await self._facts.of_queue(queue, now_ms)
-        held = known.facts
+        held = known.held
         chosen = spans.span(get("since", ""), get("until", ""), get("last", ""), now_ms)
         series, tallies = await spans.series(self._store, queue, chosen, held.count)
         against = get("against", "") if get("against", "") in spans.AGAINST else ""
         compared, line = await self._compared(queue, chosen, against, tallies)
         dead = await self._store.get(Queue, queue.dead_letter) if queue.dead_letter else None
-        history, second = held.history, now_ms % MINUTE_MS // SECOND_MS
         reach = call.reach
         order = "oldest" if get("order", "") == "oldest" else "newest"
         after = _number(get("after", ""))
@@ -164,13 +163,8 @@ class QueuePage:
             buriers=[(each.id, each.name) for each in await self._services.admin.buriers(queue)
                      if each.id in reach],
             exchanges=await self._exchanges(queue),
-            now=Now(
-                held.waiting, held.leased, held.delayed, held.count, held.bytes, held.bytes_max,
-                now_ms - held.oldest_ms if held.count and held.oldest_ms else 0,
-                history.rate("published", second), history.rate("acked", second),
-                history.buried_hour,
-            ),
-            looks=known.looks,
+            now=self._now(known, now_ms),
+            looks=[*known.looks],
             since_ms=chosen.since_ms,
             until_ms=chosen.until_ms,
             last=chosen.last,
@@ -183,8 +177,8 @@ class QueuePage:
             compared=compared,
             messages=await self._messages(call, queue, wanted, order, state, after, now_ms),
             consumers=await self._consumers.of(queue, now_ms),
-            listeners=[*held.listeners] if await self._may(call, "listeners:read", queue) else [],
-            troubles={each.id: said for each in held.listeners
+            listeners=[*known.listeners] if await self._may(call, "listeners:read", queue) else [],
+            troubles={each.id: said for each in known.listeners
                       if (said := listener_trouble(each, now_ms))},
             q=wanted.text,
             path=wanted.path,
@@ -197,6 +191,22 @@ class QueuePage:
 
     async def _may(self, call: Call, scope: Any, queue: Queue) -> bool:
         return may(call.key, scope, queue.id)
+
+    def _now(self, known: Known, now_ms: int) -> Now:
+        held, history = known.held, known.history
+        second = now_ms % MINUTE_MS // SECOND_MS
+        return Now(
+            known.waiting,
+            held.leased,
+            held.delayed,
+            held.count,
+            held.bytes,
+            self._services.queue_bytes_max,
+            now_ms - held.oldest_ms if held.count and held.oldest_ms else 0,
+            history.rate("published", second),
+            history.rate("acked", second),
+            history.buried_hour,
+        )
 
     async def _exchanges(self, queue: Queue) -> list[str]:
         found = []

@@ -1,6 +1,10 @@
 """The first page: every queue, the worst first; and what to do when there is none yet."""
 
+import asyncio
 import re
+from collections.abc import Callable
+from operator import attrgetter
+from typing import Any
 
 from markupsafe import Markup
 from msgspec import Struct
@@ -8,7 +12,6 @@ from msgspec import Struct
 from courier import ids
 from courier.console import Page, Redirect, Services, charts, forms, operates
 from courier.console.facts import Facts, Known, KnownExchange
-from courier.console.recent import QUIET
 from courier.console.rules import LOOKS_MAX, Look, gravest, looks_at_server
 from courier.core.errors import Conflict, InvalidRequest, OverLimit
 from courier.core.types import HOUR_MS, MINUTE_MS, SECOND_MS, Draft, Queue, Tenant
@@ -120,27 +123,23 @@ class QueuesPage:
         sort = query.get("sort", ["look"])[-1]
         sort = sort if sort in SORTS else "look"
         second = now_ms % MINUTE_MS // SECOND_MS
-        rows = [_row(each, now_ms, second) for each in known if _wanted(each, q, state)]
+        wanted: list[Known | KnownExchange] = [each for each in known if _wanted(each, q, state)]
         if not state:
-            rows += [_exchange_row(each, second) for each in exchanges
-                     if q.lower() in each.exchange.name.lower()]  # fmt: skip
-        rows.sort(key=lambda row: _place(row, sort))
-        after = min(_offset(query.get("after", ["0"])[-1]), max(0, len(rows) - 1))
-        shown = rows[after : after + ROWS]
-        for row in shown:
-            queue = await self._services.store.get(Queue, row.id)
-            if queue is not None:
-                held = row.waiting + row.leased + row.delayed
-                row.backlog = tuple(await self._facts.backlog(
-                    queue, held, since_ms=now_ms - HOUR_MS, until_ms=now_ms))  # fmt: skip
+            wanted += [each for each in exchanges if q.lower() in each.name.lower()]
+        # With very many queues each of these takes some milliseconds; others have their turn.
+        await asyncio.sleep(0)
+        wanted = _sorted(wanted, sort)
+        await asyncio.sleep(0)
+        after = min(_offset(query.get("after", ["0"])[-1]), max(0, len(wanted) - 1))
+        shown = [await self._row(each, now_ms, second) for each in wanted[after : after + ROWS]]
         tenant = await self._services.store.get(Tenant, call.tenant)
         first = not known and not exchanges
         return QueuesFacts(
             tenant=tenant.name if tenant else "",
             tenants=await self._tenants(call),
             total=len(known),
-            messages=sum(each.facts.count for each in known),
-            matching=len(rows),
+            messages=sum(each.held.count for each in known),
+            matching=len(wanted),
             rows=shown,
             looks=looks[:LOOKS_MAX],
             more_looks=max(0, len(looks) - LOOKS_MAX),
@@ -154,13 +153,39 @@ class QueuesPage:
             at_ms=now_ms,
         )
 
+    async def _row(self, known: Known | KnownExchange, now_ms: int, second: int) -> Row:
+        if isinstance(known, KnownExchange):
+            return _exchange_row(known, second)
+        queue, held = known.queue, known.held
+        look = known.looks[0] if known.looks else None
+        stopped = "paused" if queue.paused else "frozen" if queue.frozen else ""
+        backlog = await self._facts.backlog(
+            queue, held.count, since_ms=now_ms - HOUR_MS, until_ms=now_ms
+        )
+        return Row(
+            queue.id,
+            queue.name,
+            "queue",
+            known.waiting,
+            held.leased,
+            held.delayed,
+            now_ms - held.oldest_ms if held.count and held.oldest_ms else 0,
+            known.history.rate("published", second),
+            known.history.rate("acked", second),
+            tuple(backlog),
+            look.state if look else stopped,
+            queue.paused,
+            queue.frozen,
+            look.grave if look else 0,
+        )
+
     async def _tenants(self, call: Call) -> list[str]:
         if call.key is None or not operates(call.key):
             return []
         return [tenant.name for tenant in await self._facts.tenants()]
 
     def _cards(self, call: Call, tenant: Tenant | None) -> list[tuple[str, str]]:
-        """Lines to paste; secrets only for who may see all of them anyway."""
+        """Lines to paste; with secrets for the operator only."""
         trusted = call.key is not None and operates(call.key) and tenant is not None
         return self._services.greeting(tenant.name if trusted and tenant else "")
 
@@ -196,39 +221,15 @@ class QueuesPage:
 
 
 def _wanted(known: Known, q: str, state: str) -> bool:
-    if q and q.lower() not in known.queue.name.lower():
+    if q and q.lower() not in known.name.lower():
         return False
     if state == "held":
-        return known.facts.count > 0
+        return known.held.count > 0
     if state == "look":
         return bool(known.looks)
     if state == "stopped":
         return known.queue.paused or known.queue.frozen
     return True
-
-
-def _row(known: Known, now_ms: int, second: int) -> Row:
-    facts = known.facts
-    history = facts.history
-    quiet = history is QUIET
-    look = known.looks[0] if known.looks else None
-    stopped = "paused" if facts.paused else "frozen" if facts.frozen else ""
-    return Row(
-        facts.id,
-        facts.name,
-        "queue",
-        facts.waiting,
-        facts.leased,
-        facts.delayed,
-        now_ms - facts.oldest_ms if facts.count and facts.oldest_ms else 0,
-        0.0 if quiet else history.rate("published", second),
-        0.0 if quiet else history.rate("acked", second),
-        (),
-        look.state if look else stopped,
-        facts.paused,
-        facts.frozen,
-        look.grave if look else 0,
-    )
 
 
 def _exchange_row(known: KnownExchange, second: int) -> Row:
@@ -243,20 +244,48 @@ def _exchange_row(known: KnownExchange, second: int) -> Row:
     )
 
 
-def _place(row: Row, sort: str) -> tuple[float, float, str]:
-    if sort == "name":
-        return 0, 0, row.name
-    figures = {
-        "waiting": row.waiting,
-        "leased": row.leased,
-        "delayed": row.delayed,
-        "oldest": row.oldest_age_ms,
-        "in": row.in_rate,
-        "out": row.out_rate,
-    }
-    if sort in figures:
-        return -figures[sort], 0, row.name
-    return -row.grave, -row.waiting, row.name
+Figure = Callable[[Known], float]
+
+
+def _sorted(found: list[Known | KnownExchange], sort: str) -> list[Known | KnownExchange]:
+    """Those with most of it first, then all that have none of it, by name."""
+    figure, copied = _FIGURES[sort]
+    busy: list[tuple[Any, str, int]] = []
+    rest = []
+    for place, each in enumerate(found):
+        if isinstance(each, Known):
+            value = figure(each)
+        else:
+            value = each.history.rate(copied, 0) if copied else 0
+        if value:
+            busy.append((-value, each.name, place))
+        else:
+            rest.append(each)
+    rest.sort(key=attrgetter("name"))
+    return [*(found[place] for *_, place in sorted(busy)), *rest]
+
+
+def _look(known: Known) -> float:
+    """By how grave it is, and the same by how many wait."""
+    grave = known.looks[0].grave if known.looks else 0
+    waiting = known.waiting
+    return grave + waiting / (waiting + 1) if waiting else grave
+
+
+def _age(known: Known) -> float:
+    return (1 << 46) - known.held.oldest_ms if known.held.count else 0
+
+
+_FIGURES: dict[str, tuple[Figure, str]] = {
+    "look": (_look, ""),
+    "name": (lambda _: 0, ""),
+    "waiting": (lambda known: known.waiting, ""),
+    "leased": (lambda known: known.held.leased, ""),
+    "delayed": (lambda known: known.held.delayed, ""),
+    "oldest": (_age, ""),
+    "in": (lambda known: known.history.rate("published", 0), "routed"),
+    "out": (lambda known: known.history.rate("acked", 0), "copied"),
+}
 
 
 def _offset(text: str) -> int:

@@ -21,6 +21,7 @@ TALLIES_MAX = 200_000
 # Of all tenants; what is not kept is asked for again.
 SUMS_KEPT_MAX = 25_000
 _ENDING = ("acked", "buried", "expired", "purged", "deleted")
+_COUNTED = frozenset((*_ENDING, "published", "leased", "lease_expired", "routed", "copied"))
 
 
 class Sums(Struct, gc=False):
@@ -71,7 +72,7 @@ class Recent:
         kept = self._kept.setdefault(tenant, {})
         for minute in [each for each in kept if not running - MINUTES_MAX < each < running - 1]:
             del kept[minute]
-        # What was written just before a minute ended may be told just after.
+        # A minute may still change just after its end, while its last group is written.
         found = await self._ask(tenant, running - 1, running)
         oldest, tallies = running - 1, 0
         while oldest > running - MINUTES_MAX + 1 and tallies < TALLIES_MAX:
@@ -106,8 +107,9 @@ async def summed(tallies: Iterable[Tally]) -> dict[int, dict[str, Sums]]:
     for number, tally in enumerate(tallies):
         if number % 500 == 499:
             await slices.turn()
-        sums = found.setdefault(tally.minute, {}).setdefault(tally.id, Sums())
-        add(sums, tally)
+        if tally.kind in _COUNTED:
+            sums = found.setdefault(tally.minute, {}).setdefault(tally.id, Sums())
+            add(sums, tally)
     return found
 
 

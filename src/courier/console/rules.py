@@ -14,7 +14,7 @@ from courier.core.types import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 
 GROWING_MINUTES = 10
 UNLEASED_MINUTES = 2
-# More leases than one in so many ended unanswered.
+# Trouble begins when more than one lease in this many ended unanswered.
 EXPIRED_SHARE = 5
 LEASES_MIN = 10
 SOON_MS = HOUR_MS
@@ -156,6 +156,8 @@ def dead_letters(queue: QueueFacts, now_ms: int) -> Look | None:
 
 
 def leases_too_short(queue: QueueFacts, now_ms: int) -> Look | None:
+    if queue.history is QUIET:
+        return None
     leased = sum(sums.leased for sums in queue.history.minutes)
     ended = sum(sums.lease_expired for sums in queue.history.minutes)
     if leased < LEASES_MIN or ended * EXPIRED_SHARE <= leased:
@@ -236,15 +238,17 @@ def expires_soon(queue: QueueFacts, now_ms: int) -> Look | None:
 
 
 def fills_up(queue: QueueFacts, now_ms: int) -> Look | None:
-    closed = queue.history.minutes[:-1]
-    came = sum(sums.published_bytes for sums in closed)
-    published = sum(sums.published for sums in closed)
-    grown = sum(sums.growth for sums in closed)
     if queue.bytes >= queue.bytes_max:
         said = f"Full: {size(queue.bytes)} of {size(queue.bytes_max)}; publishers are refused."
         return _look("full", 90, queue, said, "full")
+    if queue.history is QUIET:
+        return None
+    closed = queue.history.minutes[:-1]
+    grown = sum(sums.growth for sums in closed)
+    published = sum(sums.published for sums in closed)
     if grown <= 0 or not published:
         return None
+    came = sum(sums.published_bytes for sums in closed)
     per_ms = came / published * grown / (len(closed) * MINUTE_MS)
     if not per_ms or (queue.bytes_max - queue.bytes) / per_ms > FULL_MS:
         return None

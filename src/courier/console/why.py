@@ -8,7 +8,7 @@ from courier.console.life import Step
 from courier.console.words import clock, count, duration, number
 
 _ENDS = ("acked", "expired", "purged", "deleted")
-BEFORE_MAX = 1_000
+BEFORE_MAX = 200
 
 
 class Waiting(Struct):

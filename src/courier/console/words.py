@@ -104,6 +104,12 @@ def short(id: str) -> str:
     return f"{id[:4]}…{id[-4:]}" if len(id) > 12 else id
 
 
+def message_short(id: str) -> str:
+    """A message's id as lists show it. The end of a generated one is the same on all of a queue."""
+    generated = len(id) == 32 and id.startswith("c0")
+    return f"{id[:4]}…{id[-13:-8]}" if generated else short(id)
+
+
 def listing(items: Sequence[str], most: int = 5) -> str:
     """a, b and c; or a, b and 4 more."""
     shown = list(items[:most])
@@ -122,5 +128,6 @@ FILTERS = {
     "exact": exact,
     "iso": iso,
     "short": short,
+    "message_short": message_short,
     "preview": preview,
 }

@@ -122,6 +122,8 @@ BODIES: dict[tuple[str, str], Body] = {
         "retry": "0s",
         "retention": "4d",
     },
+    ("console", "create_key"): lambda side: {**_new(side), "scopes": "read"},
+    ("console", "delete_key"): lambda _: {"name": "unknown"},
     ("courier", "claim_messages"): lambda _: {"count": 1, "lease_ms": 60_000},
     ("courier", "extend_claim"): lambda _: {"lease_ms": 60_000},
     ("courier", "publish_rows"): _rows,
@@ -149,6 +151,9 @@ QUERIES: dict[tuple[str, str], Callable[[Side], dict[str, Any]]] = {
     ("anypoint", "organization_use"): lambda _: {"period": "1day"},
     ("anypoint", "environment_use"): lambda _: {"period": "1day"},
     ("courier", "count_rows"): lambda _: {"once": "key"},
+    # Of a long list the first page is shown; the first side has the oldest messages.
+    ("console", "show_queues"): lambda _: {"sort": "oldest"},
+    ("console", "follow"): lambda _: {"sort": "oldest"},
     ("console", "find"): lambda _: {"q": "-"},
     ("cloudflare", "list_subscriptions"): lambda _: {"per_page": 100},
     ("discue", "list_queues"): lambda _: {"per_page": 100},

@@ -32,7 +32,9 @@ FAILING = {
     "retry_delivery": 422,
 }
 
-_OF_NOW = re.compile(r'"(at_ms|oldest_age_ms|in_rate|out_rate|url)": ("[^"]*"|[\d.]+)')
+_OF_NOW = re.compile(
+    r'"(at_ms|oldest_age_ms|in_rate|out_rate|url|(?:oldest|in|out)-[^"]+)": ("[^"]*"|[\d.]+)'
+)
 
 each_place = pytest.mark.parametrize("place", PLACES, ids=str)
 

@@ -148,7 +148,11 @@ class World:
             "anypoint": anypoint,
             "discue": discue,
             "courier": courier,
-            "console": {"queue": id, "message": self._message(id)},
+            "console": {
+                "queue": id,
+                "message": self._message(id),
+                "key": names.read(discue["api_key_id"]),
+            },
         }
         return Side(name, params, (name, *owned))
 

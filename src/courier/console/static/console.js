@@ -1,1 +1,134 @@
 "use strict";
+// What needs a script: live values, selecting in charts, keys, copying. Everything else works without.
+(() => {
+  const $ = (id) => document.getElementById(id);
+  const say = (text) => { $("said").textContent = text; };
+  document.querySelectorAll("[data-script]").forEach((e) => { e.hidden = false; });
+
+  // --- live values: one stream a page; a hidden tab has none ---
+  const live = document.body.dataset.live;
+  const events = $("events"), follow = $("follow");
+  const KEPT = 500;
+  let stream = null, lost = null;
+
+  function status(text) { let e = $("link"); if (e) e.textContent = text; }
+  function cell(row, text, href, mono) {
+    const td = row.insertCell();
+    if (href) {
+      const a = document.createElement("a");
+      a.href = href; a.textContent = text; if (mono) a.className = "mono";
+      td.append(a);
+    } else td.textContent = text;
+    return td;
+  }
+  const short = (id) => id.length > 12 ? id.slice(0, 4) + "…" + id.slice(-4) : id;
+  const brief = (id) => /^c0[0-9a-f]{30}$/.test(id) ? id.slice(0, 4) + "…" + id.slice(-13, -8) : short(id);
+  function addEvent(e) {
+    const row = events.tBodies[0].insertRow(0);
+    cell(row, e.offset).className = "n";
+    cell(row, new Date(e.at_ms).toISOString().slice(11, 19));
+    cell(row, e.kind.replaceAll("_", " "));
+    cell(row, e.queue_name || short(e.queue), e.queue && "queues/" + e.queue);
+    cell(row, brief(e.message), e.message && e.queue &&
+      "messages/" + encodeURIComponent(e.message) + "?queue=" + e.queue, true);
+    cell(row, (e.actor_name || short(e.actor)) + " " + e.dialect);
+    const td = row.insertCell(); td.className = "text";
+    const d = document.createElement("details"), s = document.createElement("summary"),
+      c = document.createElement("code");
+    s.textContent = e.says || "all of it"; c.textContent = e.json; d.append(s, c); td.append(d);
+  }
+  function open() {
+    if (!live || stream || document.hidden) return;
+    if (events && follow.getAttribute("aria-pressed") !== "true") return;
+    stream = new EventSource(live);
+    stream.onopen = () => { lost = null; status(""); };
+    stream.onerror = () => {
+      lost = lost || new Date().toISOString().slice(11, 19);
+      status("not connected since " + lost + ", trying again");
+    };
+    stream.addEventListener("values", (m) => {
+      for (const [id, text] of Object.entries(JSON.parse(m.data))) {
+        const e = $(id);
+        if (!e) continue;
+        const at = e.firstChild;
+        if (at && at.nodeType === 3) { if (at.data === text) continue; at.data = text; }
+        else e.prepend(text);
+        e.classList.remove("changed"); void e.offsetWidth; e.classList.add("changed");
+      }
+    });
+    stream.addEventListener("rows", (m) => {
+      const got = JSON.parse(m.data);
+      if (got.reload) location.reload();
+      if (!events) return;
+      $("none")?.remove();
+      got.rows.forEach(addEvent);
+      while (events.tBodies[0].rows.length > KEPT) events.tBodies[0].deleteRow(-1);
+      $("more").textContent = got.more ? got.more.toLocaleString("en") + " more in this second" : "";
+    });
+    stream.addEventListener("gone", () => { close(); setTimeout(open, 1000); });
+  }
+  function close() { stream?.close(); stream = null; }
+  document.addEventListener("visibilitychange", () => document.hidden ? close() : open());
+  follow?.addEventListener("click", () => {
+    const on = follow.getAttribute("aria-pressed") !== "true";
+    follow.setAttribute("aria-pressed", on);
+    follow.textContent = on ? "Pause" : "Follow live";
+    on ? open() : close();
+    say(on ? "following" : "paused");
+  });
+  open();
+
+  // --- selecting a span of a chart ---
+  const chart = $("chart");
+  if (chart && $("since")) {
+    const { since, until, left, right } = chart.dataset;
+    const at = (x) => {
+      const box = chart.getBoundingClientRect();
+      const place = (x - box.left) / box.width * chart.viewBox.baseVal.width;
+      const share = Math.min(1, Math.max(0, (place - left) / (right - left)));
+      return Math.round((+since + share * (until - since)) / 60000) * 60000;
+    };
+    const iso = (ms) => new Date(ms).toISOString().replace(":00.000Z", "Z");
+    let from = null, box = null;
+    const draw = (a, b) => {
+      const x = (ms) => +left + (ms - since) / (until - since) * (right - left);
+      box = box || chart.appendChild(document.createElementNS(chart.namespaceURI, "rect"));
+      box.setAttribute("class", "chosen"); box.setAttribute("y", 12); box.setAttribute("height", 206);
+      box.setAttribute("x", x(Math.min(a, b))); box.setAttribute("width", Math.abs(x(b) - x(a)));
+      $("since").value = iso(Math.min(a, b)); $("until").value = iso(Math.max(a, b));
+    };
+    chart.addEventListener("pointerdown", (e) => { from = at(e.clientX); chart.setPointerCapture(e.pointerId); });
+    chart.addEventListener("pointermove", (e) => { if (from !== null) draw(from, at(e.clientX)); });
+    chart.addEventListener("pointerup", (e) => {
+      const to = at(e.clientX), begun = from; from = null;
+      if (begun !== null && Math.abs(to - begun) >= 60000) { draw(begun, to); $("since").form.submit(); }
+    });
+  }
+
+  // --- copying ---
+  document.querySelectorAll("[data-copy]").forEach((button) => {
+    if (!navigator.clipboard) return;
+    button.hidden = false;
+    button.addEventListener("click", () =>
+      navigator.clipboard.writeText($(button.dataset.copy).textContent).then(() => say("copied")));
+  });
+
+  // --- trying again ---
+  const retry = document.querySelector("[data-retry]");
+  if (retry) setTimeout(() => location.reload(), 1000 * retry.dataset.retry);
+
+  // --- keys ---
+  let g = 0;
+  document.addEventListener("keydown", (e) => {
+    if (e.ctrlKey || e.metaKey || e.altKey || e.target.closest("input,textarea,select")) return;
+    const go = { q: "nav-queues", e: "nav-events", s: "nav-settings" }[e.key];
+    if (e.key === "/" && $("find")) { e.preventDefault(); $("find").focus(); }
+    else if (e.key === "g") g = Date.now();
+    else if (go && Date.now() - g < 1500) $(go)?.click();
+    else if (e.key === "j" || e.key === "k") {
+      const links = [...document.querySelectorAll("tbody th a, tbody td:nth-child(4) a")];
+      const here = links.indexOf(document.activeElement);
+      links[Math.max(0, Math.min(links.length - 1, here + (e.key === "j" ? 1 : -1)))]?.focus();
+    } else if (e.key === "?") $("keys")?.showModal?.();
+  });
+})();

@@ -1,0 +1,211 @@
+"""The journal as a page: newest first, filtered, and followed as it grows."""
+
+import base64
+import time
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from courier.console import Page, Services, operates
+from courier.console.spans import moment_ms
+from courier.console.words import preview
+from courier.core import journal
+from courier.core.admin import OPERATOR
+from courier.core.store import Store
+from courier.core.types import Key, Run
+from courier.web import Call, Handler
+
+ROWS = 100
+PAGE_EVENTS = 2_000
+PAGE_BYTES_MAX = 4 << 20
+# One answer looks at this many events, or for this long, and says how far it has come.
+LOOKED_MAX = 50_000
+LOOKED_S_MAX = 0.5
+TEXT_CHARACTERS_MAX = 200
+_encode = msgspec.json.Encoder(order="deterministic").encode
+
+
+class Filter(Struct, frozen=True):
+    """Which events: of one tenant ("": of all), and what they are about. "" is any."""
+
+    tenant: str = ""
+    queue: str = ""
+    kind: str = ""
+    actor: str = ""
+    dialect: str = ""
+    q: str = ""
+    since_ms: int = 0
+    until_ms: int = 1 << 62
+
+    def takes_run(self, run: Run) -> bool:
+        return (
+            (not self.tenant or run.tenant == self.tenant)
+            and (not self.queue or self.queue in (run.queue, run.queue_name))
+            and (not self.kind or run.kind == self.kind)
+            and (not self.actor or run.actor == self.actor)
+            and (not self.dialect or run.dialect == self.dialect)
+            and self.since_ms <= run.at_ms < self.until_ms
+        )
+
+
+class EventRow(Struct):
+    offset: int
+    at_ms: int
+    kind: str
+    queue: str
+    queue_name: str
+    message: str
+    actor: str
+    actor_name: str
+    dialect: str
+    says: str
+    json: str
+
+
+class EventsFacts(Struct):
+    """`before` is where older ones go on, 0 at the end of what is kept; `upto` the newest seen."""
+
+    rows: list[EventRow]
+    before: int
+    first: int
+    last: int
+    upto: int
+    looked: int
+    kinds: list[str]
+    queue: str = ""
+    kind: str = ""
+    actor: str = ""
+    dialect: str = ""
+    q: str = ""
+    since: str = ""
+    until: str = ""
+
+
+class EventsPage:
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._store = services.store
+
+    def handlers(self) -> dict[str, Handler]:
+        return {"show_events": self.show_events}
+
+    async def show_events(self, call: Call) -> Page:
+        query = {name: values[-1] for name, values in call.request.query.items()}
+        wanted = asked(call)
+        head = await self._store.head()
+        text = query.get("before", "")
+        before = (
+            int(text) if text.isascii() and text.isdigit() and len(text) < 19 else head.last + 1
+        )
+        before = min(before, head.last + 1)
+        if wanted.until_ms < 1 << 62:
+            before = min(before, await self._store.offset_at(wanted.until_ms) + 1)
+        rows, older, looked = await self._read(wanted, before, head.first)
+        given = {name: query.get(name, "")[:TEXT_CHARACTERS_MAX] for name in
+                 ("queue", "kind", "actor", "dialect", "q", "since", "until")}  # fmt: skip
+        kinds = sorted(journal.KINDS)
+        facts = EventsFacts(rows, older, head.first, head.last, before - 1, looked, kinds, **given)
+        return Page("events.html", facts)
+
+    async def _read(
+        self, wanted: Filter, before: int, first: int
+    ) -> tuple[list[EventRow], int, int]:
+        """Rows from before an offset, where older ones go on (0: nowhere), how many were read."""
+        rows: list[EventRow] = []
+        looked = 0
+        until_s = time.perf_counter() + LOOKED_S_MAX
+        while before > first:
+            low = max(first - 1, before - 1 - PAGE_EVENTS)
+            found = await read_between(self._store, wanted, low, before)
+            for row in found[::-1]:
+                rows.append(row)
+                if len(rows) == ROWS:
+                    return rows, row.offset, looked + before - row.offset
+            looked += before - 1 - low
+            before = low + 1
+            if rows and wanted.since_ms and rows[-1].at_ms < wanted.since_ms:
+                break
+            if looked >= LOOKED_MAX or time.perf_counter() > until_s:
+                return rows, before, looked
+        return rows, 0, looked
+
+
+async def read_between(
+    store: Store, wanted: Filter, low: int, high: int, most: int = PAGE_EVENTS
+) -> list[EventRow]:
+    """The events with offsets between two that are wanted, oldest first."""
+    rows: list[EventRow] = []
+    after = low
+    while after < high - 1 and len(rows) < most:
+        limit = high - 1 - after
+        runs = await store.read_journal(after=after, limit=limit, bytes_max=PAGE_BYTES_MAX)
+        cut = list(journal.cut(runs, after=after, limit=limit))
+        if not cut:
+            break
+        for run, start, stop in cut:
+            after = max(after, run.offset + stop - 1)
+            if wanted.takes_run(run):
+                begin = run.offset + start - 1
+                for event in journal.events([run], after=begin, limit=stop - start):
+                    row = await _row(store, event)
+                    if not wanted.q or wanted.q in row.json:
+                        rows.append(row)
+    return rows
+
+
+def asked(call: Call) -> Filter:
+    """The filter that the address names. Raises InvalidRequest."""
+    query = {name: values[-1] for name, values in call.request.query.items()}
+    assert call.key is not None
+    everything = call.key.tenant == OPERATOR and "tenant" not in query
+    tenant = "" if everything else call.tenant
+    if not operates(call.key) and call.key.tenant != OPERATOR:
+        tenant = call.key.tenant
+    return Filter(
+        tenant,
+        query.get("queue", ""),
+        query.get("kind", ""),
+        query.get("actor", ""),
+        query.get("dialect", ""),
+        query.get("q", "")[:TEXT_CHARACTERS_MAX],
+        moment_ms(query["since"], "since") if query.get("since") else 0,
+        moment_ms(query["until"], "until") if query.get("until") else 1 << 62,
+    )
+
+
+async def _row(store: Store, event: dict[str, Any]) -> EventRow:
+    body = event.pop("body", None)
+    if body is not None:
+        plain = event.get("content_type") != "bytes" and "sealed" not in event
+        event["body"] = preview(body) if plain else base64.b64encode(body[:90]).decode()
+    key = await store.get(Key, event["actor"]) if event["actor"] else None
+    return EventRow(
+        event["offset"],
+        event["at_ms"],
+        event["kind"],
+        event["queue"],
+        event["queue_name"],
+        str(event.get("message_id", "")),
+        event["actor"],
+        key.name if key else "",
+        event["dialect"],
+        says(event),
+        _encode(event).decode(),
+    )
+
+
+def says(event: dict[str, Any]) -> str:
+    """The rest of an event in a few words."""
+    detail = event.get("detail") or {}
+    parts = []
+    if event.get("attempt"):
+        parts.append(f"attempt {event['attempt']}")
+    if "changed" in detail:
+        parts.append("changed " + ", ".join(str(each) for each in detail["changed"]))
+    elif not event.get("message_id") and (detail.get("title") or detail.get("name")):
+        parts.append(str(detail.get("title") or detail["name"]))
+    for name in ("status", "error", "reason", "count"):
+        if detail.get(name):
+            parts.append(f"{name} {detail[name]}")
+    return ", ".join(parts)
