@@ -16,7 +16,7 @@ def problem(version: str) -> str:
         return ""
     return (
         f"Courier needs PySpark {OLDEST[0]}.{OLDEST[1]} or newer, below {NEXT[0]}, and this is "
-        f"{version}: install courier with its extra, `courier[spark]`"
+        f"{version}: install Courier with its extra, `courier-mq[spark]`"
     )
 
 
