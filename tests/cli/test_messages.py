@@ -290,3 +290,16 @@ def test_a_reader_that_goes_away_is_no_failure_worth_a_word(courier: Command, qu
         process.stdout.close()
         assert process.stderr.read() == b""
     assert process.returncode == 141
+
+
+def test_an_empty_stdin_is_refused_and_an_empty_body_is_not(courier: Command, queue: str) -> None:
+    assert "stdin was empty" in courier.fails(2, "publish", queue, "-", stdin=b"")
+    courier("publish", queue, "")
+    assert [message["body"] for message in courier("peek", queue, "--json").json] == [""]
+
+
+@pytest.mark.parametrize("command", ["queue", "tenant"])
+def test_a_bad_name_is_refused_in_words(courier: Command, command: str) -> None:
+    line = courier.fails(1, command, "create", "Not a name!")
+    assert "must have 1 to 63" in line and "letters" in line and "Not a name!" in line
+    assert "regex" not in line

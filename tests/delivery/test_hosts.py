@@ -144,7 +144,7 @@ def test_our_own_check_refuses_at_the_call_without_the_clients(
     refused = asyncio.run(sent("10.0.0.0/8"))
     assert (refused.status, refused.error) == (
         0,
-        "127.0.0.1 is not a public address; the operator may allow it",
+        "127.0.0.1 is not a public address; the operator may allow it with push_networks",
     )
     assert receiver.connections == 0
 

@@ -4,6 +4,7 @@ import json
 import random
 import time
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, get_args, get_origin
 
 import msgspec
@@ -16,6 +17,7 @@ from courier.dialects.anypoint import wire as anypoint
 from courier.dialects.cloudflare import wire as cloudflare
 from courier.dialects.discue.listener_wire import ListenerBody
 from courier.web import NotJson
+from tests.routes import tables
 
 
 class Left(Struct, tag_field="type", tag="left"):
@@ -189,3 +191,17 @@ def test_a_refusal_shows_a_long_value_shortened() -> None:
             bodies.decode(b'{"body":1,"delay_seconds":%s}' % value, cloudflare.PushBody)
         assert refused.value.field == "delay_seconds"
         assert refused.value.reason.endswith("...") and len(refused.value.reason) < 150
+
+
+def test_no_refusal_shows_a_regular_expression(tmp_path: Path) -> None:
+    """Every pattern in a request type of any route is described in words."""
+    patterns = 0
+    for _, route in tables(tmp_path):
+        if route.body is None or route.body is bytes:
+            continue
+        words = bodies._words(route.body)
+        patterns += len(words)
+        assert all(text != "None" for text in words.values()), (route.path, words)
+    assert patterns >= 3
+    with pytest.raises(InvalidRequest, match="queue_name: must have 1 to 63 lower-case letters"):
+        bodies.decode(b'{"queue_name":"A"}', cloudflare.QueueBody)

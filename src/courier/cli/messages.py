@@ -109,6 +109,8 @@ def _body(args: argparse.Namespace) -> bytes:
                 content: bytes = file.read(BODY_BYTES_MAX + 1)
         elif args.body == "-":
             content = sys.stdin.buffer.read(BODY_BYTES_MAX + 1)
+            if not content:
+                raise Misused("stdin was empty: nothing was published; '' is an empty body")
         else:
             content = os.fsencode(args.body)
     except OSError as error:

@@ -62,7 +62,9 @@ class Targets:
         special = any(real in network for network in _SPECIAL if network.version == real.version)
         unicast = real.version == 4 or real in _UNICAST
         if not real.is_global or real.is_multicast or special or not unicast:
-            raise Refused(f"{address} is not a public address; the operator may allow it")
+            raise Refused(
+                f"{address} is not a public address; the operator may allow it with push_networks"
+            )
 
     def check_url(self, url: str) -> None:
         """Raises Refused or BadHost when the URL names an address that may not be called."""

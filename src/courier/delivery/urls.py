@@ -70,7 +70,8 @@ def _host_problem(six: str | None, name: str, targets: Targets) -> str:
     labels = hosts.labels(name)
     local = ".".join(labels) in _LOOPBACK_NAMES or labels[-1] == "localhost"
     if local and not any(_allowed(address, targets) for address in _LOOPBACK):
-        return f"has a host, {name}, that is this machine; the operator may allow it"
+        allowed = "the operator may allow it with push_networks"
+        return f"has a host, {name}, that is this machine; {allowed}"
     return ""
 
 

@@ -12,6 +12,7 @@ from operator import attrgetter
 from typing import Any, cast, get_args, get_origin
 
 import msgspec
+import msgspec.inspect
 from msgspec import UNSET, Raw, UnsetType
 
 from courier.core.errors import InvalidRequest
@@ -26,6 +27,7 @@ _SEARCHED_KEYS_MAX = 16
 _SHOWN_BYTES_MAX = 4_096
 _SHOWN_CHARACTERS = 80
 _MISSING = re.compile(r"Object missing required field `(\w+)`")
+_PATTERN = re.compile(r"Expected `str` matching regex (.*)")
 _STEP = re.compile(r"\[(\d+)\]|([^.\[]+)")
 
 _members = msgspec.json.Decoder(dict[str, Raw]).decode
@@ -56,7 +58,7 @@ def decode(raw: bytes, wanted: Any) -> Any:
             raw.decode()
         value = plan.decode(raw)
     except msgspec.ValidationError as error:
-        raise _mistake(raw, str(error)) from error
+        raise _mistake(raw, str(error), wanted) from error
     except UnicodeDecodeError as error:
         raise NotJson(f"the body is not UTF-8: {error.reason} at byte {error.start}") from error
     except RecursionError as error:
@@ -74,7 +76,7 @@ def decode(raw: bytes, wanted: Any) -> Any:
 # --- what is wrong with a value --------------------------------------------------------------
 
 
-def _mistake(raw: bytes, text: str) -> InvalidRequest | NotJson:
+def _mistake(raw: bytes, text: str, wanted: Any) -> InvalidRequest | NotJson:
     """msgspec's complaint, as a field, a reason and the value that was given.
 
     msgspec stops at the first value that does not fit, so what follows may not be JSON at all.
@@ -86,11 +88,35 @@ def _mistake(raw: bytes, text: str) -> InvalidRequest | NotJson:
     reason, _, place = text.partition(" - at `$")
     # Numbers are read as floats only to let clients write 2.0; nobody should send 2.5 for that.
     reason = re.sub(r"\.0\b", "", reason.replace("`float`", "`int`"))
+    if pattern := _PATTERN.fullmatch(reason):
+        reason = f"must have {_words(wanted).get(pattern[1], 'another form')}"
     path = place.rstrip("`").removeprefix(".").replace("`key` in ", "")
     if missing := _MISSING.fullmatch(reason):
         return InvalidRequest(f"{path}.{missing[1]}".removeprefix("."), REQUIRED)
     shown = _shown(raw, path) if path else None
     return InvalidRequest(path, reason if shown is None else f"{reason}, not {shown}")
+
+
+def _words(wanted: Any) -> Mapping[str, str]:
+    """What each pattern in a type asks for, in words: the description of texts that have it."""
+    found: dict[str, str] = {}
+    left, seen = [msgspec.inspect.type_info(wanted)], set[Any]()
+    while left:
+        each = left.pop()
+        if isinstance(each, msgspec.inspect.Metadata):
+            pattern = getattr(each.type, "pattern", None)
+            if pattern is not None:
+                found[repr(pattern)] = str((each.extra_json_schema or {}).get("description"))
+            left.append(each.type)
+        elif isinstance(each, msgspec.inspect.StructType):
+            if each.cls not in seen:
+                seen.add(each.cls)
+                left += [field.type for field in each.fields]
+        elif isinstance(each, msgspec.inspect.UnionType):
+            left += each.types
+        elif isinstance(each, msgspec.inspect.CollectionType):
+            left.append(each.item_type)
+    return found
 
 
 def _shown(raw: bytes, path: str) -> str | None:

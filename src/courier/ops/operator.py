@@ -16,7 +16,14 @@ from courier.core.types import SECOND_MS, Exchange, Key, Queue, Tenant
 from courier.credentials import FIRST_TENANT, OPERATOR_NAME, Credentials
 from courier.web import Call, Route
 
-_NAME = Annotated[str, Meta(pattern="^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
+_NAME = Annotated[
+    str,
+    Meta(
+        pattern="^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$",
+        description="1 to 63 letters, digits, dots, underscores and hyphens, "
+        "and begin with a letter or digit",
+    ),
+]
 _TENANT = "/courier/v1/tenants/{tenant}"
 _QUEUE = _TENANT + "/queues/{queue}"
 

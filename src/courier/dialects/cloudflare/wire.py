@@ -36,7 +36,8 @@ Count = Annotated[float, Meta(ge=1, le=100, extra_json_schema=_INTEGER)]
 LeaseMs = Annotated[float, Meta(ge=0, le=LEASE_MS_MAX, extra_json_schema=_INTEGER)]
 # The look-ahead is for Python, whose `$` also matches before a last line feed.
 NAME = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$(?!\n)"
-Name = Annotated[str, Meta(pattern=NAME)]
+_NAMED = "1 to 63 lower-case letters, digits and hyphens, and no hyphen at either end"
+Name = Annotated[str, Meta(pattern=NAME, description=_NAMED)]
 Jurisdiction = Literal["eu", "us", "fedramp"]
 
 
@@ -458,7 +459,13 @@ SourceType = Literal[
 
 
 # A whole number from 1 to 10^9; text, as everything that is said of a source.
-Threshold = Annotated[str, Meta(pattern=r"^([1-9][0-9]{0,8}|1000000000)$(?!\n)")]
+Threshold = Annotated[
+    str,
+    Meta(
+        pattern=r"^([1-9][0-9]{0,8}|1000000000)$(?!\n)",
+        description="the digits of a whole number from 1 to 1000000000",
+    ),
+]
 
 
 class Destination(Struct):
