@@ -15,8 +15,6 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 OTHERS = re.compile(
     r"(?:install|add|uvx?|pipx)\s+(?:-\S+\s+)*['\"`]?courier(?![\w-])|\bcourier\[\w+\]"
 )
-# The lake's own words about its extra, which are changed with the lake.
-LATER = ("src/courier/lake/", "tests/lake/")
 
 
 def texts() -> list[str]:
@@ -30,9 +28,7 @@ def texts() -> list[str]:
     ).stdout.splitlines()
     endings = (".md", ".py", ".toml", ".sh", ".service", ".yaml", "Containerfile", "Makefile")
     own = f"tests/house/{Path(__file__).name}"
-    return [
-        name for name in listed if name.endswith(endings) and not name.startswith((own, *LATER))
-    ]
+    return [name for name in listed if name.endswith(endings) and name != own]
 
 
 def test_the_distribution_has_a_name_of_its_own() -> None:

@@ -71,7 +71,7 @@ def test_a_client_that_is_not_installed_is_told_in_one_line(server: Server) -> N
         once = ("pipeline", "run", "--once", "--data", str(server.data))
         ran = Command().attempt(*once, "--remote", url)
     assert (ran.status, ran.err.count("\n")) == (1, 1), ran.err
-    assert "install courier with its extra, `courier[connect]`" in ran.err
+    assert "install `courier-mq[connect]`" in ran.err
 
 
 def test_one_that_is_not_there_is_told_in_one_line(tmp_path: Path) -> None:

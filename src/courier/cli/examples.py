@@ -72,8 +72,14 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "courier pipeline list": ("courier pipeline list",),
     "courier lake tables": ("courier lake tables",),
     "courier lake query": (
-        """courier lake query "SELECT queue_name, count(*) FROM messages GROUP BY ALL" """.strip(),
+        """courier lake query "SELECT queue, count(*) FROM messages GROUP BY ALL" """.strip(),
     ),
+    "courier lake views": ("courier lake views --out /srv/reports/lake.duckdb",),
+    "courier lake erase": (
+        """courier lake erase --queue orders --where "data->>'customer' = 'c42'" --dry-run""",
+        "courier lake erase --queue orders --before 2025-11-01",
+    ),
+    "courier lake erasures": ("courier lake erasures",),
     "courier lake compact": ("courier lake compact events",),
     "courier lake vacuum": ("courier lake vacuum",),
     "courier lake backfill-listener": (

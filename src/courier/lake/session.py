@@ -148,8 +148,7 @@ def remote(name: str, url: str, *, settings: dict[str, str] | None = None) -> Sp
         return builder.getOrCreate()
     except ImportError as error:
         raise LakeError(
-            "--remote needs the client of Spark Connect: install courier with its extra, "
-            "`courier[connect]`"
+            "--remote needs the client of Spark Connect: install `courier-mq[connect]`"
         ) from error
     except Exception as error:
         raise LakeError(f"Spark at {url} does not serve: {_reason(error, None)}") from error
