@@ -358,3 +358,14 @@ def test_a_wrong_key_is_said_at_its_field(
     answer = operator.post("/console/settings/keys", **form)
     assert answer.status_code == 400 and says in answer.text
     assert 'aria-invalid="true"' in answer.text
+
+
+def test_a_query_that_means_nothing_is_not_repeated_in_links(
+    server: Server, operator: Visitor
+) -> None:
+    queue = new_queue(server, "asked-at-length")
+    junk = "&".join(f"a{number}={'x' * 50}" for number in range(900))
+    for path in ("/console", f"/console/queues/{queue}", "/console/events"):
+        answer = operator.get(f"{path}?{junk}&q={'y' * 5_000}")
+        assert answer.status_code == 200 and "xxxxx" not in answer.text
+        assert len(answer.content) < 150_000

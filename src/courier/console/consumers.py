@@ -11,8 +11,8 @@ from courier.core.types import HOUR_MS, MINUTE_MS, Key, Queue
 LOOKED_BACK_MS = 24 * HOUR_MS
 # Of the journal of one minute.
 EVENTS_MAX = 50_000
-PAGE_EVENTS = 10_000
-PAGE_BYTES_MAX = 4 << 20
+PAGE_EVENTS = 2_000
+PAGE_BYTES_MAX = 256 << 10
 _KINDS = ("leased", "acked", "retried", "lease_expired")
 REMEMBERED_MAX = 200
 

@@ -12,13 +12,16 @@ from courier.console.spans import moment_ms
 from courier.console.words import preview
 from courier.core import journal
 from courier.core.admin import OPERATOR
+from courier.core.slices import Slices
 from courier.core.store import Store
 from courier.core.types import Key, Run
 from courier.web import Call, Handler
 
 ROWS = 100
 PAGE_EVENTS = 2_000
-PAGE_BYTES_MAX = 4 << 20
+PAGE_BYTES_MAX = 256 << 10
+# Where most events are wanted, this many are enough for a page.
+FIRST_EVENTS = 150
 # One answer looks at this many events, or for this long, and says how far it has come.
 LOOKED_MAX = 50_000
 LOOKED_S_MAX = 0.5
@@ -115,8 +118,10 @@ class EventsPage:
         rows: list[EventRow] = []
         looked = 0
         until_s = time.perf_counter() + LOOKED_S_MAX
+        width = FIRST_EVENTS
         while before > first:
-            low = max(first - 1, before - 1 - PAGE_EVENTS)
+            low = max(first - 1, before - 1 - width)
+            width = min(PAGE_EVENTS, 4 * width)
             found = await read_between(self._store, wanted, low, before)
             for row in found[::-1]:
                 rows.append(row)
@@ -136,6 +141,7 @@ async def read_between(
 ) -> list[EventRow]:
     """The events with offsets between two that are wanted, oldest first."""
     rows: list[EventRow] = []
+    slices = Slices()
     after = low
     while after < high - 1 and len(rows) < most:
         limit = high - 1 - after
@@ -148,6 +154,7 @@ async def read_between(
             if wanted.takes_run(run):
                 begin = run.offset + start - 1
                 for event in journal.events([run], after=begin, limit=stop - start):
+                    await slices.turn()
                     row = await _row(store, event)
                     if not wanted.q or wanted.q in row.json:
                         rows.append(row)

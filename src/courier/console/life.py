@@ -15,8 +15,11 @@ from courier.core.types import Key, Listener, Queue, Run
 # How much of the journal is looked through for one message, and how long.
 EVENTS_MAX = 1_000_000
 LOOKED_S_MAX = 1.5
-PAGE_EVENTS = 20_000
-PAGE_BYTES_MAX = 4 << 20
+# Pages are small: decoding one holds up the interpreter.
+PAGE_EVENTS = 2_000
+PAGE_BYTES_MAX = 256 << 10
+# Events of one moment among which a message's publication is looked for.
+ORIGIN_EVENTS_MAX = 20_000
 STEPS_MAX = 500
 # Copies of copies, both ways.
 COPIES_MAX = 20
@@ -173,7 +176,7 @@ async def _origin(store: Store, queue: str, message: str, at_ms: int) -> tuple[s
     head = await store.head()
     after = max(await store.offset_at(at_ms), head.first - 1)
     looked = 0
-    while after < head.last and looked < PAGE_EVENTS:
+    while after < head.last and looked < ORIGIN_EVENTS_MAX:
         limit = min(PAGE_EVENTS, head.last - after)
         runs = await store.read_journal(after=after, limit=limit, bytes_max=PAGE_BYTES_MAX)
         cut = list(journal.cut(runs, after=after, limit=limit))

@@ -24,7 +24,7 @@ STREAM_S_MAX = 600.0
 STREAMS_MAX = 200
 # Rows of the journal that one page gets in a second; of more it gets the number only.
 ROWS_MAX = 50
-EVENTS_MAX = 5_000
+EVENTS_MAX = 500
 STREAM = b"text/event-stream"
 
 log = logging.getLogger("courier.console")

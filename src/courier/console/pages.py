@@ -26,6 +26,12 @@ from courier.core.types import Key
 from courier.web import Handler, Request
 
 _TEMPLATES = Path(__file__).parent / "templates"
+# What of a query is repeated in links: the parameters that pages know, and no more of each.
+VALUE_CHARACTERS_MAX = 500
+_PARAMETERS = frozenset(
+    ("q", "state", "sort", "after", "tenant", "since", "until", "last", "against", "path", "order",
+     "queue", "kind", "actor", "dialect", "before", "body")
+)  # fmt: skip
 _TITLES = {
     400: "This cannot be done as asked",
     401: "Please sign in",
@@ -95,7 +101,11 @@ class Pages:
         """The page as HTML. `facts` is what it shows, the rest is about who looks."""
         key = request.key
         session = self._services.guard.session(request)
-        query = {name: values[-1] for name, values in request.query.items()}
+        query = {
+            name: values[-1][:VALUE_CHARACTERS_MAX]
+            for name, values in request.query.items()
+            if name in _PARAMETERS
+        }
         shown = self._environment.get_template(page.template).render(
             facts=page.facts,
             now_ms=self._services.clock.now_ms(),
