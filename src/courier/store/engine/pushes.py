@@ -37,7 +37,8 @@ from courier.store.engine.lines import Delivery, PushLine, QueueLine
 from courier.store.engine.messages import Messages
 from courier.store.engine.publishing import Publishing, copy_of
 
-# A backfill may pass over this many messages of other times before it answers.
+# A backfill may pass over this many messages of other times before it answers; fewer of a queue
+# with many listeners.
 LOOKED_AT_MAX = 5_000
 # What is noted of a push whose lease ended.
 SILENCE = Report(error="no outcome was noted")
@@ -310,20 +311,22 @@ class Pushes:
     ) -> tuple[int, int]:
         """Bind messages of these times; see `core/store.py` for the answer."""
         since_ms, until_ms = times
-        published = await self._times(line, max(0, after_seq))
+        # Every listener has messages of its own to look at.
+        looked_max = max(1, LOOKED_AT_MAX // line.weight)
+        published = await self._times(line, max(0, after_seq), looked_max)
         chosen = [seq for seq, ms in published if since_ms <= ms < until_ms][:limit]
         bound = await self._bind(line, pushes, chosen, now_ms) if chosen else 0
-        if len(chosen) < limit and len(published) == LOOKED_AT_MAX:
+        if len(chosen) < limit and len(published) == looked_max:
             return bound, published[-1][0]
         return bound, chosen[-1] if chosen else 0
 
-    async def _times(self, line: QueueLine, after: int) -> list[tuple[int, int]]:
-        """Sequence and time of messages that are held or kept."""
+    async def _times(self, line: QueueLine, after: int, limit: int) -> list[tuple[int, int]]:
+        """Sequence and time of messages that are held or kept, from the oldest on."""
         times: dict[int, int] = {}
         for each in line.all_lines:
-            found = await self._deliveries.standing(each, after=after, limit=LOOKED_AT_MAX)
+            found = await self._deliveries.standing(each, after=after, limit=limit)
             times |= {row.seq: row.published_ms for row in found}
-        return sorted(times.items())[:LOOKED_AT_MAX]
+        return sorted(times.items())[:limit]
 
     async def _bind(
         self, line: QueueLine, pushes: PushLine, seqs: Sequence[int], now_ms: int
