@@ -15,6 +15,15 @@ from tests.server import Server
 
 SECONDS_MAX = 300
 BYTES_MIN = 50 << 20
+# The command would not wait for its Java to write so much.
+COMMAND = f"""
+import sys
+from courier.__main__ import main
+from courier.lake import session
+
+session.JAVA_END_S_MAX = {SECONDS_MAX}
+sys.exit(main())
+"""
 
 
 def main(file: Path) -> None:
@@ -24,7 +33,7 @@ def main(file: Path) -> None:
             client.post("/queues", json={"queue_name": "any"}).raise_for_status()
         subprocess.run(
             [
-                *(sys.executable, "-m", "courier", "pipeline", "run", "--once"),
+                *(sys.executable, "-c", COMMAND, "pipeline", "run", "--once"),
                 *("--data", str(server.data)),
             ],
             env={**os.environ, "JAVA_TOOL_OPTIONS": f"-XX:ArchiveClassesAtExit={file}"},
