@@ -1,7 +1,5 @@
 """Disks that can be filled up under a running server, and freed again."""
 
-import ctypes
-import functools
 import os
 import resource
 import subprocess
@@ -12,7 +10,7 @@ from tests.server import Server
 
 MIB = 1 << 20
 SIZE_MIB = 12
-CLONE_NEWNS = 0x20000
+UNMOUNT_S_MAX = 30
 
 
 class Disk(Protocol):
@@ -44,14 +42,21 @@ class SmallDisk:
         self._ballast = mount / "ballast"
 
     def __enter__(self) -> "SmallDisk":
-        keep_mounts_to_ourselves()
         self.mount.mkdir()
         options = f"size={SIZE_MIB}m"
         subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", self.mount], check=True)
+        # It goes when its stdin is closed, so also when this process is killed.
+        self._guard = subprocess.Popen(
+            ["sh", "-c", 'cat; umount --lazy "$MOUNT"'],
+            env={**os.environ, "MOUNT": str(self.mount)},
+            stdin=subprocess.PIPE,
+            start_new_session=True,
+        )
         return self
 
     def __exit__(self, *_: object) -> None:
-        subprocess.run(["umount", "--lazy", self.mount], check=True)
+        self._guard.communicate(timeout=UNMOUNT_S_MAX)
+        assert self._guard.returncode == 0
 
     def fill(self, server: Server) -> None:
         room = os.statvfs(self.mount)
@@ -65,15 +70,6 @@ class SmallDisk:
 def may_mount() -> bool:
     """Whether this process may make file systems; most users may not."""
     return subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode == 0
-
-
-@functools.cache
-def keep_mounts_to_ourselves() -> None:
-    """What is mounted from here on goes with this process, even when it is killed."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.unshare(CLONE_NEWNS) != 0:
-        raise OSError(ctypes.get_errno(), "unshare")
-    subprocess.run(["mount", "--make-rprivate", "/"], check=True)
 
 
 def _hard(server: Server) -> int:

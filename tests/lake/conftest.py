@@ -7,7 +7,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 from courier.lake.session import session
-from tests.faults.disk import keep_mounts_to_ourselves, may_mount
 from tests.lake import lakes
 from tests.lake.buckets import bucket_server, variables
 from tests.lake.commands import Commands, commands
@@ -59,8 +58,5 @@ def small(
 @pytest.fixture(scope="session")
 def courier(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
     """Commands of one process, which leaves nothing behind when it ends."""
-    if may_mount():
-        # It sees the disks that tests make, which are for this process and what it starts.
-        keep_mounts_to_ourselves()
     with commands(tmp_path_factory.mktemp("courier") / "commands") as courier:
         yield courier

@@ -16,7 +16,7 @@ from courier.lake.client import Client
 from tests.cli.command import Command
 from tests.clients.cloudflare import CloudflareClient
 from tests.faults.disk import SmallDisk, may_mount
-from tests.lake.commands import Commands, commands
+from tests.lake.commands import Commands
 from tests.lake.lakes import place_of, rows
 from tests.lake.processes import CONTAINER, Started, first_of
 from tests.lake.running import CHANGE_S_MAX, bury, running, wait_for
@@ -149,19 +149,11 @@ def disk(tmp_path: Path) -> Iterator[Path]:
         yield small.mount
 
 
-@pytest.fixture
-def inside(disk: Path, tmp_path: Path) -> Iterator[Commands]:
-    """Commands that see the disk: those who started before it was mounted do not."""
-    with commands(tmp_path / "commands") as inside:
-        yield inside
-
-
 @pytest.mark.timeout(1800)
 def test_on_a_full_disk_it_says_so_and_goes_on_when_there_is_room(
-    inside: Commands, disk: Path, tmp_path: Path
+    courier: Commands, disk: Path, tmp_path: Path
 ) -> None:
     """On a terminal, where a line changes in place; and then tables are made anew."""
-    courier = inside
     root, ballast = disk / "lake", disk / "ballast"
     with Server(tmp_path).start() as server:
         with server.client() as http:

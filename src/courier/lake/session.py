@@ -206,7 +206,8 @@ def _both(first: Callable[[], None], second: Callable[[], None]) -> Callable[[],
 
 def _start_java(conf: SparkConf) -> Any:
     gateway = launch_gateway(conf, _Apart())  # type: ignore[no-untyped-call]
-    atexit.register(_end_java, gateway.proc)
+    if gateway.proc is not None:  # else Java started us, as spark-submit does
+        atexit.register(_end_java, gateway.proc)
     return gateway
 
 
