@@ -1,7 +1,7 @@
 # One word, one command. Every target first sets up what it needs; see scripts/.
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test lint fix bench soak clean
+.PHONY: help run demo test lint fix bench soak faults clean
 .DELETE_ON_ERROR:
 
 PYTHON := .venv/bin/python
@@ -68,6 +68,9 @@ soak: $(DEV_READY) $(JAVA_READY) ## the long version of the kill loops and of th
 	@# Enough for every point of the lake at which something is killed.
 	KILLS=60 $(PYTHON) -m pytest tests/lake/test_pipeline_kill.py tests/lake/test_source_kill.py \
 		tests/lake/test_replay.py
+
+faults: $(DEV_READY) ## plant mistakes in a copy of the source, and see that tests notice each
+	$(PYTHON) -m tests.planted $(ARGS)
 
 clean: ## remove what the other targets made; courier-data stays
 	rm -rf .venv .tools build dist src/*.egg-info

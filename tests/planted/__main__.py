@@ -1,0 +1,79 @@
+"""Plant each fault of the ledger in a copy of the source, and see that its test fails.
+
+    python -m tests.planted [WORD ...]
+
+With words, only faults whose file or test contains one of them.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from tests.planted.ledger import FAULTS, Fault
+
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src"
+WORKERS = 2
+# A fault may make its test wait for something that never comes.
+TEST_S_MAX = 120
+# What pytest answers when all ran and some failed.
+FAILED = 1
+
+
+def main(words: list[str]) -> int:
+    faults = [f for f in FAULTS if not words or any(w in f.file + f.test for w in words)]
+    if not faults:
+        print("no fault of the ledger has one of these words in its file or test")
+        return 2
+    # A test that fails anyway would catch nothing.
+    if _pytest(SOURCE, sorted({fault.test for fault in faults}), limit_s=None) != 0:
+        print("some of these tests fail without a planted fault")
+        return 1
+    with ThreadPoolExecutor(WORKERS) as pool:
+        caught = list(pool.map(_is_caught, faults))
+    slipped = [fault for fault, held in zip(faults, caught, strict=True) if not held]
+    print(f"{len(faults)} faults planted, {len(faults) - len(slipped)} caught")
+    for fault in slipped:
+        print(f"not caught: {fault.file}: {fault.old.strip()!r} -> {fault.new.strip()!r}")
+        print(f"            {fault.test}")
+    return 1 if slipped else 0
+
+
+def _is_caught(fault: Fault) -> bool:
+    with tempfile.TemporaryDirectory(prefix="courier-planted-") as scratch:
+        source = Path(scratch, "src")
+        shutil.copytree(SOURCE, source, ignore=shutil.ignore_patterns("__pycache__"))
+        file = source / "courier" / fault.file
+        file.write_text(file.read_text().replace(fault.old, fault.new))
+        return _pytest(source, [fault.test], limit_s=TEST_S_MAX) in (FAILED, None)
+
+
+def _pytest(source: Path, tests: list[str], *, limit_s: float | None) -> int | None:
+    """Its exit code; None if it did not come to an end."""
+    # Compiled files would be looked for by the time of the source, which a copy shares.
+    environ = {**os.environ, "PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1"}
+    options = ["-p", "no:cacheprovider", "--tb", "line", "-x"]
+    with tempfile.TemporaryFile("w+") as output:
+        try:
+            done = subprocess.run(
+                [sys.executable, "-m", "pytest", *options, *tests],
+                cwd=ROOT,
+                env=environ,
+                stdout=output,
+                stderr=output,
+                timeout=limit_s,
+            )
+        except subprocess.TimeoutExpired:
+            return None
+        if limit_s is None and done.returncode:
+            output.seek(0)
+            print(output.read())
+        return done.returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
