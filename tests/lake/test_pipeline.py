@@ -158,7 +158,7 @@ def test_a_second_run_brings_only_what_is_new_and_a_rebuild_gives_the_same(
         ]
         for table in lake.tables[:4]:
             assert rows(table) == found[table.name], table.name
-        with pytest.raises(LakeError, match="'events' cannot be made anew"):
+        with pytest.raises(LakeError, match="'events' cannot be rebuilt"):
             list(rebuild(spark, lake, "events"))
         _status_and_metrics(lake, server, new)
 

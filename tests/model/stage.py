@@ -34,10 +34,10 @@ PEEK_MAX = 100
 class Sight:
     """All that a caller can see of a store, and what of it may be handed out.
 
-    Until when a message is kept for a dropped listener is the store's own affair. `whole`: there
-    is none such, and all that is kept is looked at. `doubtful`: something else that was seen may
-    be kept for it alone. `quiet` are ids of queues that nobody pulls
-    from: looking would make them others.
+    Until when a message is kept for a dropped listener is the store's own affair. `whole`: no
+    listener was dropped, and all that is kept is looked at. `doubtful`: something else that was
+    seen may be kept for it alone. `quiet` are ids of queues that nobody pulls from: looking would
+    make them others.
     """
 
     def __init__(self, *, whole: bool = True, quiet: Collection[str] = ()) -> None:

@@ -22,10 +22,10 @@ from courier.core.types import (
     Queue,
     Report,
 )
+from courier.store.waiting import Waiters
 from tests.oracle.backlog import Backlog, Delivery
 from tests.oracle.journal import Cause, Journal
 from tests.oracle.pushes import OPEN, PushLine
-from tests.oracle.waiting import Waiters
 
 
 class Holdings:

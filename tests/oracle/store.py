@@ -50,6 +50,7 @@ from courier.core.types import (
     Tally,
     Via,
 )
+from courier.store.waiting import Waiters
 from tests.oracle.backlog import Backlog, Delivery
 from tests.oracle.claims import Claims
 from tests.oracle.holdings import Holdings, carried
@@ -57,7 +58,6 @@ from tests.oracle.journal import Cause, Journal
 from tests.oracle.pushes import PushLine
 from tests.oracle.sweep import Sweep
 from tests.oracle.tallies import Tallies
-from tests.oracle.waiting import Waiters
 
 
 class Oracle:

@@ -5,13 +5,13 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from courier.core.types import BROKER, DAY_MS, MINUTE_MS, Push, Swept
+from courier.store.waiting import Waiters
 from tests.oracle.backlog import Backlog, Delivery
 from tests.oracle.claims import Claims
 from tests.oracle.holdings import Holdings
 from tests.oracle.journal import Cause
 from tests.oracle.pushes import SILENCE, PushLine
 from tests.oracle.tallies import Tallies
-from tests.oracle.waiting import Waiters
 
 LEVELS_KEPT_MS = 16 * DAY_MS
 

@@ -32,7 +32,7 @@ class Log:
         self._synced = -1
 
     def sync(self) -> None:
-        """Make every commit and checkpoint durable that is there by now, whoever wrote it."""
+        """Make every existing commit and checkpoint durable, also those of other processes."""
         if self._table is None:
             return
         folder = self._table / LOG

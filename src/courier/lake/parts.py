@@ -249,7 +249,7 @@ class Finished(WriterCommitMessage):
 
 
 class PartsWriter(DataSourceArrowWriter):
-    """Writes rows into files of a table, and then a list of them for whoever commits them."""
+    """Writes rows into files of a table, then lists them for the commit."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         self._uri = options["path"]

@@ -42,9 +42,9 @@ def rebuild(
     made = (lake.messages, lake.queue_minutes, lake.consumers_hours)
     names = [table.name for table in made]
     if only is not None and only not in names:
-        raise LakeError(f"'{only}' cannot be made anew: {', '.join(names)} can")
+        raise LakeError(f"'{only}' cannot be rebuilt: {', '.join(names)} can")
     if (only or part) and any(archive.last(table) != upto for table in made):
-        raise LakeError("tables are behind events: make all of them anew, or run the pipeline")
+        raise LakeError("tables are behind events: rebuild all of them, or run the pipeline")
     maker = _Maker(spark, lake, part, upto)
     for table in made:
         if only in (None, table.name):

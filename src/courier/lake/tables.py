@@ -388,7 +388,7 @@ class Table:
             table = self.open() or self.create()
             known = table.transaction_version(app) if app else None
             if known is not None and known >= batch:
-                self.sync()  # whoever committed it may have died before
+                self.sync()  # the process that committed it may have died before
                 return False
             if known is not None and after is not None and known != after:
                 raise Outrun(

@@ -110,7 +110,7 @@ def _set_up(db: apsw.Connection, *, cache_bytes: int, readonly: bool) -> None:
 
 
 def _tune(db: apsw.Connection, *, cache_bytes: int) -> None:
-    # Without the stability guarantee SQLite plans every range query anew when its bounds
+    # Without the stability guarantee SQLite plans every range query again when its bounds
     # change, which costs more than running it.
     db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     db.set_busy_timeout(5_000)

@@ -166,7 +166,7 @@ class EngineStore:
         self.room.require_space()
         if len(batches) == 1 and via is None:
             queue, drafts = batches[0]
-            run = partial(self._publish, queue, actor=actor, bytes_max=bytes_max)
+            run = partial(self.engine.publish, queue, actor=actor, bytes_max=bytes_max)
             key = ("publish", queue, actor, bytes_max, now_ms // MINUTE_MS)
             op = Joined(key, (drafts, now_ms), run)
             return [await self._counted(self.writer.submit(op))]
@@ -178,16 +178,6 @@ class EngineStore:
             )
 
         return await self._run(publish)
-
-    async def _publish(
-        self,
-        queue: str,
-        calls: Sequence[Any],
-        *,
-        actor: Actor,
-        bytes_max: int | None,
-    ) -> Sequence[Any]:
-        return await self.engine.publish(queue, calls, actor=actor, bytes_max=bytes_max)
 
     async def publish_rows(
         self,
