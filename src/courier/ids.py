@@ -8,11 +8,11 @@ message's row already says (when it was published, its sequence in its queue) an
 queue, and `message_seq` leads from the id straight back to the row.
 """
 
-import base64
 import hmac
 import secrets
 import uuid
-from collections.abc import Iterable
+from binascii import a2b_base64, b2a_base64
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from hashlib import blake2b, sha256
 
@@ -24,6 +24,19 @@ FIRST_BYTE = 0xC0
 _MAC_BYTES = 9
 _TOKEN_BYTES = 6 + 3 + _MAC_BYTES
 _TOKEN_CHARACTERS = _TOKEN_BYTES * 4 // 3
+# Most tokens that share a MAC; how the numbers of tokens among those are written.
+SHARED_MAX = 1_000
+_NUMBERS = [f"{number:04x}" for number in range(SHARED_MAX)]
+_NUMBER_OF = {text: number for number, text in enumerate(_NUMBERS)}
+_NUMBER_CHARACTERS = 4
+_SHARED_BYTES = 6 + 3 + 3 + _MAC_BYTES
+_SHARED_CHARACTERS = _NUMBER_CHARACTERS + _SHARED_BYTES * 4 // 3
+# The two characters that base64 for URLs writes otherwise. What they stand for is not read.
+_TO_URL = bytes.maketrans(b"+/", b"-_")
+_FROM_URL = bytes.maketrans(b"-_+/", b"+/!!")
+# What the MAC of shared tokens begins with. That of a single one begins with a sequence, whose
+# first byte is never this, so neither can pass for the other.
+_SHARED_MARK = b"\xff"
 
 
 def new_id() -> str:
@@ -70,9 +83,10 @@ def message_id(*, published_ms: int, seq: int, queue: str) -> str:
 
 def message_ids(times_and_seqs: Iterable[tuple[int, int]], *, queue: str) -> list[str]:
     """The ids of many messages of one queue, from their publish times and sequences."""
-    end = mark(queue)
+    # With its first byte it has all its digits, so that the quick way of writing it will do.
+    rest = FIRST_BYTE << 120 | mark(queue)
     return [
-        f"c0{(published_ms << SEQ_BITS | seq) << MARK_BITS | end:030x}"
+        hex(rest | (published_ms << SEQ_BITS | seq) << MARK_BITS)[2:]
         for published_ms, seq in times_and_seqs
     ]
 
@@ -116,6 +130,10 @@ class Tokens:
     A token names a sequence and an attempt, so a late settlement is recognised without a
     history of old tokens, and it stays good across restarts. `purpose` and `place` are signed
     but not carried: a token shown in another place (another queue, say) does not read.
+
+    Tokens that are handed out together share a MAC where their sequences are neighbours on the
+    same attempt: each is its own number among them, and the part that is the same in all. So
+    who holds one of them could write the others, which the same caller was given.
     """
 
     def __init__(self, secret: bytes, purpose: str) -> None:
@@ -132,16 +150,60 @@ class Tokens:
 
     def mint(self, place: str, seq: int, attempt: int, bound: str = "") -> str:
         head = (seq << 24 | attempt).to_bytes(9, "big")
-        return base64.urlsafe_b64encode(head + self._mac(head, place, bound)).decode()
+        return _encoded(head + self._mac(head, place, bound))
+
+    def mint_all(self, place: str, seqs: Sequence[int], attempts: Sequence[int]) -> list[str]:
+        """Tokens of what is handed out together."""
+        tokens: list[str] = []
+        at, count = 0, len(seqs)
+        while at < count:
+            end = _neighbours_end(seqs, attempts, at)
+            if end - at == 1:
+                tokens.append(self.mint(place, seqs[at], attempts[at]))
+            else:
+                tokens += self._mint_shared(place, seqs[at], attempts[at], end - at)
+            at = end
+        return tokens
+
+    def _mint_shared(self, place: str, first: int, attempt: int, count: int) -> list[str]:
+        head = (first << 48 | count << 24 | attempt).to_bytes(12, "big")
+        mac = self._mac(_SHARED_MARK + head, place, "")
+        shared = _encoded(head + mac)
+        return [text + shared for text in _NUMBERS[:count]]
+
+    def read_all(self, place: str, tokens: Sequence[str]) -> list[tuple[int, int] | None]:
+        """(sequence, attempt) of each, or None; the part that many share is looked at once."""
+        found: list[tuple[int, int] | None] = []
+        known: dict[str, tuple[int, int, int]] = {}
+        for token in tokens:
+            if len(token) != _SHARED_CHARACTERS:
+                found.append(self.read(place, token))
+                continue
+            shared = token[_NUMBER_CHARACTERS:]
+            head = known.get(shared)
+            if head is None:
+                head = known[shared] = self._read_shared(place, shared)
+            first, count, attempt = head
+            number = _NUMBER_OF.get(token[:_NUMBER_CHARACTERS], count)
+            found.append((first + number, attempt) if number < count else None)
+        return found
+
+    def _read_shared(self, place: str, shared: str) -> tuple[int, int, int]:
+        """First sequence, how many share it, and their attempt; 0 of them: it is not ours."""
+        raw = _decoded(shared)
+        if len(raw) != _SHARED_BYTES:
+            return 0, 0, 0
+        head = raw[:12]
+        if not hmac.compare_digest(raw[12:], self._mac(_SHARED_MARK + head, place, "")):
+            return 0, 0, 0
+        value = int.from_bytes(head, "big")
+        return value >> 48, value >> 24 & 0xFFFFFF, value & 0xFFFFFF
 
     def read(self, place: str, token: str, bound: str = "") -> tuple[int, int] | None:
-        """(sequence, attempt), or None when the token was not minted for this place."""
+        """(sequence, attempt), or None when it is no token that was minted alone for this place."""
         if len(token) != _TOKEN_CHARACTERS:
             return None
-        try:
-            raw = base64.b64decode(token.encode(), altchars=b"-_", validate=True)
-        except ValueError:
-            return None
+        raw = _decoded(token)
         if len(raw) != _TOKEN_BYTES:
             return None
         head = raw[:9]
@@ -149,3 +211,31 @@ class Tokens:
             return None
         value = int.from_bytes(head, "big")
         return value >> 24, value & 0xFFFFFF
+
+
+def _encoded(raw: bytes) -> str:
+    """As base64 for URLs."""
+    return b2a_base64(raw, newline=False).translate(_TO_URL).decode()
+
+
+def _decoded(text: str) -> bytes:
+    """What is written as base64 for URLs; empty if it is not that."""
+    try:
+        return a2b_base64(text.encode().translate(_FROM_URL), strict_mode=True)
+    except ValueError:
+        return b""
+
+
+def _neighbours_end(seqs: Sequence[int], attempts: Sequence[int], at: int) -> int:
+    """Where those end that follow each other from `at` on, on the same attempt."""
+    first, attempt = seqs[at], attempts[at]
+    whole = min(len(seqs), at + SHARED_MAX)
+    count = whole - at
+    if attempts[at:whole].count(attempt) == count and list(seqs[at:whole]) == [
+        *range(first, first + count)
+    ]:
+        return whole
+    end = at + 1
+    while end < whole and seqs[end] - first == end - at and attempts[end] == attempt:
+        end += 1
+    return end

@@ -29,7 +29,7 @@ class Sealer:
         self._ciphers = {_name(key): AESGCM(key) for key in keys}
         self._cipher = AESGCM(keys[0])
         self.name = _name(keys[0]) + _BOUND
-        # For digests: whoever has the disk alone cannot try out what they are of.
+        # For digests: the disk alone does not allow guessing what they are of.
         self.digest_key = sha256(b"courier digest " + keys[0]).digest()
 
     def seal(self, clear: bytes, place: bytes) -> tuple[bytes, str]:
@@ -58,11 +58,16 @@ def _name(key: bytes) -> str:
     return sha256(b"courier key " + key).hexdigest()[:_NAME_DIGITS]
 
 
+def new_key() -> str:
+    """One for the setting."""
+    return base64.b64encode(ids.new_bytes(KEY_BYTES)).decode()
+
+
 def keys(text: str, *, file: Path) -> list[bytes]:
     """Keys from the setting (base64, separated by commas), else from a file made when missing."""
     if not text:
         if not file.exists():
-            files.write(file, base64.b64encode(ids.new_bytes(KEY_BYTES)) + b"\n")
+            files.write(file, f"{new_key()}\n".encode())
         text = file.read_text().strip()
     found = []
     for part in text.split(","):

@@ -9,19 +9,25 @@ from msgspec.structs import replace
 
 from courier import ids
 from courier.clock import ManualClock
-from courier.core.admin import OPERATOR, Admin
+from courier.core.admin import Admin
+from courier.core.admission import Admission
 from courier.core.announcer import Announcer
 from courier.core.follower import READER, Follower
 from courier.core.limits import Limits
+from courier.core.records import decided
 from courier.core.store import Store
 from courier.core.types import (
+    OPERATOR,
     Actor,
     AnyRecord,
     Draft,
     EventSubscription,
+    Listener,
     Message,
     Pipeline,
+    PushFailed,
     Queue,
+    Report,
     Retry,
 )
 from courier.core.watch import Watch
@@ -48,7 +54,8 @@ class Newsroom:
     def restart(self) -> None:
         """Forget what is not in the store."""
         self.admin = Admin(self.store, self.clock, self.limits)
-        self.announcer = Announcer(self.store, self.clock, self.limits, self.sealer, Events())
+        admission = Admission(self.store, self.limits, self.sealer)
+        self.announcer = Announcer(self.store, self.clock, admission, Events())
         self.follower = Follower(self.store, self.admin, self.clock, self.announcer)
         self.watch = Watch(self.store, self.clock, self.announcer)
 
@@ -57,7 +64,7 @@ class Newsroom:
 
     def change(self, *puts: AnyRecord, drops: tuple[AnyRecord, ...] = ()) -> None:
         now_ms = self.clock.now_ms()
-        self.run(self.store.change(puts=puts, drops=drops, actor=CALLER, now_ms=now_ms))
+        self.run(self.store.change(decided(puts=puts, drops=drops), actor=CALLER, now_ms=now_ms))
 
     def plain(self, name: str, **settings: Any) -> Queue:
         """A queue that is not stored yet."""
@@ -99,11 +106,11 @@ class Newsroom:
 
     def last(self) -> int:
         """The offset of the newest event."""
-        return self.run(self.store.head()).last
+        return self.run(self.store.journal.head()).last
 
     def position(self) -> int | None:
         """How far the journal is known to be followed."""
-        known = self.run(self.store.named(Pipeline, tenant=OPERATOR, name=READER))
+        known = self.store.records.named(Pipeline, tenant=OPERATOR, name=READER)
         return known.offset if known else None
 
     def follow(self) -> None:
@@ -136,9 +143,34 @@ class Newsroom:
         assert len(items) == count
         self.run(self.store.settle(queue.id, items, actor=CALLER, now_ms=now_ms))
 
+    def listener(self, queue: Queue) -> Listener:
+        now_ms = self.clock.now_ms()
+        url = "https://example.org/hook"
+        listener = Listener(
+            id=ids.new_id(),
+            tenant=TENANT,
+            parent=queue.id,
+            name=f"{queue.id}/hook",
+            title="hook",
+            created_ms=now_ms,
+            modified_ms=now_ms,
+            url=url,
+            liveness_url=url,
+        )
+        self.change(listener)
+        return listener
+
+    def fail_push(self, listener: Listener, delay_ms: int | None) -> None:
+        """Let the next push fail; without a delay for good."""
+        now_ms = self.clock.now_ms()
+        taking = self.store.pushes.take(listener.id, count=1, lease_ms=1_000, now_ms=now_ms)
+        [message] = self.run(taking)
+        failed = PushFailed(message.seq, message.attempts, Report(status=500), delay_ms)
+        self.run(self.store.pushes.settle(listener.id, [failed], now_ms=now_ms))
+
     def messages(self, queue: Queue) -> list[Message]:
         now_ms = self.clock.now_ms()
-        browse = self.store.browse(queue.id, after_seq=0, limit=1_000_000, now_ms=now_ms)
+        browse = self.store.messages.browse(queue.id, after_seq=0, limit=1_000_000, now_ms=now_ms)
         return self.run(browse)
 
     def told(self, queue: Queue) -> list[dict[str, Any]]:

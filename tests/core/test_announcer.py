@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from courier import ids
+from courier.core.records import decided
 from courier.core.sealed import body_place
 from courier.core.types import EventSubscription, Queue, Receipt, Schema
 from tests.core.newsroom import CALLER, TENANT, Newsroom
@@ -90,8 +91,10 @@ class HastyStore(Oracle):
 
     async def publish(self, *args: Any, **named: Any) -> list[Receipt]:
         for queue in self.doomed:
-            hanging = await self.scan(EventSubscription, parent=queue.id)
-            await self.change(drops=[queue, *hanging], actor=CALLER, now_ms=named["now_ms"])
+            hanging = self.records.scan(EventSubscription, parent=queue.id)
+            await self.change(
+                decided(drops=[queue, *hanging]), actor=CALLER, now_ms=named["now_ms"]
+            )
         self.doomed = []
         return await super().publish(*args, **named)
 

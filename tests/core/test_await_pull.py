@@ -11,8 +11,10 @@ from courier import ids
 from courier.clock import ManualClock
 from courier.core.broker import Broker, Pulled
 from courier.core.errors import NotFound, StoreUnavailable
-from courier.core.limits import Limits
+from courier.core.limits import ANSWER_BYTES_MAX, Allowance, Limits
+from courier.core.records import decided
 from courier.core.types import Ack, Actor, Draft, Leased, Queue, Retry
+from courier.core.waiters import Waiters
 from courier.sealing import Sealer
 from tests.oracle.store import Oracle
 
@@ -39,8 +41,8 @@ class Someone:
 class SlowStore(Oracle):
     """Whose answers to a lease may be held back, or fail, after or before it took effect."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, waiters: Waiters | None = None) -> None:
+        super().__init__(waiters)
         self.held: asyncio.Event | None = None
         self.failing = 0
 
@@ -70,14 +72,22 @@ class Room:
 
     async def change(self, queue: Queue) -> None:
         self.queue = queue
-        await self.store.change(puts=[queue], actor=CALLER, now_ms=self.clock.now_ms())
+        await self.store.change(decided(puts=[queue]), actor=CALLER, now_ms=self.clock.now_ms())
 
     async def delete(self) -> None:
-        await self.store.change(drops=[self.queue], actor=CALLER, now_ms=self.clock.now_ms())
+        await self.store.change(
+            decided(drops=[self.queue]), actor=CALLER, now_ms=self.clock.now_ms()
+        )
 
     async def publish(self, *texts: str, **fields: Any) -> None:
         drafts = [Draft(text.encode(), **fields) for text in texts]
         await self.broker.publish(self.queue, drafts, actor=CALLER)
+
+    async def pull(self) -> Pulled:
+        allowance = Allowance(ANSWER_BYTES_MAX)
+        return await self.broker.pull(
+            self.queue, count=1, lease_ms=1_000, actor=CALLER, allowance=allowance
+        )
 
     def wait(
         self,
@@ -95,6 +105,7 @@ class Room:
                 wait_ms=wait_ms,
                 caller=someone or Someone(),
                 actor=CALLER,
+                allowance=Allowance(ANSWER_BYTES_MAX),
             )
         )
 
@@ -103,7 +114,7 @@ class Room:
 
     async def ready(self) -> list[tuple[str, int]]:
         """What could be leased now, and how often it was leased before."""
-        found = await self.store.peek(self.queue.id, count=100, now_ms=self.clock.now_ms())
+        found = await self.store.messages.peek(self.queue.id, count=100, now_ms=self.clock.now_ms())
         return [(message.body.decode(), message.attempts) for message in found]
 
 
@@ -120,6 +131,12 @@ def got(task: "asyncio.Task[Pulled | None]") -> list[tuple[str, int]]:
     assert pulled is None or pulled.messages
     found = pulled.messages if pulled else []
     return [(message.body.decode(), message.attempts) for message, _ in found]
+
+
+class DeafWaiters(Waiters):
+    """Whose hints are all lost, as those of another process may be."""
+
+    def wake(self, id: str, count: int = 1) -> None: ...
 
 
 @pytest.fixture
@@ -183,7 +200,7 @@ def test_what_brings_a_message_ends_the_wait(run: Run, how: str) -> None:
             await room.publish("a")
         elif how != "publish":
             await room.publish("a")
-            pulled = await room.broker.pull(room.queue, count=1, lease_ms=1_000, actor=CALLER)
+            pulled = await room.pull()
             [(message, _)] = pulled.messages
             expected = ("a", 2)
         task = room.wait()
@@ -313,7 +330,7 @@ def test_a_hint_that_came_to_nothing_lets_its_owner_wait_on(run: Run) -> None:
         await turn()
         # Somebody who did not wait is faster.
         await room.publish("a")
-        pulled = await room.broker.pull(room.queue, count=1, lease_ms=1_000, actor=CALLER)
+        pulled = await room.pull()
         await turn()
         if not task.done():
             assert len(pulled.messages) == 1
@@ -612,3 +629,35 @@ def test_messages_and_those_who_wait_always_meet(run: Run) -> None:
         assert sorted(acked, key=int) == [str(number) for number in range(200)]
 
     run(scene())
+
+
+def test_a_message_without_a_hint_is_found_all_the_same(
+    run: Callable[[Coroutine[Any, Any, None]], None],
+) -> None:
+    async def story() -> None:
+        room = Room(SlowStore(DeafWaiters(longest_s=0.02)))
+        await room.furnish()
+        waiting = room.wait(wait_ms=20_000)
+        await turn()
+        await room.publish("m1")
+        await asyncio.wait_for(waiting, 10)
+        assert got(waiting) == [("m1", 1)]
+
+    run(story())
+
+
+def test_hints_for_nothing_end_no_wait(run: Callable[[Coroutine[Any, Any, None]], None]) -> None:
+    async def story() -> None:
+        room = Room()
+        await room.furnish()
+        waiting = room.wait(wait_ms=20_000)
+        for _ in range(5):
+            await turn()
+            room.store.waiters.wake(room.queue.id, 3)
+        await turn()
+        assert not waiting.done()
+        await room.publish("m1")
+        await asyncio.wait_for(waiting, 10)
+        assert got(waiting) == [("m1", 1)]
+
+    run(story())

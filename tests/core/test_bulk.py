@@ -49,7 +49,7 @@ class Bulk(Driver):
 
     def parts(self) -> list[Run]:
         """What was stored together, in its order."""
-        runs = self.run(self.store.read_journal(after=0, limit=1_000_000))
+        runs = self.run(self.store.journal.read(after=0, limit=1_000_000))
         return [run for run in runs if run.kind == "published"]
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from courier import config
-from courier.config import Config, ConfigError, Rule, Setting, load
+from courier.config import Config, ConfigError, Rule, Setting, described, has_password, load
 
 
 def refusal(
@@ -141,7 +141,9 @@ def test_a_switch_that_is_neither_on_nor_off_is_refused(file: Path, written: str
 
 def test_a_word_outside_the_choices_is_refused_with_the_choices() -> None:
     message = refusal({"store": "tape"})
-    assert message == "--store: store must be sqlite or memory, not 'tape'"
+    assert message == (
+        "--store: store must be sqlite, memory or postgresql://USER:PASSWORD@HOST/NAME, not 'tape'"
+    )
 
 
 @pytest.mark.parametrize("name", ["host", "data", "store"])
@@ -190,6 +192,22 @@ def test_a_secret_is_masked_when_shown_and_in_refusals() -> None:
     with pytest.raises(ConfigError) as caught:
         setting.parse("s3cret\0", "COURIER_TOKEN")
     assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://me:secret@db.example:5432/courier",
+        "postgresql://me@db.example:5432/courier?password=secret&schema=x",
+    ],
+)
+def test_the_password_of_a_database_is_not_shown_and_no_flag(url: str) -> None:
+    assert has_password(url)
+    assert not has_password("postgresql://me@db.example:5432/courier?schema=x")
+    config = load({"store": url})
+    [shown] = [value for name, value, _, _ in described(config) if name == "store"]
+    assert shown.startswith("postgresql://********@db.example:5432/courier")
+    assert "secret" not in shown
 
 
 def test_every_setting_has_help_and_numbers_have_a_range() -> None:

@@ -1,6 +1,7 @@
 """Following the journal: what is told of it, to whom, and how often."""
 
 import asyncio
+import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,12 +10,16 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from courier.core import duties
 from courier.core.errors import StoreUnavailable
 from courier.core.follower import POLL_S
+from courier.core.records import decided
 from courier.core.store import Store
-from courier.core.types import Queue, Receipt, Run
+from courier.core.types import Listener, Liveness, Queue, Receipt, Run
 from courier.store.embedded import EmbeddedStore
+from tests.core import tenants
 from tests.core.newsroom import CALLER, MESSAGES, QUEUES, TENANT, Newsroom
+from tests.oracle.parts import Events
 from tests.oracle.store import Oracle
 
 OTHER = "c0" + "5" * 30
@@ -35,39 +40,38 @@ def room(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Newsroom]:
 
 def names(room: Newsroom) -> list[str]:
     """The names of the queues that queue `news` was told about."""
-    news = room.run(room.store.named(Queue, tenant=TENANT, name="news"))
+    news = room.store.records.named(Queue, tenant=TENANT, name="news")
     assert news is not None
     return [event["payload"]["name"] for event in room.told(news)]
 
 
-class Read(Oracle):
+class Journal(Events):
     """Which remembers from where it was read."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.read: list[int] = []
+    def __init__(self, store: Oracle) -> None:
+        super().__init__(store)
+        self.asked: list[int] = []
 
-    async def read_journal(
-        self, *, after: int, limit: int, bytes_max: int | None = None
-    ) -> list[Run]:
-        self.read.append(after)
-        return await super().read_journal(after=after, limit=limit, bytes_max=bytes_max)
+    async def read(self, *, after: int, limit: int, bytes_max: int | None = None) -> list[Run]:
+        self.asked.append(after)
+        return await super().read(after=after, limit=limit, bytes_max=bytes_max)
 
 
 def test_nothing_is_read_that_nobody_subscribes_to() -> None:
     with asyncio.Runner() as runner:
-        store = Read()
+        store = Oracle()
+        store.journal = journal = Journal(store)
         room = Newsroom(runner, store)
         queue = room.queue("news")
         room.subscription(queue, {"type": "kv"}, "namespace.created")
         room.subscription(queue, QUEUES, "backlog.exceeded")
         room.disable(room.subscription(queue, QUEUES, "created"))
         room.follow()
-        assert (store.read, room.position()) == ([], None)
+        assert (journal.asked, room.position()) == ([], None)
         asked = room.last()
         room.subscription(queue, QUEUES, "created")
         room.follow()
-        assert store.read == [asked]
+        assert journal.asked == [asked]
 
 
 def test_it_is_known_where_to_go_on_after_a_restart(room: Newsroom) -> None:
@@ -156,7 +160,7 @@ def test_what_was_trimmed_is_missed_and_the_rest_is_told(
     trimmed = room.last()
     room.queue("kept")
     room.queue("newest")
-    room.run(room.store.trim_journal(upto=trimmed))
+    room.run(room.store.journal.trim(upto=trimmed))
     room.follow()
     assert names(room) == ["kept", "newest"]
     assert "events_missed" in caplog.messages
@@ -276,18 +280,56 @@ def test_the_loop_announces_by_itself_and_soon(room: Newsroom) -> None:
     news = room.queue("news")
 
     async def live() -> None:
-        running = asyncio.create_task(room.follower.run())
+        running = asyncio.create_task(duties.run(room.follower.duty(), room.store, room.clock))
         async with room.follower.settled() as since:
             pass
         made = room.made(news, QUEUES, "created", since=since)
         now_ms = room.clock.now_ms()
         async with room.follower.settled():  # which wakes the loop
-            await room.store.change(puts=[made], actor=CALLER, now_ms=now_ms)
-        await room.store.change(puts=[room.plain("a")], actor=CALLER, now_ms=now_ms)
+            await room.store.change(decided(puts=[made]), actor=CALLER, now_ms=now_ms)
+        await room.store.change(decided(puts=[room.plain("a")]), actor=CALLER, now_ms=now_ms)
         async with asyncio.timeout(10):
-            while not await room.store.browse(news.id, after_seq=0, limit=1, now_ms=now_ms):
+            while not await room.store.messages.browse(
+                news.id, after_seq=0, limit=1, now_ms=now_ms
+            ):
                 await asyncio.sleep(POLL_S / 10)
         running.cancel()
 
     room.run(live())
     assert names(room) == ["a"]
+
+
+def test_what_becomes_of_a_listener_is_told(room: Newsroom) -> None:
+    room.change(*tenants(TENANT))
+    news, queue = room.queue("news"), room.queue("queue")
+    events = ("inactive", "active", "disabled", "enabled", "exhausted")
+    room.subscription(news, {"type": "courier.listener"}, *events)
+    listeners = [room.listener(each) for each in (queue, news)]
+    first = listeners[0]
+    room.follow()
+    for state in ("unstable", "inactive", "inactive", "unstable", "stable"):
+        known = Liveness(
+            id=first.id, tenant=TENANT, parent=first.id, created_ms=0, state=state
+        )  # fmt: skip
+        room.run(room.admin.listeners.note_liveness([known]))
+    room.run(room.admin.listeners.disable(first.id, "gone", actor=CALLER))
+
+    def enabled(listener: Listener) -> Listener:
+        return replace(listener, disabled_by="", url="https://example.org/other")
+
+    room.run(room.admin.listeners.update(queue.id, first.id, enabled, actor=CALLER))
+    room.follow()
+    # On the queue that is told of it, a message that is given up must not become news.
+    for listener, delay_ms in ((first, 1_000), (first, None), (listeners[1], None)):
+        room.publish(room.store.records.require(Queue, listener.parent), 1)
+        room.fail_push(listener, delay_ms)
+    room.follow()
+    news_only = [json.loads(each.body) for each in room.messages(news) if each.body != b"x"]
+    told = [(each["type"].rpartition(".")[2], each["payload"]) for each in news_only]
+    assert [name for name, _ in told] == list(events)
+    plain = {"id": first.id, "name": "hook", "queue": {"id": queue.id, "name": "queue"}}
+    assert told[0][1] == told[1][1] == told[3][1] == plain
+    assert told[2][1] == {**plain, "disabledBy": "gone"}
+    exhausted = told[4][1]
+    assert exhausted.items() >= {**plain, "attempts": 1, "status": 500, "error": None}.items()
+    assert exhausted["messageId"]

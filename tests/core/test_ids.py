@@ -1,4 +1,5 @@
 import base64
+import random
 
 import pytest
 from hypothesis import given
@@ -169,3 +170,102 @@ def test_no_text_upsets_the_reading_of_a_token(text: str) -> None:
 def test_a_token_cannot_be_made_up(raw: bytes) -> None:
     token = base64.urlsafe_b64encode(raw).decode()
     assert Tokens(SECRET, "lease").read(QUEUE, token) is None
+
+
+# --- tokens that are handed out together ---
+
+
+def read_all(tokens: Tokens, texts: list[str], queue: str = QUEUE) -> list[tuple[int, int] | None]:
+    return tokens.read_all(queue, texts)
+
+
+LEASED = st.lists(
+    st.tuples(st.integers(1, 2**ids.SEQ_BITS - 2_000), st.integers(1, 1_200), ATTEMPTS), max_size=5
+)
+
+
+@given(LEASED, st.randoms())
+def test_tokens_of_one_call_read_back_in_any_order(
+    runs: list[tuple[int, int, int]], random: random.Random
+) -> None:
+    leased = [(first + n, attempt) for first, count, attempt in runs for n in range(count)]
+    tokens = Tokens(SECRET, "lease")
+    made = tokens.mint_all(QUEUE, [seq for seq, _ in leased], [attempt for _, attempt in leased])
+    pairs = list(zip(made, leased, strict=True))
+    random.shuffle(pairs)
+    assert read_all(tokens, [text for text, _ in pairs]) == [each for _, each in pairs]
+
+
+def test_neighbours_on_the_same_attempt_share_all_but_their_number(tokens: Tokens) -> None:
+    made = tokens.mint_all(QUEUE, [7, 8, 9, 11, 12, 13], [1, 1, 1, 1, 1, 2])
+    assert len({text[4:] for text in made[:3]}) == 1
+    assert len({text[4:] for text in made[3:5]}) == 1
+    assert made[5] == tokens.mint(QUEUE, 13, 2)
+    assert max(map(len, made)) == 32
+
+
+def test_no_more_than_so_many_tokens_share(tokens: Tokens) -> None:
+    count = ids.SHARED_MAX + 5
+    made = tokens.mint_all(QUEUE, range(1, count + 1), [1] * count)
+    assert len({text[4:] for text in made}) == 2
+    assert read_all(tokens, made) == [(seq, 1) for seq in range(1, count + 1)]
+
+
+def test_a_shared_token_reads_for_nobody_else(tokens: Tokens) -> None:
+    made = tokens.mint_all(QUEUE, [7, 8], [1, 1])
+    assert read_all(tokens, made, OTHER_QUEUE) == [None, None]
+    assert read_all(Tokens(SECRET, "ref"), made) == [None, None]
+    assert read_all(Tokens(b"t" * 32, "lease"), made) == [None, None]
+    assert [tokens.read(QUEUE, text, "some id") for text in made] == [None, None]
+
+
+def test_a_shared_token_names_only_what_was_handed_out_with_it(tokens: Tokens) -> None:
+    shared = tokens.mint_all(QUEUE, [7, 8, 9], [1, 1, 1])[0][4:]
+    numbers = [f"{n:04x}" for n in range(1 << 16)]
+    read = read_all(tokens, [number + shared for number in numbers])
+    assert [place for place in read if place is not None] == [(7, 1), (8, 1), (9, 1)]
+    odd = [
+        "",
+        "0",
+        "000",
+        "00000",
+        "0x00",
+        "000A",
+        " 000",
+        "+000",
+        "-001",
+        "\u0660" * 4,
+        "\ud800000",
+    ]
+    assert read_all(tokens, [number + shared for number in odd]) == [None] * len(odd)
+
+
+def test_a_shared_token_with_any_bit_changed_does_not_read(tokens: Tokens) -> None:
+    number, shared = (text := tokens.mint_all(QUEUE, [7, 8], [1, 1])[1])[:4], text[4:]
+    raw = base64.urlsafe_b64decode(shared)
+    forged = []
+    for bit in range(len(raw) * 8):
+        changed = bytearray(raw)
+        changed[bit // 8] ^= 1 << bit % 8
+        forged.append(number + base64.urlsafe_b64encode(bytes(changed)).decode())
+    assert read_all(tokens, forged) == [None] * len(forged)
+    assert read_all(tokens, [text, *forged])[0] == (8, 1)
+
+
+def test_a_bound_token_cannot_pass_for_a_shared_one(tokens: Tokens) -> None:
+    """A publisher may choose the id, so it could be the rest of another token's head."""
+    attempt = (1).to_bytes(3, "big")
+    raw = base64.urlsafe_b64decode(tokens.mint(QUEUE, 7, 5, attempt.decode("latin-1")))
+    head, mac = raw[:9] + attempt, raw[9:]
+    assert read_all(tokens, ["0000" + base64.urlsafe_b64encode(head + mac).decode()]) == [None]
+
+
+@given(st.lists(st.text() | st.text(min_size=32, max_size=32), max_size=5))
+def test_no_texts_upset_the_reading_of_tokens(texts: list[str]) -> None:
+    assert Tokens(SECRET, "lease").read_all(QUEUE, texts) == [None] * len(texts)
+
+
+def test_tokens_of_before_are_read_among_shared_ones(tokens: Tokens) -> None:
+    old = tokens.mint(QUEUE, 5, 3)
+    made = tokens.mint_all(QUEUE, [7, 8], [1, 1])
+    assert read_all(tokens, [made[0], old, made[1]]) == [(7, 1), (5, 3), (8, 1)]

@@ -25,6 +25,7 @@ from courier.core.types import (
     Queue,
     Secret,
 )
+from tests.core import tenants
 from tests.oracle.store import Oracle
 
 T = TypeVar("T")
@@ -40,6 +41,7 @@ class Desk:
     def __init__(self, runner: asyncio.Runner) -> None:
         self._runner = runner
         self.store = Oracle()
+        self.store.records.apply(puts=tenants(TENANT))
         self.clock = ManualClock()
         self.admin = Admin(self.store, self.clock, Limits())
         self.listeners = self.admin.listeners
@@ -76,13 +78,13 @@ class Desk:
         return listener
 
     def known(self, listener: Listener) -> Listener | None:
-        return self.run(self.listeners.get(listener.id))
+        return self.listeners.get(listener.id)
 
     def all(self) -> list[Listener]:
-        return self.run(self.store.scan(Listener))
+        return self.store.records.scan(Listener)
 
     def liveness(self) -> list[Liveness]:
-        return self.run(self.store.scan(Liveness))
+        return self.store.records.scan(Liveness)
 
     def note(self, listener: Listener, **fields: Any) -> None:
         liveness = Liveness(
@@ -92,7 +94,7 @@ class Desk:
             created_ms=listener.created_ms,
             **fields,
         )
-        self.run(self.listeners.note_liveness(liveness))
+        self.run(self.listeners.note_liveness([liveness]))
 
     def update(self, listener: Listener, **fields: Any) -> Listener:
         return self.run(
@@ -118,7 +120,7 @@ class Desk:
 
     def open_pushes(self, listener: Listener) -> int:
         now_ms = self.clock.now_ms()
-        return self.run(self.store.push_stats([listener.id], now_ms=now_ms))[listener.id].open
+        return self.run(self.store.pushes.stats([listener.id], now_ms=now_ms))[listener.id].open
 
 
 @pytest.fixture
@@ -133,14 +135,14 @@ def desk() -> Iterator[Desk]:
 def test_a_new_listener_is_there(desk: Desk) -> None:
     listener = desk.create()
     assert desk.known(listener) == listener
-    assert desk.run(desk.listeners.of_queue(desk.queue.id, listener.id)) == listener
+    assert desk.listeners.of_queue(desk.queue.id, listener.id) == listener
 
 
 def test_a_listener_is_looked_for_on_its_own_queue(desk: Desk) -> None:
     listener, other = desk.create(), desk.new_queue()
     for queue, id in ((other.id, listener.id), (desk.queue.id, ids.new_id())):
         with pytest.raises(NotFound):
-            desk.run(desk.listeners.of_queue(queue, id))
+            desk.listeners.of_queue(queue, id)
 
 
 def test_a_queue_that_is_gone_gets_no_listener(desk: Desk) -> None:

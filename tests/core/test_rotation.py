@@ -13,7 +13,9 @@ from courier.core.admin import Admin
 from courier.core.errors import NotFound, Unauthenticated
 from courier.core.keys import RETIRED_MAX
 from courier.core.limits import Limits
+from courier.core.records import decided
 from courier.core.types import HOUR_MS, Actor, Key
+from tests.core import tenants
 from tests.oracle.store import Oracle
 
 T = TypeVar("T")
@@ -27,6 +29,7 @@ class Desk:
     def __init__(self, runner: asyncio.Runner) -> None:
         self._runner = runner
         self.store = Oracle()
+        self.store.records.apply(puts=tenants(TENANT))
         self.clock = ManualClock()
         self.admin = Admin(self.store, self.clock, Limits())
         self.ring = keys.Keyring(self.store)
@@ -58,10 +61,12 @@ class Desk:
         return ""
 
     def put(self, **fields: Any) -> None:
-        key = self.run(self.store.get(Key, self.key.id))
+        key = self.store.records.get(Key, self.key.id)
         assert key is not None
         now_ms = self.clock.now_ms()
-        self.run(self.store.change(puts=[replace(key, **fields)], actor=CALLER, now_ms=now_ms))
+        self.run(
+            self.store.change(decided(puts=[replace(key, **fields)]), actor=CALLER, now_ms=now_ms)
+        )
 
 
 @pytest.fixture
@@ -122,9 +127,9 @@ def test_nobody_rotates_the_key_of_another_tenant(desk: Desk) -> None:
 
 def test_the_journal_has_no_digest_of_a_secret(desk: Desk) -> None:
     desk.rotate(HOUR_MS)
-    key = desk.run(desk.store.get(Key, desk.key.id))
+    key = desk.store.records.get(Key, desk.key.id)
     assert key is not None and key.retired
-    runs = desk.run(desk.store.read_journal(after=0, limit=100))
+    runs = desk.run(desk.store.journal.read(after=0, limit=100))
     told = str(list(journal.events(runs, after=0, limit=100)))
     assert "key_updated" in told
     for digest in (key.digest, key.retired[0].digest):

@@ -12,8 +12,10 @@ from courier.core import keys
 from courier.core.admin import Admin
 from courier.core.errors import Unauthenticated
 from courier.core.limits import Limits
+from courier.core.records import decided
 from courier.core.sessions import SESSION_MS, SESSIONS_MAX
 from courier.core.types import HOUR_MS, MINUTE_MS, Actor, Key, Session
+from tests.core import tenants
 from tests.oracle.store import Oracle
 
 T = TypeVar("T")
@@ -29,6 +31,7 @@ class Desk:
 
     def __init__(self, runner: asyncio.Runner) -> None:
         self.store = Oracle()
+        self.store.records.apply(puts=tenants(TENANT))
         self.clock = ManualClock()
         self._runner = runner
         self.restart()
@@ -50,7 +53,7 @@ class Desk:
         return key
 
     def put(self, key: Key) -> None:
-        self.run(self.store.change(puts=[key], actor=CALLER, now_ms=self.clock.now_ms()))
+        self.run(self.store.change(decided(puts=[key]), actor=CALLER, now_ms=self.clock.now_ms()))
 
     def open(self, key: Key) -> str:
         return self.run(self.admin.sessions.open(key, actor=CALLER))
@@ -72,7 +75,7 @@ class Desk:
         return True
 
     def sessions(self, key: Key) -> list[Session]:
-        return self.run(self.store.scan(Session, parent=key.id))
+        return self.store.records.scan(Session, parent=key.id)
 
 
 @pytest.fixture
@@ -256,7 +259,9 @@ def test_a_token_of_one_store_is_none_of_another(desk: Desk) -> None:
         other = Desk(runner)
         other.put(app)
         records = desk.sessions(app)
-        other.run(other.store.change(puts=records, actor=CALLER, now_ms=other.clock.now_ms()))
+        other.run(
+            other.store.change(decided(puts=records), actor=CALLER, now_ms=other.clock.now_ms())
+        )
         assert not other.holds(token)
 
 

@@ -11,13 +11,14 @@ from courier.core import journal
 from courier.core.errors import StoreUnavailable
 from courier.core.signins import FAILURES_MAX, KIND, Failure, SignIns
 from courier.core.types import MINUTE_MS, Note
+from tests.oracle.parts import Events
 from tests.oracle.store import Oracle
 
 T = TypeVar("T")
 BAD = Failure("wrong_secret", "cloudflare", "192.0.2.1", "c0" + "7" * 30, "c0" + "1" * 30)
 
 
-class Store(Oracle):
+class Journal(Events):
     """One that can be away."""
 
     away = False
@@ -31,7 +32,8 @@ class Store(Oracle):
 class Desk:
     def __init__(self, runner: asyncio.Runner) -> None:
         self._runner = runner
-        self.store = Store()
+        self.store = Oracle()
+        self.store.journal = self.journal = Journal(self.store)
         self.clock = ManualClock()
         self.signins = SignIns(self.clock)
 
@@ -43,7 +45,7 @@ class Desk:
         self.run(self.signins.flush(self.store, now_ms=now_ms, early=early))
 
     def events(self) -> list[dict[str, Any]]:
-        runs = self.run(self.store.read_journal(after=0, limit=10_000))
+        runs = self.run(self.store.journal.read(after=0, limit=10_000))
         return list(journal.events(runs, after=0, limit=10_000))
 
 
@@ -107,13 +109,13 @@ def test_a_stranger_with_very_many_addresses_does_not_fill_the_journal(desk: Des
 
 
 def test_nothing_is_lost_or_grows_while_the_store_is_away(desk: Desk) -> None:
-    desk.store.away = True
+    desk.journal.away = True
     for turn in range(10):
         for number in range(FAILURES_MAX):
             desk.signins.failed(Failure("unknown_key", "discue", f"192.0.2.{turn}/{number}"))
         with pytest.raises(StoreUnavailable):
             desk.flush(early=True)
-    desk.store.away = False
+    desk.journal.away = False
     desk.flush(early=True)
     events = desk.events()
     assert len(events) <= FAILURES_MAX + 1

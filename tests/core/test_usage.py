@@ -7,16 +7,17 @@ import pytest
 
 from courier.core.errors import StoreUnavailable
 from courier.core.usage import Usage
+from tests.oracle.parts import Past
 from tests.oracle.store import Oracle
 
 TENANT = "c0" + "7" * 30
 
 
-class BusyStore(Oracle):
+class BusyPast(Past):
     """Takes its time to write, as one with a disk does."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, store: Oracle) -> None:
+        super().__init__(store)
         self.writes = asyncio.Event()
         self.may_write = asyncio.Event()
 
@@ -28,22 +29,23 @@ class BusyStore(Oracle):
 
 def test_what_somebody_else_is_writing_is_in_the_store_after_a_flush() -> None:
     async def story() -> None:
-        store, usage = BusyStore(), Usage()
+        store, usage = Oracle(), Usage()
+        store.past = past = BusyPast(store)
         usage.request(TENANT)
         sweep = asyncio.create_task(usage.flush(store, now_ms=0))
-        await store.writes.wait()
+        await past.writes.wait()
         asked = asyncio.create_task(usage.flush(store, now_ms=0))
         await asyncio.sleep(0)
-        store.may_write.set()
+        past.may_write.set()
         await asked
-        (tally,) = await store.tallies(tenant=TENANT, since_ms=0, until_ms=1)
+        (tally,) = await store.past.tallies(tenant=TENANT, since_ms=0, until_ms=1)
         assert tally.count == 1
         await sweep
 
     asyncio.run(story())
 
 
-class FailingStore(Oracle):
+class FailingPast(Past):
     """Cannot write as long as `away`."""
 
     away = True
@@ -56,14 +58,15 @@ class FailingStore(Oracle):
 
 def test_what_could_not_be_written_is_written_by_the_next_flush() -> None:
     async def story() -> None:
-        store, usage = FailingStore(), Usage()
+        store, usage = Oracle(), Usage()
+        store.past = past = FailingPast(store)
         usage.request(TENANT)
         with pytest.raises(StoreUnavailable):
             await usage.flush(store, now_ms=0)
         usage.request(TENANT)
-        store.away = False
+        past.away = False
         await usage.flush(store, now_ms=0)
-        (tally,) = await store.tallies(tenant=TENANT, since_ms=0, until_ms=1)
+        (tally,) = await store.past.tallies(tenant=TENANT, since_ms=0, until_ms=1)
         assert tally.count == 2
 
     asyncio.run(story())

@@ -3,7 +3,6 @@
 import http.client
 import json
 from typing import Any
-from urllib.parse import urlsplit
 
 from tests.server import Server
 
@@ -13,7 +12,7 @@ Answer = tuple[int, http.client.HTTPMessage, bytes]
 
 
 class Refused(Exception):
-    """Nobody listens; nothing was sent."""
+    """Nobody listens and nothing was sent, or the answer says that nothing has happened."""
 
 
 class InDoubt(Exception):
@@ -27,7 +26,7 @@ class Channel:
     """
 
     def __init__(self, server: Server) -> None:
-        self._address = urlsplit(server.url)
+        self._server = server
         self._http: http.client.HTTPConnection | None = None
 
     def close(self) -> None:
@@ -48,10 +47,8 @@ class Channel:
 
     def _connected(self) -> http.client.HTTPConnection:
         if self._http is None:
-            assert self._address.hostname is not None
-            channel = http.client.HTTPConnection(
-                self._address.hostname, self._address.port, timeout=ANSWER_SECONDS_MAX
-            )
+            host, port = self._server.address()
+            channel = http.client.HTTPConnection(host, port, timeout=ANSWER_SECONDS_MAX)
             try:
                 channel.connect()
             except OSError as error:

@@ -1,5 +1,6 @@
 """Callers that publish, pull and settle at random until they are told to stop."""
 
+import json
 import random
 import threading
 import time
@@ -89,7 +90,7 @@ class Caller:
         asked = {"batch_size": count, "visibility_timeout_ms": lease_ms}
         sent_s = time.monotonic()
         try:
-            result = self._post(queue, "pull", asked)
+            result = self._post(queue, "/pull", asked)
         except InDoubt:
             self._history.pull(None)
             return []
@@ -133,7 +134,7 @@ class Caller:
         answered_s: float | None = None
         warned: dict[str, str] = {}
         try:
-            result = self._post(queue, "ack", asked)
+            result = self._post(queue, "/ack", asked)
             answered_s = time.monotonic()
             warned = result["warnings"]
             check_counts(result, acks, [delivery for delivery, _ in retries])
@@ -174,7 +175,7 @@ class Caller:
                 draft["delay_seconds"] = 1
         path, asked = ("", drafts[0]) if count == 1 else ("/batch", {"messages": drafts})
         try:
-            self._connection.ask("POST", f"/queues/{self._queues[queue]}/messages{path}", asked)
+            self._post(queue, path, asked)
         except InDoubt:
             self._history.publish(Publish(queue, bodies, answered=False))
         else:
@@ -205,8 +206,12 @@ class Caller:
             self.settle(queue, acks=unsure)
 
     def _post(self, queue: str, verb: str, asked: Any) -> Any:
-        path = f"/queues/{self._queues[queue]}/messages/{verb}"
-        return self._connection.ask("POST", path, asked)
+        path = f"/queues/{self._queues[queue]}/messages{verb}"
+        status, _, answer = self._connection.try_ask("POST", path, asked)
+        if status == 503:  # the store is away: nothing of it has happened, or will
+            raise Refused
+        assert status == 200, f"{path}: {status} {answer[:500]!r}"
+        return json.loads(answer)["result"]
 
 
 def check_counts(result: Any, acks: Sequence[Delivery], retries: Sequence[Delivery]) -> None:

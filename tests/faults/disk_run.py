@@ -107,6 +107,6 @@ async def judge(data: Path, maybe: list[State], story: str) -> None:
     try:
         found = await state(store)
         assert found in maybe, f"{story}:\nfound   {found}\nallowed {maybe}"
-        await store.check()
+        await store.health.check()
     finally:
         await store.close()

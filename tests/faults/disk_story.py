@@ -13,6 +13,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from courier.core.errors import Conflict, NotFound, OutcomeUnknown, StoreUnavailable
+from courier.core.records import decided
 from courier.core.store import Store
 from courier.core.types import (
     Ack,
@@ -51,14 +52,14 @@ TENANT = Tenant(id="t", tenant="t", name="t", created_ms=NOW_MS, organization="o
 
 def put(*records: Any) -> Step:
     async def step(store: Store, _: Leases) -> None:
-        await store.change(puts=records, actor=ACTOR, now_ms=NOW_MS)
+        await store.change(decided(puts=records), actor=ACTOR, now_ms=NOW_MS)
 
     return step
 
 
 def drop(record: Any) -> Step:
     async def step(store: Store, _: Leases) -> None:
-        await store.change(drops=[record], actor=ACTOR, now_ms=NOW_MS)
+        await store.change(decided(drops=[record]), actor=ACTOR, now_ms=NOW_MS)
 
     return step
 
@@ -66,7 +67,7 @@ def drop(record: Any) -> Step:
 def publish(target: Queue, body: bytes, count: int, delay_ms: int = 0) -> Step:
     async def step(store: Store, _: Leases) -> None:
         drafts = [Draft(b"%d %s" % (number, body), delay_ms=delay_ms) for number in range(count)]
-        if await store.get(Queue, target.id):
+        if store.records.get(Queue, target.id):
             await store.publish([(target.id, drafts)], actor=ACTOR, now_ms=NOW_MS)
 
     return step
@@ -74,7 +75,7 @@ def publish(target: Queue, body: bytes, count: int, delay_ms: int = 0) -> Step:
 
 def lease(target: Queue, count: int) -> Step:
     async def step(store: Store, leases: Leases) -> None:
-        if await store.get(Queue, target.id):
+        if store.records.get(Queue, target.id):
             leased = await store.lease(
                 target.id, count=count, lease_ms=DAY_MS, actor=ACTOR, now_ms=NOW_MS
             )
@@ -88,7 +89,7 @@ def settle(target: Queue, count: int, item: Callable[[int, int], Any]) -> Step:
     async def step(store: Store, leases: Leases) -> None:
         held = leases.get(target.id, [])
         items = [item(seq, attempt) for seq, attempt in held[:count]]
-        if items and await store.get(Queue, target.id):
+        if items and store.records.get(Queue, target.id):
             await store.settle(target.id, items, actor=ACTOR, now_ms=NOW_MS)
             del held[:count]
 
@@ -97,7 +98,7 @@ def settle(target: Queue, count: int, item: Callable[[int, int], Any]) -> Step:
 
 def purge(target: Queue) -> Step:
     async def step(store: Store, _: Leases) -> None:
-        if await store.get(Queue, target.id):
+        if store.records.get(Queue, target.id):
             await store.purge(target.id, upto_seq=9_999, limit=999, actor=ACTOR, now_ms=NOW_MS)
 
     return step
@@ -156,7 +157,7 @@ TRIMMED = 12
 def publish_groups(target: Queue, groups: str) -> Step:
     async def step(store: Store, _: Leases) -> None:
         drafts = [Draft(name.encode() + SMALL, group=name) for name in groups]
-        if await store.get(Queue, target.id):
+        if store.records.get(Queue, target.id):
             await store.publish([(target.id, drafts)], actor=ACTOR, now_ms=NOW_MS)
 
     return step
@@ -165,10 +166,10 @@ def publish_groups(target: Queue, groups: str) -> Step:
 def publish_rows(target: Queue, first: int, count: int) -> Step:
     async def step(store: Store, _: Leases) -> None:
         drafts = [Draft(b"row %d" % number) for number in range(first, first + count)]
-        if await store.get(Queue, target.id):
+        if store.records.get(Queue, target.id):
             with suppress(Conflict):  # one before it was refused
                 numbering = Numbering("k", first, NOW_MS + DAY_MS)
-                await store.publish_rows(target.id, drafts, numbering, actor=ACTOR, now_ms=NOW_MS)
+                await store.rows.publish(target.id, drafts, numbering, actor=ACTOR, now_ms=NOW_MS)
 
     return step
 
@@ -177,14 +178,14 @@ def push(count: int, item: Callable[[int], Any]) -> Step:
     """Take and settle: two calls, of which the second may be refused alone."""
 
     async def step(store: Store, leases: Leases) -> None:
-        if await store.get(Listener, LISTENER.id):
+        if store.records.get(Listener, LISTENER.id):
             held = leases.setdefault("pushed", [])
             items = [item(seq) for seq, _ in held]
             if items:
-                await store.settle_pushes(LISTENER.id, items, now_ms=NOW_MS)
+                await store.pushes.settle(LISTENER.id, items, now_ms=NOW_MS)
                 held.clear()
                 return
-            taken = await store.take_pushes(
+            taken = await store.pushes.take(
                 LISTENER.id, count=count, lease_ms=DAY_MS, now_ms=NOW_MS
             )
             held.extend((message.seq, 1) for message in taken)
@@ -193,26 +194,28 @@ def push(count: int, item: Callable[[int], Any]) -> Step:
 
 
 async def claim(store: Store, _: Leases) -> None:
-    if await store.get(Queue, PUSHED.id):
-        await store.claim(PUSHED.id, "c", count=2, lease_ms=DAY_MS, actor=ACTOR, now_ms=NOW_MS)
+    if store.records.get(Queue, PUSHED.id):
+        await store.claims.take(
+            PUSHED.id, "c", count=2, lease_ms=DAY_MS, actor=ACTOR, now_ms=NOW_MS
+        )
 
 
 async def ack_claim(store: Store, _: Leases) -> None:
-    if await store.get(Queue, PUSHED.id):
+    if store.records.get(Queue, PUSHED.id):
         with suppress(NotFound):
-            await store.ack_claim(PUSHED.id, "c", actor=ACTOR, now_ms=NOW_MS)
+            await store.claims.ack(PUSHED.id, "c", actor=ACTOR, now_ms=NOW_MS)
 
 
 def remove(target: Queue, seqs: list[int]) -> Step:
     async def step(store: Store, _: Leases) -> None:
-        if await store.get(Queue, target.id):
+        if store.records.get(Queue, target.id):
             await store.remove(target.id, seqs, actor=ACTOR, now_ms=NOW_MS)
 
     return step
 
 
 async def trim(store: Store, _: Leases) -> None:
-    await store.trim_journal(upto=TRIMMED)
+    await store.journal.trim(upto=TRIMMED)
 
 
 SECOND_STORY: list[Step] = [
@@ -243,20 +246,22 @@ SECOND_STORY: list[Step] = [
 
 async def state(store: Store) -> State:
     """All that callers can see of it, but for the beginning of the journal."""
-    queues = await store.scan(Queue)
-    found: list[Any] = [await store.scan(Tenant), queues]
+    queues = store.records.scan(Queue)
+    found: list[Any] = [store.records.scan(Tenant), queues]
     for each in queues:
-        messages = await store.browse(each.id, after_seq=0, limit=9_999, now_ms=NOW_MS, kept=True)
+        messages = await store.messages.browse(
+            each.id, after_seq=0, limit=9_999, now_ms=NOW_MS, kept=True
+        )
         found.append([(message.seq, message.body, message.attempts) for message in messages])
         stats = (await store.stats([each.id], now_ms=NOW_MS))[each.id]
         found.append((stats.count, stats.bytes, stats.leased, stats.delayed))
         for message in messages:
-            pushes = await store.pushes(each.id, message.seq, now_ms=NOW_MS)
+            pushes = await store.pushes.of_message(each.id, message.seq, now_ms=NOW_MS)
             found += [(push.status, push.attempts) for push in pushes]
-    head = await store.head()
+    head = await store.journal.head()
     kinds: Counter[str] = Counter()
     last = head.first - 1
-    for run in await store.read_journal(after=0, limit=99_999):
+    for run in await store.journal.read(after=0, limit=99_999):
         assert run.offset == last + 1, "offsets are dense"
         last = run.offset + run.count - 1
         kinds[run.kind] += max(0, min(run.count, last - TRIMMED))

@@ -7,6 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from courier.core.records import decided
 from courier.core.types import Draft
 from courier.store.disk_sqlite.damage import log_damage
 from courier.store.embedded import EmbeddedStore
@@ -149,7 +150,7 @@ def test_any_damage_to_what_was_acknowledged_is_noticed(tmp_path: Path) -> None:
 
     async def story() -> Path:
         store = await EmbeddedStore.open(tmp_path / "courier.db")
-        await store.change(puts=[ORDERS], actor=ACTOR, now_ms=NOW_MS)
+        await store.change(decided(puts=[ORDERS]), actor=ACTOR, now_ms=NOW_MS)
         for number in range(5):
             await store.publish([(ORDERS.id, [Draft(b"%d" % number)])], actor=ACTOR, now_ms=NOW_MS)
         left = killed(tmp_path, tmp_path / "left")

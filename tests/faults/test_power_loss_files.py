@@ -58,7 +58,7 @@ class Started:
         }.items():
             assert (await known.prove(secret, now_ms=NOW_MS, kind=kind)).key.tenant == tenant.id
         [sealed] = [
-            key for key in await self.store.scan(Key, tenant=tenant.id) if key.kind == "app"
+            key for key in self.store.records.scan(Key, tenant=tenant.id) if key.kind == "app"
         ]
         assert _secret(sealed, app.sealer_of(self.config)) == site["client_secret"]
 
@@ -87,7 +87,7 @@ async def judge(data: Path, answered: set[str], secret: bytes) -> None:
     async with Started(data) as started:
         if secret:
             assert started.store.secret == secret, "leases that were answered are void"
-        tenants = await started.store.scan(Tenant)
+        tenants = started.store.records.scan(Tenant)
         assert answered <= {tenant.name for tenant in tenants}
         for tenant in tenants:
             await started.check_tenant(tenant)

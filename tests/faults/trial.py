@@ -30,6 +30,8 @@ class Trial:
     The methods that raise NotImplementedError say what callers do, and what must be true.
     """
 
+    kills = KILLS
+
     def __init__(self, server: Server) -> None:
         self.server = server
         self.random = random.Random(SEED)
@@ -62,7 +64,7 @@ class Trial:
         with ThreadPoolExecutor(len(workers)) as pool:
             futures = [pool.submit(worker.work, self.gate) for worker in workers]
             try:
-                for _ in range(KILLS):
+                for _ in range(self.kills):
                     self.gate.open()
                     self.kill()
                     failures(futures)

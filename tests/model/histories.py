@@ -33,7 +33,7 @@ from courier.core.types import (
     Settlement,
     Via,
 )
-from tests.conformance.store.driver import CALLER, TENANT, Driver
+from tests.conformance.store.driver import CALLER, TENANT, Driver, allowing
 from tests.model.order import Order
 from tests.model.pushing import (
     LEASE_MS,
@@ -69,6 +69,7 @@ ATTEMPTS = st.sampled_from((1, 1, 2, 2, 3, None))
 SEQS = st.lists(st.integers(1, 9), min_size=1, max_size=4)
 CLAIMS = st.sampled_from(("one", "two", "three", "four"))
 ROOMS = st.sampled_from((None, None, None, None, 0, 1, 2, 3))
+LENGTHS = st.sampled_from((None, None, None, 0, 2, 5))
 JUMPS = st.one_of(
     st.none(),
     st.integers(0, 3),
@@ -125,7 +126,7 @@ STEPS: dict[str, tuple[int, st.SearchStrategy[tuple[Any, ...]]]] = {
         ),
     ),
     "route": (2, st.tuples(PICKS, PICKS, st.lists(DRAFTS, min_size=0, max_size=4), ROOMS)),
-    "lease": (8, st.tuples(PICKS, st.integers(1, 4), LEASES, ROOMS)),
+    "lease": (8, st.tuples(PICKS, st.integers(1, 4), LEASES, ROOMS, LENGTHS)),
     "settle": (7, st.tuples(OUTCOMES)),
     "claim": (4, st.tuples(PICKS, CLAIMS, st.integers(0, 5), LEASES)),
     "use_claim": (
@@ -140,7 +141,7 @@ STEPS: dict[str, tuple[int, st.SearchStrategy[tuple[Any, ...]]]] = {
     "consume": (7, st.tuples(PICKS, st.integers(1, 4), OUTCOMES)),
     "settle_by_guess": (1, st.tuples(PICKS, st.integers(-1, 9), st.integers(-1, 3), VERDICTS)),
     "find": (1, st.tuples(PICKS, PICKS)),
-    "remove": (1, st.tuples(PICKS, SEQS)),
+    "remove": (2, st.tuples(PICKS, SEQS, st.booleans(), st.sampled_from((False, False, True)))),
     "purge": (1, st.tuples(PICKS, st.integers(0, 9), st.integers(1, 3))),
     "redrive": (3, st.tuples(PICKS, SEQS, st.sampled_from((False, False, True)))),
     "sweep": (2, st.tuples(st.integers(1, 5))),
@@ -310,7 +311,14 @@ class Histories(Pushing):
         stored = self.both(lambda driver: driver.rows(queue, key=key))
         self.rows.stored(name, first, own, stored, sent)
 
-    def lease(self, number: int, count: int, lease_ms: int, leased_max: int | None) -> None:
+    def lease(
+        self,
+        number: int,
+        count: int,
+        lease_ms: int,
+        leased_max: int | None,
+        bytes_max: int | None = None,
+    ) -> None:
         name = self.pick_to_pull(number)
         queue = self.queues[name]
         now_ms = self.clock.now_ms()
@@ -329,10 +337,15 @@ class Histories(Pushing):
                     actor=CALLER,
                     now_ms=now_ms,
                     leased_max=leased_max,
+                    allowance=allowing(bytes_max),
                 )
             )
 
         leased = self.both(verb)
+        if bytes_max is not None:
+            sizes = [message.size for message in leased.messages]
+            assert len(sizes) <= 1 or sum(sizes) <= bytes_max
+            room = min(room, len(sizes)) if sum(sizes) else room
         if queue.fifo:
             self.order.judge(queue, present, leased.messages, count=room, now_ms=now_ms)
         self.leases += [(name, message) for message in leased.messages]
@@ -370,7 +383,7 @@ class Histories(Pushing):
         queue, now_ms = self.queues[name], self.clock.now_ms()
 
         async def verb(driver: Driver) -> int:
-            return await driver.store.claim(
+            return await driver.store.claims.take(
                 queue.id, claim, count=count, lease_ms=lease_ms, actor=CALLER, now_ms=now_ms
             )
 
@@ -387,12 +400,12 @@ class Histories(Pushing):
         queue, now_ms = self.queues[name], self.clock.now_ms()
 
         async def extend(driver: Driver) -> None:
-            await driver.store.extend_claim(
+            await driver.store.claims.extend(
                 queue.id, claim, lease_ms=lease_ms, actor=CALLER, now_ms=now_ms
             )
 
         async def ack(driver: Driver) -> None:
-            await driver.store.ack_claim(queue.id, claim, actor=CALLER, now_ms=now_ms, after=after)
+            await driver.store.claims.ack(queue.id, claim, actor=CALLER, now_ms=now_ms, after=after)
 
         if what == "extend":
             self.refusable(extend)
@@ -406,7 +419,9 @@ class Histories(Pushing):
         now_ms = self.clock.now_ms()
 
         async def read(driver: Driver) -> list[Message]:
-            return await driver.store.claimed(queue.id, claim, first=0, count=100, now_ms=now_ms)
+            return await driver.store.claims.messages(
+                queue.id, claim, first=0, count=100, now_ms=now_ms
+            )
 
         return self.refusable(read)
 
@@ -438,10 +453,10 @@ class Histories(Pushing):
         if known:
             self.both(lambda driver: driver.find(queue, known[-1 - pick % len(known)]))
 
-    def remove(self, number: int, seqs: list[int]) -> None:
+    def remove(self, number: int, seqs: list[int], leased: bool, dry_run: bool) -> None:
         self.settle_down()
         queue = self.queues[self.pick(number)]
-        self.both(lambda driver: driver.remove(queue, *seqs))
+        self.both(lambda driver: driver.remove(queue, *seqs, leased=leased, dry_run=dry_run))
 
     def purge(self, number: int, upto_seq: int, limit: int) -> None:
         self.settle_down()

@@ -44,7 +44,7 @@ def lives(driver: Driver, dropped: Set[str]) -> dict[Life, list[dict[str, Any]]]
 def backlogs(driver: Driver, *, upto: int) -> dict[str, int]:
     """How many messages each queue held at an offset, from the journal alone."""
     held: Counter[str] = Counter()
-    for run in driver.run(driver.store.read_journal(after=0, limit=upto)):
+    for run in driver.run(driver.store.journal.read(after=0, limit=upto)):
         held[run.queue] += run.count * ((run.kind == "published") - (run.kind in ENDS))
     return {queue: count for queue, count in held.items() if count}
 

@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine
 
 from courier.clock import ManualClock
 from courier.core.store import Store
-from courier.core.types import MINUTE_MS, Listener, Message, Push, Queue
+from courier.core.types import MINUTE_MS, Listener, Message, MessageState, Push, Queue, Standing
 from courier.store.embedded import EmbeddedStore
 from tests.conformance.store.driver import TENANT, Driver
 from tests.model.lives import backlogs, lives, tallies
@@ -29,6 +29,19 @@ CHAIN = {"work": "dead", "dead": "deeper", "deeper": None, "plain": None}
 NEAR_MS = 1_000
 PICKS_MAX = 11
 PEEK_MAX = 100
+
+
+STATES: tuple[MessageState | None, ...] = (None, "waiting", "leased", "delayed")
+
+
+async def states(
+    store: Store, queue: str, state: MessageState | None, now_ms: int
+) -> list[Standing]:
+    """How every message stands, or which of them stand so."""
+    found, _ = await store.messages.states(
+        queue, after_seq=0, before_seq=1 << 40, limit=PEEK_MAX, now_ms=now_ms, state=state
+    )
+    return found
 
 
 class Sight:
@@ -55,15 +68,18 @@ class Sight:
         for queue in queues:
             id = queue.id
             quiet = id in self.quiet
-            peeked = [] if quiet else await store.peek(id, count=PEEK_MAX, now_ms=now_ms)
+            peeked = [] if quiet else await store.messages.peek(id, count=PEEK_MAX, now_ms=now_ms)
             self.ready[id] = {message.seq for message in peeked}
-            held = await store.browse(id, after_seq=0, limit=PEEK_MAX, now_ms=now_ms)
-            self.answers += [await store.stats([id], now_ms=now_ms), await store.tail(id)]
+            held = await store.messages.browse(id, after_seq=0, limit=PEEK_MAX, now_ms=now_ms)
+            self.answers += [await store.stats([id], now_ms=now_ms), await store.messages.tail(id)]
             self.answers += [peeked, held]
+            # One of the four at a time: looking at all of them takes long.
+            state = STATES[(now_ms + len(self.answers)) % len(STATES)]
+            self.answers.append(await states(store, id, state, now_ms))
             await self._look_at_pushes(store, queue, held, now_ms)
         for listener in listeners:
-            self.answers.append(await store.push_stats([listener.id], now_ms=now_ms))
-            self.answers.append(await store.missed(listener.id, limit=3, now_ms=now_ms))
+            self.answers.append(await store.pushes.stats([listener.id], now_ms=now_ms))
+            self.answers.append(await store.pushes.missed(listener.id, limit=3, now_ms=now_ms))
             self.ready[listener.id] = self._ready(listener, now_ms)
         return self
 
@@ -71,10 +87,12 @@ class Sight:
         self, store: Store, queue: Queue, held: list[Message], now_ms: int
     ) -> None:
         id, old_ms = queue.id, now_ms - queue.retention_ms
-        known = await store.browse(id, after_seq=0, limit=PEEK_MAX, now_ms=now_ms, kept=True)
+        known = await store.messages.browse(
+            id, after_seq=0, limit=PEEK_MAX, now_ms=now_ms, kept=True
+        )
         self.known[id] = []
         for message in known:
-            pushes = await store.pushes(id, message.seq, now_ms=now_ms)
+            pushes = await store.pushes.of_message(id, message.seq, now_ms=now_ms)
             states = {push.status for push in pushes}
             owed = bool(states - {"acknowledged"})
             old = message.expires_ms is None and message.published_ms <= old_ms

@@ -89,7 +89,7 @@ class EngineHistories(Histories):
     def account(self) -> None:
         store = self.other.store
         assert isinstance(store, EmbeddedStore)
-        self.runner.run(store.trim_journal(upto=0))
+        self.runner.run(store.journal.trim(upto=0))
         audit(store)
 
 
@@ -108,7 +108,7 @@ class TrimmedEngineHistories(EngineHistories):
         """All but the last few events; what is left of messages is seen as before."""
         store = self.other.store
         last = self.other.last()
-        self.runner.run(store.trim_journal(upto=last - left))
+        self.runner.run(store.journal.trim(upto=last - left))
         self.account()
 
     def compare_backlogs(self) -> None:
@@ -120,7 +120,7 @@ class TrimmedEngineHistories(EngineHistories):
 
     def lease(self, *values: Any) -> None:
         """Without judging its order by the journal."""
-        number, count, lease_ms, leased_max = values
+        number, count, lease_ms, leased_max, *_ = values
         name = self.pick_to_pull(number)
         queue = self.queues[name]
         leased = self.both(

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from courier import ids
+from courier.core import events
 from courier.core.errors import NotFound
-from courier.core.journal import push_detail
 from courier.core.lifecycle import GROUP_DEFAULT, Again, after_failure
 from courier.core.types import (
     BROKER,
@@ -22,7 +22,7 @@ from courier.core.types import (
     Queue,
     Report,
 )
-from courier.store.waiting import Waiters
+from courier.core.waiters import Waiters
 from tests.oracle.backlog import Backlog, Delivery
 from tests.oracle.journal import Cause, Journal
 from tests.oracle.pushes import OPEN, PushLine
@@ -109,7 +109,7 @@ class Holdings:
         for line in backlog.lines.values():
             if listener in (None, line.listener.id):
                 line.bind(seq, due_ms=now_ms + delay_ms)
-        detail = {"exchange": by.exchange} if by.exchange else None
+        detail = events.routed(by.exchange) if by.exchange else None
         self._journal.message(
             "published",
             by,
@@ -145,7 +145,9 @@ class Holdings:
             return
         self._journal.message(kind, by, queue, delivery, attempt=attempt)
         into = self.backlogs.get(step.into or "")
-        self.end("buried", backlog, delivery, by, detail={"into": into and into.queue.id})
+        self.end(
+            "buried", backlog, delivery, by, detail=events.buried(into.queue.id if into else None)
+        )
         if into is not None:
             origin = Origin(queue.id, delivery.message.id, attempts=attempt, reason="attempts")
             self._copy(delivery, into, origin, by.now_ms)
@@ -192,7 +194,7 @@ class Holdings:
     ) -> None:
         delivery = backlog.known(push.seq)
         line.arrived(push, report, now_ms=now_ms)
-        detail = push_detail(push.listener, report, failed=False)
+        detail = events.push(push.listener, report, failed=False)
         self._note_push("pushed", backlog, delivery, push, now_ms, detail)
         self._let_go(backlog, delivery, now_ms)
 
@@ -211,7 +213,7 @@ class Holdings:
         queue, delivery = backlog.queue, backlog.known(push.seq)
         due_ms = None if delay_ms is None else ended_ms + delay_ms
         line.failed(push, report, due_ms=due_ms, now_ms=now_ms)
-        detail = push_detail(push.listener, report, failed=True)
+        detail = events.push(push.listener, report, failed=True)
         self._note_push("push_failed", backlog, delivery, push, now_ms, detail, delay_ms)
         into = self.backlogs.get(queue.dead_letter or "")
         if delay_ms is None and into is not None:
@@ -289,7 +291,7 @@ class Holdings:
         self, reason: str, backlog: Backlog, delivery: Delivery, push: Push, now_ms: int
     ) -> None:
         if push.status in OPEN:
-            detail = {"listener": push.listener, "reason": reason}
+            detail = events.push_dropped(push.listener, reason)
             by = Cause(BROKER, now_ms)
             self._journal.message(
                 "push_dropped", by, backlog.queue, delivery, attempt=push.attempts, detail=detail

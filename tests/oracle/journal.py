@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 
-from courier.core.journal import RECORD_KINDS, SECRET_FIELDS, UNNOTED, UNNOTED_UPDATES
-from courier.core.types import Actor, AnyRecord, Binding, Queue, Run
+from courier.core import events
+from courier.core.types import Actor, AnyRecord, Queue, Run
 from tests.oracle.backlog import Delivery
 from tests.oracle.tallies import Tallies
 
@@ -56,39 +56,19 @@ class Journal:
             size = columns.get("size", 0)
             self._tallies.add(kind, tenant, counted_under, size=size, now_ms=by.now_ms)
 
-    def created(self, by: Cause, record: AnyRecord, queue_names: dict[str, str]) -> None:
-        if not isinstance(record, UNNOTED):
-            self._setting("created", by, record, queue_names)
-
-    def updated(
-        self, by: Cause, before: AnyRecord, record: AnyRecord, queue_names: dict[str, str]
+    def setting(
+        self,
+        by: Cause,
+        record: AnyRecord | None,
+        known: AnyRecord | None,
+        queue_names: dict[str, str],
     ) -> None:
-        if isinstance(record, UNNOTED_UPDATES):
+        event, about = events.setting(record, known, actor=by.actor), record or known
+        if event is None or about is None:
             return
-        names = record.__struct_fields__
-        changed = sorted(name for name in names if getattr(before, name) != getattr(record, name))
-        self._setting("updated", by, record, queue_names, changed=changed)
-
-    def deleted(self, by: Cause, record: AnyRecord, queue_names: dict[str, str]) -> None:
-        if not isinstance(record, UNNOTED):
-            self._setting("deleted", by, record, queue_names)
-
-    def _setting(
-        self, verb: str, by: Cause, record: AnyRecord, queue_names: dict[str, str], **more: Any
-    ) -> None:
-        id = record.parent
-        if isinstance(record, Queue):
-            id = record.id
-        elif isinstance(record, Binding):
-            id = record.queue
+        id = events.queue_of(about)
         queue = (id, queue_names[id]) if id in queue_names else ("", "")
-        detail = msgspec.to_builtins(record) | more
-        for secret in SECRET_FIELDS:
-            detail.pop(secret, None)
-        if by.actor.address:
-            detail["address"] = by.actor.address
-        kind = f"{RECORD_KINDS[type(record)]}_{verb}"
-        self.append(kind, by, record.tenant, queue, {"detail": detail})
+        self.append(event[0], by, about.tenant, queue, {"detail": event[1]})
 
     def message(
         self, kind: str, by: Cause, queue: Queue, delivery: Delivery, **columns: Any

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from courier.core.types import BROKER, DAY_MS, MINUTE_MS, Push, Swept
-from courier.store.waiting import Waiters
+from courier.core.waiters import Waiters
 from tests.oracle.backlog import Backlog, Delivery
 from tests.oracle.claims import Claims
 from tests.oracle.holdings import Holdings

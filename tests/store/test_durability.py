@@ -8,6 +8,7 @@ import apsw
 import pytest
 
 from courier import ids
+from courier.core.records import decided
 from courier.core.types import Ack, Actor, Draft, Queue
 from courier.store.embedded import EmbeddedStore
 
@@ -59,7 +60,7 @@ def test_no_verb_returns_before_the_log_was_synced(
         )
         queue = Queue(id=ids.new_id(), tenant="t", name="q", created_ms=1, modified_ms=1)
         before = syncs[0]
-        await store.change(puts=[queue], actor=ACTOR, now_ms=NOW_MS)
+        await store.change(decided(puts=[queue]), actor=ACTOR, now_ms=NOW_MS)
         assert syncs[0] > before
         # More rounds than it takes the writer to learn whether the disk is fast.
         for _ in range(40):
@@ -84,7 +85,7 @@ def test_callers_at_the_same_time_share_a_sync(tmp_path: Path, syncs: list[int])
     async def story() -> None:
         store = await EmbeddedStore.open(tmp_path / "courier.db")
         queue = Queue(id=ids.new_id(), tenant="t", name="q", created_ms=1, modified_ms=1)
-        await store.change(puts=[queue], actor=ACTOR, now_ms=NOW_MS)
+        await store.change(decided(puts=[queue]), actor=ACTOR, now_ms=NOW_MS)
         before = syncs[0]
         await asyncio.gather(
             *(
@@ -103,11 +104,11 @@ def test_reading_syncs_nothing(tmp_path: Path, syncs: list[int]) -> None:
     async def story() -> None:
         store = await EmbeddedStore.open(tmp_path / "courier.db")
         queue = Queue(id=ids.new_id(), tenant="t", name="q", created_ms=1, modified_ms=1)
-        await store.change(puts=[queue], actor=ACTOR, now_ms=NOW_MS)
+        await store.change(decided(puts=[queue]), actor=ACTOR, now_ms=NOW_MS)
         # The first one is remembered: pullers use this queue.
-        await store.peek(queue.id, count=1, now_ms=NOW_MS)
+        await store.messages.peek(queue.id, count=1, now_ms=NOW_MS)
         before = syncs[0]
-        await store.peek(queue.id, count=1, now_ms=NOW_MS)
+        await store.messages.peek(queue.id, count=1, now_ms=NOW_MS)
         await store.stats([queue.id], now_ms=NOW_MS)
         await store.lease(queue.id, count=1, lease_ms=1, actor=ACTOR, now_ms=NOW_MS)
         assert syncs[0] == before

@@ -10,6 +10,7 @@ import pytest
 
 from courier import ids
 from courier.core.errors import NotFound, OverLimit, StoreDamaged, StoreUnavailable
+from courier.core.records import decided
 from courier.core.types import Ack, Actor, Draft, Queue
 from courier.store.embedded import EmbeddedStore
 from courier.store.engine import layout
@@ -53,19 +54,19 @@ def test_a_damaged_block_is_an_error_and_never_a_wrong_body(tmp_path: Path, colu
     queue, other = new_queue(), new_queue("other")
 
     async def fill(store: EmbeddedStore) -> None:
-        await store.change(puts=[queue, other], actor=ACTOR, now_ms=NOW_MS)
+        await store.change(decided(puts=[queue, other]), actor=ACTOR, now_ms=NOW_MS)
         await published(store, queue, b"good body")
         await published(store, other, b"other")
 
     async def read(store: EmbeddedStore) -> None:
         for verb in (
-            store.peek(queue.id, count=1, now_ms=NOW_MS),
+            store.messages.peek(queue.id, count=1, now_ms=NOW_MS),
             store.lease(queue.id, count=1, lease_ms=9, actor=ACTOR, now_ms=NOW_MS),
-            store.read_journal(after=0, limit=9),
+            store.journal.read(after=0, limit=9),
         ):
             with pytest.raises(StoreDamaged):
                 await verb
-        assert store.figures()["damaged_reads"] == 3
+        assert store.health.figures()["damaged_reads"] == 3
         # Others are not affected.
         assert await taken(store, other, 1) == [b"other"]
 
@@ -83,22 +84,22 @@ def test_damage_fails_no_other_call_of_its_group_and_the_store_is_not_ready(tmp_
     queue, other = new_queue(), new_queue("other")
 
     async def fill(store: EmbeddedStore) -> None:
-        await store.change(puts=[queue, other], actor=ACTOR, now_ms=NOW_MS)
+        await store.change(decided(puts=[queue, other]), actor=ACTOR, now_ms=NOW_MS)
         await published(store, queue, b"bad")
-        await store.check()
+        await store.health.check()
 
     async def read(store: EmbeddedStore) -> None:
         for _ in range(2):
             damaged, *others = await asyncio.gather(
                 store.lease(queue.id, count=1, lease_ms=9, actor=ACTOR, now_ms=NOW_MS),
                 published(store, other, b"one"),
-                store.peek(other.id, count=1, now_ms=NOW_MS),
+                store.messages.peek(other.id, count=1, now_ms=NOW_MS),
                 return_exceptions=True,
             )
             assert isinstance(damaged, StoreDamaged)
             assert not [each for each in others if isinstance(each, BaseException)]
         with pytest.raises(StoreUnavailable, match="damaged"):
-            await store.check()
+            await store.health.check()
         assert await taken(store, other, 9) == [b"one"] * 2
 
     told(path, fill)
@@ -116,7 +117,7 @@ def test_settings_that_cannot_be_read_are_one_sentence_at_the_start(
     queue = new_queue()
 
     async def fill(store: EmbeddedStore) -> None:
-        await store.change(puts=[queue], actor=ACTOR, now_ms=NOW_MS)
+        await store.change(decided(puts=[queue]), actor=ACTOR, now_ms=NOW_MS)
         await published(store, queue, b"a")
         await store.lease(queue.id, count=1, lease_ms=9, actor=ACTOR, now_ms=NOW_MS)
 
@@ -146,13 +147,13 @@ def test_a_block_in_anothers_place_is_damaged(tmp_path: Path) -> None:
     queue = new_queue()
 
     async def fill(store: EmbeddedStore) -> None:
-        await store.change(puts=[queue], actor=ACTOR, now_ms=NOW_MS)
+        await store.change(decided(puts=[queue]), actor=ACTOR, now_ms=NOW_MS)
         await published(store, queue, b"a")
         await published(store, queue, b"b")
 
     async def read(store: EmbeddedStore) -> None:
         with pytest.raises(StoreDamaged):
-            await store.peek(queue.id, count=1, now_ms=NOW_MS)
+            await store.messages.peek(queue.id, count=1, now_ms=NOW_MS)
 
     told(path, fill)
     db = apsw.Connection(str(path))
@@ -169,12 +170,12 @@ def test_a_damaged_packet_is_an_error(tmp_path: Path) -> None:
     queue = new_queue()
 
     async def fill(store: EmbeddedStore) -> None:
-        await store.change(puts=[queue], actor=ACTOR, now_ms=NOW_MS)
+        await store.change(decided(puts=[queue]), actor=ACTOR, now_ms=NOW_MS)
         await published(store, queue, b"a")
 
     async def read(store: EmbeddedStore) -> None:
         with pytest.raises(StoreDamaged):
-            await store.read_journal(after=0, limit=9)
+            await store.journal.read(after=0, limit=9)
         assert await taken(store, queue, 1) == [b"a"]
 
     told(path, fill)
@@ -187,21 +188,21 @@ def test_a_damaged_packet_is_an_error(tmp_path: Path) -> None:
 def test_a_line_number_is_used_again_once_the_journal_is_past_its_messages(tmp_path: Path) -> None:
     async def story(store: EmbeddedStore) -> None:
         kept, gone = new_queue("kept"), new_queue("gone")
-        await store.change(puts=[kept, gone], actor=ACTOR, now_ms=NOW_MS)
+        await store.change(decided(puts=[kept, gone]), actor=ACTOR, now_ms=NOW_MS)
         number = store.engine.book.lines[gone.id].no
         await published(store, gone, b"a")
-        await store.change(drops=[gone], actor=ACTOR, now_ms=NOW_MS)
+        await store.change(decided(drops=[gone]), actor=ACTOR, now_ms=NOW_MS)
         while (await store.sweep(limit=9, now_ms=NOW_MS)).more:
             pass
         early = new_queue("early")
-        await store.change(puts=[early], actor=ACTOR, now_ms=NOW_MS)
+        await store.change(decided(puts=[early]), actor=ACTOR, now_ms=NOW_MS)
         assert store.engine.book.lines[early.id].no != number
-        bodies = [run.columns.get("body") for run in await store.read_journal(after=0, limit=99)]
+        bodies = [run.columns.get("body") for run in await store.journal.read(after=0, limit=99)]
         assert [b"a"] in bodies
-        last = (await store.head()).last
-        await store.trim_journal(upto=last)
+        last = (await store.journal.head()).last
+        await store.journal.trim(upto=last)
         late = new_queue("late")
-        await store.change(puts=[late], actor=ACTOR, now_ms=NOW_MS)
+        await store.change(decided(puts=[late]), actor=ACTOR, now_ms=NOW_MS)
         assert store.engine.book.lines[late.id].no == number
         await published(store, late, b"b")
         assert await taken(store, late, 9) == [b"b"]
@@ -215,11 +216,11 @@ def test_numbers_run_out_with_an_error_and_change_nothing(
     async def story(store: EmbeddedStore) -> None:
         monkeypatch.setattr(layout, "LINES_MAX", 4)
         queues = [new_queue(str(number)) for number in range(4)]
-        await store.change(puts=queues[:2], actor=ACTOR, now_ms=NOW_MS)
+        await store.change(decided(puts=queues[:2]), actor=ACTOR, now_ms=NOW_MS)
         with pytest.raises(OverLimit, match="number of queues and listeners"):
-            await store.change(puts=queues[2:], actor=ACTOR, now_ms=NOW_MS)
-        assert await store.scan(Queue) == queues[:2]
-        await store.change(puts=queues[2:3], actor=ACTOR, now_ms=NOW_MS)
+            await store.change(decided(puts=queues[2:]), actor=ACTOR, now_ms=NOW_MS)
+        assert store.records.scan(Queue) == queues[:2]
+        await store.change(decided(puts=queues[2:3]), actor=ACTOR, now_ms=NOW_MS)
 
     told(tmp_path / "courier.db", story)
 
@@ -252,13 +253,13 @@ def test_numbers_cover_four_million_lines_and_each_is_given_once() -> None:
 
 def test_many_changes_of_settings_share_a_commit(tmp_path: Path) -> None:
     async def story(store: EmbeddedStore) -> None:
-        commits = store.figures()["commits"]
+        commits = store.health.figures()["commits"]
         queues = [new_queue(str(number)) for number in range(50)]
         await asyncio.gather(
-            *(store.change(puts=[queue], actor=ACTOR, now_ms=NOW_MS) for queue in queues)
+            *(store.change(decided(puts=[queue]), actor=ACTOR, now_ms=NOW_MS) for queue in queues)
         )
-        assert store.figures()["commits"] - commits <= 3
-        assert len(await store.scan(Queue)) == 50
+        assert store.health.figures()["commits"] - commits <= 3
+        assert len(store.records.scan(Queue)) == 50
 
     told(tmp_path / "courier.db", story)
 
@@ -266,7 +267,7 @@ def test_many_changes_of_settings_share_a_commit(tmp_path: Path) -> None:
 def test_of_calls_that_run_as_one_only_the_one_too_many_is_refused(tmp_path: Path) -> None:
     async def story(store: EmbeddedStore) -> None:
         queue = new_queue()
-        await store.change(puts=[queue], actor=ACTOR, now_ms=NOW_MS)
+        await store.change(decided(puts=[queue]), actor=ACTOR, now_ms=NOW_MS)
 
         def publish(size: int) -> Awaitable[Any]:
             batch = (queue.id, [Draft(b"x" * size)])
@@ -287,7 +288,7 @@ def test_the_dead_of_an_old_block_take_no_space(tmp_path: Path) -> None:
 
     async def story(store: EmbeddedStore) -> None:
         queue = new_queue()
-        await store.change(puts=[queue], actor=ACTOR, now_ms=NOW_MS)
+        await store.change(decided(puts=[queue]), actor=ACTOR, now_ms=NOW_MS)
         for _ in range(20):
             drafts = [
                 Draft(b"x" * 1_000, headers={"k": "v" * 500}, id=f"own-{n}") for n in range(100)
@@ -303,9 +304,9 @@ def test_the_dead_of_an_old_block_take_no_space(tmp_path: Path) -> None:
             return size
 
         assert stored() > 3_000_000
-        await store.trim_journal(upto=(await store.head()).last)
+        await store.journal.trim(upto=(await store.journal.head()).last)
         assert stored() < 50_000
-        left = await store.browse(queue.id, after_seq=0, limit=99, now_ms=NOW_MS)
+        left = await store.messages.browse(queue.id, after_seq=0, limit=99, now_ms=NOW_MS)
         assert [message.body for message in left] == [b"x" * 1_000] * 20
         assert {str(message.headers) for message in left} == {str({"k": "v" * 500})}
 
@@ -315,11 +316,11 @@ def test_the_dead_of_an_old_block_take_no_space(tmp_path: Path) -> None:
 def test_what_was_cycled_and_trimmed_is_gone(tmp_path: Path) -> None:
     async def story(store: EmbeddedStore) -> None:
         queue = new_queue()
-        await store.change(puts=[queue], actor=ACTOR, now_ms=NOW_MS)
+        await store.change(decided(puts=[queue]), actor=ACTOR, now_ms=NOW_MS)
         for _ in range(30):
             await published(store, queue, *[b"x" * 500] * 100)
             assert len(await taken(store, queue, 100)) == 100
-            await store.trim_journal(upto=(await store.head()).last)
+            await store.journal.trim(upto=(await store.journal.head()).last)
         tables = ("block", "range", "delivery", "expiry", "packet")
         counts = [store.disk.db.execute(f"SELECT count(*) FROM {table}").get for table in tables]
         assert max(counts) <= 1

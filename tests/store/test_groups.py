@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from courier import ids
+from courier.core.records import decided
 from courier.core.types import Ack, Actor, Draft, Message, Queue, Retry
 from courier.store.embedded import EmbeddedStore
 from tests.model.accounts import audit
@@ -56,7 +57,7 @@ class Story:
         await store.remove(queue.id, [b[0].seq, 9], actor=ACTOR, now_ms=self.now_ms)
         yield "removed a head and another"
         self.queue = replace(queue, delay_ms=70)
-        await store.change(puts=[self.queue], actor=ACTOR, now_ms=self.now_ms)
+        await store.change(decided(puts=[self.queue]), actor=ACTOR, now_ms=self.now_ms)
         yield "delayed what was never attempted"
         self.now_ms += 30
         await self.publish(of(b"ttl", group="d", ttl_ms=10, delay_ms=0), of(b"d", group="d"))
@@ -65,18 +66,18 @@ class Story:
         await store.sweep(limit=1_000, now_ms=self.now_ms)
         yield "expired a head"
         self.queue = replace(queue, delay_ms=0)
-        await store.change(puts=[self.queue], actor=ACTOR, now_ms=self.now_ms)
+        await store.change(decided(puts=[self.queue]), actor=ACTOR, now_ms=self.now_ms)
         yield "undelayed them"
         await self.lease(4)
         yield "leased across groups"
         await store.purge(queue.id, upto_seq=8, limit=3, actor=ACTOR, now_ms=self.now_ms)
         yield "purged a part"
         self.queue = replace(self.queue, attempts_max=1)
-        await store.change(puts=[self.queue], actor=ACTOR, now_ms=self.now_ms)
+        await store.change(decided(puts=[self.queue]), actor=ACTOR, now_ms=self.now_ms)
         self.now_ms += 100
         await store.sweep(limit=1_000, now_ms=self.now_ms)
         yield "buried what was leased"
-        await store.change(drops=[self.queue], actor=ACTOR, now_ms=self.now_ms)
+        await store.change(decided(drops=[self.queue]), actor=ACTOR, now_ms=self.now_ms)
         yield "dropped the queue"
 
 
@@ -90,7 +91,7 @@ def test_every_step_outlives_a_crash(tmp_path: Path, inline_ms_max: int) -> None
             id=ids.new_id(), tenant="t", name="dead", created_ms=1, modified_ms=1, fifo=True
         )
         work = replace(dead, id=ids.new_id(), name="work", dead_letter=dead.id, attempts_max=9)
-        await store.change(puts=[dead, work], actor=ACTOR, now_ms=NOW_MS)
+        await store.change(decided(puts=[dead, work]), actor=ACTOR, now_ms=NOW_MS)
         told = Story(store, work)
         async for step in told.steps():
             audit(store)
@@ -104,7 +105,7 @@ def test_every_step_outlives_a_crash(tmp_path: Path, inline_ms_max: int) -> None
                 here, there = [
                     (
                         await each.stats([queue.id], now_ms=told.now_ms),
-                        await each.peek(queue.id, count=99, now_ms=told.now_ms),
+                        await each.messages.peek(queue.id, count=99, now_ms=told.now_ms),
                     )
                     for each in (store, again)
                 ]

@@ -4,6 +4,7 @@ import asyncio
 from pathlib import Path
 
 from courier import ids
+from courier.core.records import decided
 from courier.core.store import Store
 from courier.core.types import DAY_MS, HOUR_MS, MINUTE_MS, Actor, Draft, Level, Queue, Tally
 from courier.store.embedded import EmbeddedStore
@@ -26,17 +27,17 @@ def test_calls_of_two_minutes_that_share_a_commit_are_told_apart(tmp_path: Path)
     async def story() -> None:
         store = await EmbeddedStore.open(tmp_path / "courier.db")
         queue = new_queue()
-        await store.change(puts=[queue], actor=ACTOR, now_ms=NOW_MS)
-        commits = store.figures()["commits"]
+        await store.change(decided(puts=[queue]), actor=ACTOR, now_ms=NOW_MS)
+        commits = store.health.figures()["commits"]
         minutes = [0, 0, 3, 4, 4, 4]
         times_ms = [NOW_MS + minute * MINUTE_MS for minute in minutes]
         await asyncio.gather(*(publish(store, queue, now_ms) for now_ms in times_ms))
-        assert store.figures()["commits"] == commits + 1
-        assert await store.levels(queue.id, since_ms=0) == [
+        assert store.health.figures()["commits"] == commits + 1
+        assert (await store.past.levels([queue.id], since_ms=0))[0] == [
             Level(MINUTE + 2, 2, 0, 0),
             Level(MINUTE + 3, 3, 0, 0),
         ]
-        tallies = await store.tallies(
+        tallies = await store.past.tallies(
             tenant="t", id=queue.id, since_ms=NOW_MS + MINUTE_MS, until_ms=NOW_MS + HOUR_MS
         )
         assert [(tally.minute, tally.count) for tally in tallies] == [
@@ -53,10 +54,10 @@ def test_a_restart_within_a_minute_changes_no_level(tmp_path: Path) -> None:
         queue = new_queue()
         for minute in (0, 0, 2, 2, 3):
             store = await EmbeddedStore.open(tmp_path / "courier.db")
-            if await store.get(Queue, queue.id) is None:
-                await store.change(puts=[queue], actor=ACTOR, now_ms=NOW_MS)
+            if store.records.get(Queue, queue.id) is None:
+                await store.change(decided(puts=[queue]), actor=ACTOR, now_ms=NOW_MS)
             await publish(store, queue, NOW_MS + minute * MINUTE_MS)
-            levels = await store.levels(queue.id, since_ms=0)
+            levels = (await store.past.levels([queue.id], since_ms=0))[0]
             await store.close()
         assert levels == [Level(MINUTE + 1, 2, 0, 0), Level(MINUTE + 2, 4, 0, 0)]
 
@@ -68,13 +69,13 @@ def test_many_old_minutes_are_summed_up_in_parts(tmp_path: Path) -> None:
     late_ms = NOW_MS + 17 * DAY_MS
 
     async def tallies(store: Store) -> list[Tally]:
-        return await store.tallies(tenant="u", since_ms=0, until_ms=late_ms)
+        return await store.past.tallies(tenant="u", since_ms=0, until_ms=late_ms)
 
     async def story() -> None:
         store = await EmbeddedStore.open(tmp_path / "courier.db")
         for minute in minutes:
             counts = {("u", "requested"): 1 + minute, ("v", "requested"): 1}
-            await store.tally(counts, now_ms=NOW_MS + minute * MINUTE_MS)
+            await store.past.tally(counts, now_ms=NOW_MS + minute * MINUTE_MS)
         sizes = []
         for _ in range(3):
             swept = await store.sweep(limit=50, now_ms=late_ms)
@@ -95,7 +96,7 @@ def test_many_old_minutes_are_summed_up_in_parts(tmp_path: Path) -> None:
         ]
 
         # What ages later joins its hour.
-        await store.tally({("u", "requested"): 1_000}, now_ms=NOW_MS + 130 * MINUTE_MS)
+        await store.past.tally({("u", "requested"): 1_000}, now_ms=NOW_MS + 130 * MINUTE_MS)
         late_again_ms = late_ms + MINUTE_MS
         assert not (await store.sweep(limit=50, now_ms=late_again_ms)).more
         assert (await tallies(store))[-1].minute == hour + 135
@@ -108,7 +109,7 @@ def test_an_offset_is_found_where_the_clock_was_set_back(tmp_path: Path) -> None
     async def story() -> None:
         store = await EmbeddedStore.open(tmp_path / "courier.db")
         queue = new_queue()
-        await store.change(puts=[queue], actor=ACTOR, now_ms=NOW_MS)
+        await store.change(decided(puts=[queue]), actor=ACTOR, now_ms=NOW_MS)
         # Two share a commit, and the first of them is the later one.
         await asyncio.gather(*(publish(store, queue, NOW_MS + ms) for ms in (40, 10)))
         for ms in (20, 30):
@@ -118,7 +119,7 @@ def test_an_offset_is_found_where_the_clock_was_set_back(tmp_path: Path) -> None
         for ms in (35, 50):
             await publish(store, queue, NOW_MS + ms)
         wanted = {0: 0, 1: 1, 10: 1, 40: 1, 41: 6, 50: 6, 51: 7}
-        found = {ms: await store.offset_at(NOW_MS + ms) for ms in wanted}
+        found = {ms: await store.journal.offset_at(NOW_MS + ms) for ms in wanted}
         assert found == wanted
         await store.close()
 
@@ -131,7 +132,7 @@ def test_an_offset_is_found_without_reading_the_whole_journal(tmp_path: Path) ->
     async def story() -> None:
         store = await EmbeddedStore.open(tmp_path / "courier.db")
         queue = new_queue()
-        await store.change(puts=[queue], actor=ACTOR, now_ms=NOW_MS)
+        await store.change(decided(puts=[queue]), actor=ACTOR, now_ms=NOW_MS)
         for i in range(rows):
             await publish(store, queue, NOW_MS + i)
         read: list[str] = []
@@ -140,7 +141,7 @@ def test_an_offset_is_found_without_reading_the_whole_journal(tmp_path: Path) ->
         for ms in (0, 1, 777, rows - 1, rows):
             read.clear()
             # One event for each commit, after that of the queue.
-            assert await store.offset_at(NOW_MS + ms) == (ms + 1 if ms else 0)
+            assert await store.journal.offset_at(NOW_MS + ms) == (ms + 1 if ms else 0)
             assert len([sql for sql in read if "SELECT" in sql]) <= 2 + rows.bit_length()
         await store.close()
 

@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from courier import ids
+from courier.core.records import decided
 from courier.core.types import (
     DAY_MS,
     Ack,
@@ -64,12 +65,12 @@ class Story:
         await self.store.publish([(self.queue.id, drafts)], actor=ACTOR, now_ms=self.now_ms)
 
     async def take(self, listener: Listener, count: int, lease_ms: int = 100) -> list[Message]:
-        return await self.store.take_pushes(
+        return await self.store.pushes.take(
             listener.id, count=count, lease_ms=lease_ms, now_ms=self.now_ms
         )
 
     async def settle(self, listener: Listener, *items: PushSettlement) -> None:
-        done = await self.store.settle_pushes(listener.id, items, now_ms=self.now_ms)
+        done = await self.store.pushes.settle(listener.id, items, now_ms=self.now_ms)
         assert done == [True] * len(items)
 
     async def done(self, *items: Ack | Retry) -> None:
@@ -106,7 +107,7 @@ class Story:
             [taken] = await self.take(second, 1)
             await self.settle(second, Pushed(taken.seq, 1, ARRIVED))
         yield "pushed what is kept for another"
-        await store.retry_push(first.id, 3, now_ms=self.now_ms)
+        await store.pushes.retry(first.id, 3, now_ms=self.now_ms)
         yield "made one ready that was exhausted"
         await self.take(first, 9, lease_ms=20)
         self.now_ms += 30
@@ -116,8 +117,8 @@ class Story:
         yield "swept the rest, and a delay"
         third = new_listener(self.queue, "c")
         self.listeners.append(third)
-        await store.change(puts=[third], actor=ACTOR, now_ms=self.now_ms)
-        await store.backfill(
+        await store.change(decided(puts=[third]), actor=ACTOR, now_ms=self.now_ms)
+        await store.pushes.backfill(
             third.id, since_ms=0, until_ms=2 * NOW_MS, after_seq=3, limit=3, now_ms=self.now_ms
         )
         yield "filled another"
@@ -140,7 +141,7 @@ class Story:
         self.now_ms = NOW_MS + 400
         await self.sweep(99)
         yield "expired one"
-        await store.change(drops=[first], actor=ACTOR, now_ms=self.now_ms)
+        await store.change(decided(drops=[first]), actor=ACTOR, now_ms=self.now_ms)
         self.listeners.remove(first)
         yield "dropped a listener"
         await self.sweep(1)
@@ -156,7 +157,7 @@ class Story:
         )
         await self.done(*(Ack(message.seq, message.attempts) for message in leased.messages[:3]))
         yield "kept some more"
-        await store.change(drops=[self.queue], actor=ACTOR, now_ms=self.now_ms)
+        await store.change(decided(drops=[self.queue]), actor=ACTOR, now_ms=self.now_ms)
         self.listeners.clear()
         yield "dropped the queue"
         await self.sweep(1)
@@ -166,16 +167,16 @@ class Story:
 async def seen(store: EmbeddedStore, told: Story, dead: Queue) -> list[Any]:
     """Everything that a caller can see."""
     now_ms = told.now_ms
-    found: list[Any] = [await store.head()]
+    found: list[Any] = [await store.journal.head()]
     for queue in (told.queue, dead) if told.listeners else (dead,):
         found += [
             await store.stats([queue.id], now_ms=now_ms),
-            await store.browse(queue.id, after_seq=0, limit=99, now_ms=now_ms, kept=True),
-            [await store.pushes(queue.id, seq, now_ms=now_ms) for seq in range(1, 10)],
+            await store.messages.browse(queue.id, after_seq=0, limit=99, now_ms=now_ms, kept=True),
+            [await store.pushes.of_message(queue.id, seq, now_ms=now_ms) for seq in range(1, 10)],
         ]
     for listener in told.listeners:
-        found.append(await store.push_stats([listener.id], now_ms=now_ms))
-        found.append(await store.missed(listener.id, limit=99, now_ms=now_ms))
+        found.append(await store.pushes.stats([listener.id], now_ms=now_ms))
+        found.append(await store.pushes.missed(listener.id, limit=99, now_ms=now_ms))
     return found
 
 
@@ -190,7 +191,9 @@ def test_every_step_outlives_a_crash(tmp_path: Path, inline_ms_max: int, fifo: b
         work = new_queue(fifo=fifo, dead_letter=dead.id, attempts_max=1)
         told = Story(store, work)
         heir = new_listener(dead)
-        await store.change(puts=[dead, work, heir, *told.listeners], actor=ACTOR, now_ms=NOW_MS)
+        await store.change(
+            decided(puts=[dead, work, heir, *told.listeners]), actor=ACTOR, now_ms=NOW_MS
+        )
         async for step in told.steps():
             audit(store)
             # What a process leaves behind that is killed now.
@@ -214,7 +217,7 @@ def test_a_queue_without_listeners_pays_nothing_for_those_of_others(tmp_path: Pa
         store = await EmbeddedStore.open(tmp_path / "courier.db")
         plain, pushed = new_queue("plain"), new_queue("pushed")
         listener = new_listener(pushed)
-        await store.change(puts=[plain, pushed, listener], actor=ACTOR, now_ms=NOW_MS)
+        await store.change(decided(puts=[plain, pushed, listener]), actor=ACTOR, now_ms=NOW_MS)
         statements: list[str] = []
         store.writer._cursor.connection.set_profile(lambda sql, _: statements.append(sql))
 
@@ -243,15 +246,15 @@ def test_a_backfill_passes_over_a_limited_number_of_messages(tmp_path: Path) -> 
     async def story() -> None:
         store = await EmbeddedStore.open(tmp_path / "courier.db")
         queue = new_queue()
-        await store.change(puts=[queue], actor=ACTOR, now_ms=NOW_MS)
+        await store.change(decided(puts=[queue]), actor=ACTOR, now_ms=NOW_MS)
         old = [Draft(b"old"), Draft(b"old", delay_ms=DAY_MS)] * (many // 2)
         await store.publish([(queue.id, old)], actor=ACTOR, now_ms=NOW_MS)
         await store.publish([(queue.id, [Draft(b"new")] * 2)], actor=ACTOR, now_ms=NOW_MS + 1)
         listener = new_listener(queue)
-        await store.change(puts=[listener], actor=ACTOR, now_ms=NOW_MS)
+        await store.change(decided(puts=[listener]), actor=ACTOR, now_ms=NOW_MS)
 
         async def backfill(after_seq: int, until_ms: int = NOW_MS + 2) -> tuple[int, int]:
-            return await store.backfill(
+            return await store.pushes.backfill(
                 listener.id,
                 since_ms=NOW_MS + 1,
                 until_ms=until_ms,
@@ -264,7 +267,7 @@ def test_a_backfill_passes_over_a_limited_number_of_messages(tmp_path: Path) -> 
         assert await backfill(0) == (0, LOOKED_AT_MAX)
         assert await backfill(LOOKED_AT_MAX) == (2, many + 2)
         assert await backfill(many + 2) == (0, 0)
-        taken = await store.take_pushes(listener.id, count=9, lease_ms=9, now_ms=NOW_MS + 1)
+        taken = await store.pushes.take(listener.id, count=9, lease_ms=9, now_ms=NOW_MS + 1)
         assert [message.body for message in taken] == [b"new"] * 2
         await store.close()
 
@@ -276,19 +279,19 @@ def test_pushes_share_a_commit_and_their_events_a_run(tmp_path: Path) -> None:
         store = await EmbeddedStore.open(tmp_path / "courier.db")
         queue = new_queue()
         listeners = [new_listener(queue, str(i)) for i in range(8)]
-        await store.change(puts=[queue, *listeners], actor=ACTOR, now_ms=NOW_MS)
+        await store.change(decided(puts=[queue, *listeners]), actor=ACTOR, now_ms=NOW_MS)
         await store.publish([(queue.id, [Draft(b"a")] * 50)], actor=ACTOR, now_ms=NOW_MS)
-        commits = store.figures()["commits"]
+        commits = store.health.figures()["commits"]
 
         async def push(listener: Listener) -> None:
-            taken = await store.take_pushes(listener.id, count=50, lease_ms=99, now_ms=NOW_MS)
+            taken = await store.pushes.take(listener.id, count=50, lease_ms=99, now_ms=NOW_MS)
             items = [Pushed(message.seq, 1, ARRIVED) for message in taken]
-            await store.settle_pushes(listener.id, items, now_ms=NOW_MS)
+            await store.pushes.settle(listener.id, items, now_ms=NOW_MS)
 
-        last = (await store.head()).last
+        last = (await store.journal.head()).last
         await asyncio.gather(*(push(listener) for listener in listeners))
-        assert store.figures()["commits"] == commits + 2
-        runs = await store.read_journal(after=last, limit=1_000)
+        assert store.health.figures()["commits"] == commits + 2
+        runs = await store.journal.read(after=last, limit=1_000)
         # Nobody pulls from this queue, so what every listener has is done.
         assert [(run.kind, run.count) for run in runs] == [("pushed", 50)] * 8 + [("acked", 50)]
         await store.close()
@@ -298,17 +301,17 @@ def test_pushes_share_a_commit_and_their_events_a_run(tmp_path: Path) -> None:
 
 def test_a_changed_title_changes_the_order_of_listeners_like_a_restart(tmp_path: Path) -> None:
     async def order(store: EmbeddedStore, queue: Queue) -> list[str]:
-        return [push.listener for push in await store.pushes(queue.id, 1, now_ms=NOW_MS)]
+        return [push.listener for push in await store.pushes.of_message(queue.id, 1, now_ms=NOW_MS)]
 
     async def story() -> None:
         store = await EmbeddedStore.open(tmp_path / "courier.db")
         queue = new_queue()
         a, b = new_listener(queue, "a"), new_listener(queue, "b")
-        await store.change(puts=[queue, b, a], actor=ACTOR, now_ms=NOW_MS)
+        await store.change(decided(puts=[queue, b, a]), actor=ACTOR, now_ms=NOW_MS)
         await store.publish([(queue.id, [Draft(b"x")])], actor=ACTOR, now_ms=NOW_MS)
         assert await order(store, queue) == [a.id, b.id]
         renamed = replace(a, title="c", name=f"{queue.id}/c")
-        await store.change(puts=[renamed], actor=ACTOR, now_ms=NOW_MS)
+        await store.change(decided(puts=[renamed]), actor=ACTOR, now_ms=NOW_MS)
         assert await order(store, queue) == [b.id, a.id]
         await store.close()
         store = await EmbeddedStore.open(tmp_path / "courier.db")

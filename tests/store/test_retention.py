@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from courier import ids
+from courier.core.records import decided
 from courier.core.types import (
     DAY_MS,
     Ack,
@@ -39,7 +40,7 @@ def test_what_lies_behind_long_lives_ends_on_time(tmp_path: Path, fifo: bool) ->
             retention_ms=100,
             fifo=fifo,
         )
-        await store.change(puts=[queue], actor=ACTOR, now_ms=NOW_MS)
+        await store.change(decided(puts=[queue]), actor=ACTOR, now_ms=NOW_MS)
         await store.publish([(queue.id, LONG)], actor=ACTOR, now_ms=NOW_MS)
 
         async def passed(bodies: list[bytes], now_ms: int) -> None:
@@ -51,7 +52,7 @@ def test_what_lies_behind_long_lives_ends_on_time(tmp_path: Path, fifo: bool) ->
             stats = (await store.stats([queue.id], now_ms=now_ms + 99))[queue.id]
             assert stats.count == len(LONG) + len(bodies)
             # Whatever a verb leaves to the sweep, it does not hand out.
-            peeked = await store.peek(queue.id, count=2 * len(LONG), now_ms=now_ms + 100)
+            peeked = await store.messages.peek(queue.id, count=2 * len(LONG), now_ms=now_ms + 100)
             assert not {message.body for message in peeked} & set(bodies)
             while (await store.sweep(limit=INLINE_MAX, now_ms=now_ms + 100)).more:
                 pass
@@ -65,11 +66,11 @@ def test_what_lies_behind_long_lives_ends_on_time(tmp_path: Path, fifo: bool) ->
 
         # A restart knows nothing of that, and is right all the same.
         store = await EmbeddedStore.open(tmp_path / "courier.db")
-        peeked = await store.peek(queue.id, count=9, now_ms=old_ms + 100)
+        peeked = await store.messages.peek(queue.id, count=9, now_ms=old_ms + 100)
         assert {message.body for message in peeked} <= {b"long"}
         while (await store.sweep(limit=INLINE_MAX, now_ms=old_ms + 100)).more:
             pass
-        peeked = await store.peek(queue.id, count=9, now_ms=old_ms + 100)
+        peeked = await store.messages.peek(queue.id, count=9, now_ms=old_ms + 100)
         assert [message.body for message in peeked] == [b"long"] * 9
         await store.close()
 
@@ -93,11 +94,11 @@ def test_a_lease_that_ended_in_time_is_not_overtaken_by_retention(tmp_path: Path
             attempts_max=1,
             retention_ms=100,
         )
-        await store.change(puts=[dead, work], actor=ACTOR, now_ms=NOW_MS)
+        await store.change(decided(puts=[dead, work]), actor=ACTOR, now_ms=NOW_MS)
         await store.publish([(work.id, [Draft(b"a")] * many)], actor=ACTOR, now_ms=NOW_MS)
         await store.lease(work.id, count=many, lease_ms=50, actor=ACTOR, now_ms=NOW_MS)
         late_ms = NOW_MS + 100
-        assert await store.peek(work.id, count=9, now_ms=late_ms) == []
+        assert await store.messages.peek(work.id, count=9, now_ms=late_ms) == []
         while (await store.sweep(limit=INLINE_MAX, now_ms=late_ms)).more:
             pass
         assert (await store.stats([dead.id], now_ms=late_ms))[dead.id].count == many
@@ -111,7 +112,7 @@ def test_what_lies_behind_many_that_have_expired_is_not_lost(tmp_path: Path) -> 
     async def story() -> None:
         store = await EmbeddedStore.open(tmp_path / "courier.db")
         queue = Queue(id=ids.new_id(), tenant="t", name="q", created_ms=1, modified_ms=1)
-        await store.change(puts=[queue], actor=ACTOR, now_ms=NOW_MS)
+        await store.change(decided(puts=[queue]), actor=ACTOR, now_ms=NOW_MS)
         short = [Draft(b"short", ttl_ms=10)] * (INLINE_MAX + 500)
         drafts = [Draft(b"first"), *short, Draft(b"last")]
         await store.publish([(queue.id, drafts)], actor=ACTOR, now_ms=NOW_MS)
@@ -145,7 +146,7 @@ def test_kept_messages_behind_long_lives_end_on_time(tmp_path: Path) -> None:
             url="https://mill.example/push",
             liveness_url="https://mill.example/live",
         )
-        await store.change(puts=[queue], actor=ACTOR, now_ms=NOW_MS)
+        await store.change(decided(puts=[queue]), actor=ACTOR, now_ms=NOW_MS)
 
         async def ack(*seqs: int, now_ms: int) -> None:
             acks = [Ack(seq, 1) for seq in seqs]
@@ -156,12 +157,14 @@ def test_kept_messages_behind_long_lives_end_on_time(tmp_path: Path) -> None:
             await store.lease(queue.id, count=9_999, lease_ms=DAY_MS, actor=ACTOR, now_ms=now_ms)
 
         async def held(now_ms: int) -> list[bytes]:
-            found = await store.browse(queue.id, after_seq=0, limit=9_999, now_ms=now_ms, kept=True)
+            found = await store.messages.browse(
+                queue.id, after_seq=0, limit=9_999, now_ms=now_ms, kept=True
+            )
             return [message.body for message in found if message.body != b"long"]
 
         async def exhaust(now_ms: int) -> None:
             """The listener is owed no more than what has a long life of its own."""
-            taken = await store.take_pushes(
+            taken = await store.pushes.take(
                 listener.id, count=9_999, lease_ms=DAY_MS, now_ms=now_ms
             )
             settled: list[PushSettlement] = [
@@ -170,10 +173,10 @@ def test_kept_messages_behind_long_lives_end_on_time(tmp_path: Path) -> None:
                 else PushFailed(message.seq, 1, Report(500), None)
                 for message in taken
             ]
-            await store.settle_pushes(listener.id, settled, now_ms=now_ms)
+            await store.pushes.settle(listener.id, settled, now_ms=now_ms)
 
         await publish(Draft(b"gone"), now_ms=NOW_MS)
-        await store.change(puts=[listener], actor=ACTOR, now_ms=NOW_MS)
+        await store.change(decided(puts=[listener]), actor=ACTOR, now_ms=NOW_MS)
         later_ms = NOW_MS + 50
         await publish(Draft(b"a"), *LONG, Draft(b"b"), now_ms=later_ms)
         await ack(1, *range(3, len(LONG) + 4), now_ms=later_ms)
@@ -192,7 +195,7 @@ def test_kept_messages_behind_long_lives_end_on_time(tmp_path: Path) -> None:
         await ack(len(LONG) + 4, now_ms=later_ms + 100)
         await exhaust(later_ms + 100)
         assert await held(later_ms + 200) == []
-        pushes = await store.push_stats([listener.id], now_ms=later_ms + 200)
+        pushes = await store.pushes.stats([listener.id], now_ms=later_ms + 200)
         assert pushes[listener.id].open == len(LONG)
         await store.close()
 

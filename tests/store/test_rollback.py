@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from courier import ids
 from courier.core.errors import StoreUnavailable
+from courier.core.records import decided
 from courier.core.store import Store
 from courier.core.types import (
     DAY_MS,
@@ -83,12 +84,12 @@ def test_a_group_that_cannot_be_committed_leaves_everything_as_it_was(
     async def seen(store: Store, queue: Queue, now_ms: int) -> list[Any]:
         return [
             (await store.stats([queue.id], now_ms=now_ms))[queue.id],
-            await store.tail(queue.id),
-            await store.peek(queue.id, count=99, now_ms=now_ms),
-            await store.browse(queue.id, after_seq=0, limit=99, now_ms=now_ms),
-            await store.levels(queue.id, since_ms=0),
-            await store.tallies(tenant="t", since_ms=0, until_ms=2 * now_ms),
-            await store.head(),
+            await store.messages.tail(queue.id),
+            await store.messages.peek(queue.id, count=99, now_ms=now_ms),
+            await store.messages.browse(queue.id, after_seq=0, limit=99, now_ms=now_ms),
+            (await store.past.levels([queue.id], since_ms=0))[0],
+            await store.past.tallies(tenant="t", since_ms=0, until_ms=2 * now_ms),
+            await store.journal.head(),
         ]
 
     async def story() -> None:
@@ -96,7 +97,7 @@ def test_a_group_that_cannot_be_committed_leaves_everything_as_it_was(
             tmp_path / "courier.db", commit_inline_ms_max=inline_ms_max
         )
         queue = Queue(id=ids.new_id(), tenant="t", name="q", created_ms=1, modified_ms=1, fifo=fifo)
-        await store.change(puts=[queue], actor=ACTOR, now_ms=NOW_MS)
+        await store.change(decided(puts=[queue]), actor=ACTOR, now_ms=NOW_MS)
 
         def publish(*bodies: bytes, now_ms: int, ttl_ms: int | None = None) -> Awaitable[Any]:
             drafts = [Draft(body, group=body[:1].decode(), ttl_ms=ttl_ms) for body in bodies]
@@ -113,7 +114,7 @@ def test_a_group_that_cannot_be_committed_leaves_everything_as_it_was(
         later_ms = NOW_MS + 2 * MINUTE_MS
         before = await seen(store, queue, later_ms)
 
-        hints = [store.wait(queue.id) for _ in range(9)]
+        hints = [store.waiters.wait(queue.id) for _ in range(9)]
         disk.broken = True
         answers = await asyncio.gather(
             publish(b"d1", b"a3", now_ms=later_ms),
@@ -125,23 +126,25 @@ def test_a_group_that_cannot_be_committed_leaves_everything_as_it_was(
         )
         assert [type(answer) for answer in answers] == [StoreUnavailable] * 5
         with pytest.raises(StoreUnavailable):
-            await store.change(puts=[replace(queue, delay_ms=9)], actor=ACTOR, now_ms=later_ms)
+            await store.change(
+                decided(puts=[replace(queue, delay_ms=9)]), actor=ACTOR, now_ms=later_ms
+            )
         assert [hint.done() for hint in hints] == [False] * 9
         disk.broken = False
         assert await seen(store, queue, later_ms) == before
-        await store.check()
+        await store.health.check()
         assert [hint.done() for hint in hints] == [False] * 9
 
         # The same happens when the disk is back, and counts from where it really was.
         await settle(Ack(first.seq, 1), Retry(second.seq, 1, delay_ms=0), now_ms=later_ms)
         assert any(hint.done() for hint in hints)
         await publish(b"a3", now_ms=later_ms)
-        peeked = await store.peek(queue.id, count=9, now_ms=later_ms)
+        peeked = await store.messages.peek(queue.id, count=9, now_ms=later_ms)
         assert [message.body for message in peeked] == (
             [b"a2", b"a3", b"b1", b"c1"] if fifo else [b"a2", b"b1", b"c1", b"a3"]
         )
         assert [message.seq for message in peeked if message.body == b"a3"] == [5]
-        levels = await store.levels(queue.id, since_ms=0)
+        levels = (await store.past.levels([queue.id], since_ms=0))[0]
         assert levels == [Level(later_ms // MINUTE_MS - 1, 4, 2, 0)]
         await store.close()
 
@@ -176,19 +179,27 @@ def test_pushes_of_a_group_that_cannot_be_committed_are_as_they_were(
         dead = Queue(id=ids.new_id(), tenant="t", name="dead", created_ms=1, modified_ms=1)
         queue = replace(dead, id=ids.new_id(), name="work", dead_letter=dead.id)
         first, second = new_listener(queue, "first"), new_listener(queue, "second", ordered=True)
-        await store.change(puts=[dead, queue, first, second], actor=ACTOR, now_ms=NOW_MS)
+        await store.change(decided(puts=[dead, queue, first, second]), actor=ACTOR, now_ms=NOW_MS)
         later_ms = NOW_MS + 2 * MINUTE_MS
 
         async def seen(now_ms: int) -> list[Any]:
             return [
-                await store.head(),
+                await store.journal.head(),
                 (await store.stats([queue.id], now_ms=now_ms))[queue.id],
                 (await store.stats([dead.id], now_ms=now_ms))[dead.id],
-                await store.browse(queue.id, after_seq=0, limit=99, now_ms=now_ms, kept=True),
-                [await store.pushes(queue.id, seq, now_ms=now_ms) for seq in range(1, 9)],
-                await store.push_stats([first.id, second.id], now_ms=now_ms),
-                [await store.missed(each.id, limit=9, now_ms=now_ms) for each in (first, second)],
-                await store.scan(Listener),
+                await store.messages.browse(
+                    queue.id, after_seq=0, limit=99, now_ms=now_ms, kept=True
+                ),
+                [
+                    await store.pushes.of_message(queue.id, seq, now_ms=now_ms)
+                    for seq in range(1, 9)
+                ],
+                await store.pushes.stats([first.id, second.id], now_ms=now_ms),
+                [
+                    await store.pushes.missed(each.id, limit=9, now_ms=now_ms)
+                    for each in (first, second)
+                ],
+                store.records.scan(Listener),
             ]
 
         def publish(*bodies: bytes) -> Awaitable[Any]:
@@ -196,10 +207,10 @@ def test_pushes_of_a_group_that_cannot_be_committed_are_as_they_were(
             return store.publish([batch], actor=ACTOR, now_ms=NOW_MS)
 
         def take(listener: Listener, count: int) -> Awaitable[Any]:
-            return store.take_pushes(listener.id, count=count, lease_ms=DAY_MS, now_ms=NOW_MS)
+            return store.pushes.take(listener.id, count=count, lease_ms=DAY_MS, now_ms=NOW_MS)
 
         def settle(*items: Pushed | PushFailed | PushReturned) -> Awaitable[Any]:
-            return store.settle_pushes(first.id, items, now_ms=later_ms)
+            return store.pushes.settle(first.id, items, now_ms=later_ms)
 
         def ack(*seqs: int) -> Awaitable[Any]:
             acks = [Ack(seq, 1) for seq in seqs]
@@ -210,18 +221,18 @@ def test_pushes_of_a_group_that_cannot_be_committed_are_as_they_were(
         await ack(1)
         await take(first, 4)
         await take(second, 1)
-        await store.settle_pushes(first.id, [PushFailed(4, 1, report, None)], now_ms=NOW_MS)
+        await store.pushes.settle(first.id, [PushFailed(4, 1, report, None)], now_ms=NOW_MS)
         before = await seen(later_ms)
 
-        hints = [store.wait(id) for id in (first.id, second.id, dead.id)]
+        hints = [store.waiters.wait(id) for id in (first.id, second.id, dead.id)]
         disk.broken = True
         answers = await asyncio.gather(
             publish(b"f"),
             ack(2),
             settle(Pushed(1, 1, report), PushFailed(2, 1, report, None), PushReturned(3, 1)),
-            store.settle_pushes(second.id, [Pushed(1, 1, report)], now_ms=later_ms),
+            store.pushes.settle(second.id, [Pushed(1, 1, report)], now_ms=later_ms),
             take(second, 1),
-            store.retry_push(first.id, 4, now_ms=later_ms),
+            store.pushes.retry(first.id, 4, now_ms=later_ms),
             store.rename(queue.id, 1, "name", actor=ACTOR, now_ms=later_ms),
             store.remove(queue.id, [1, 5], actor=ACTOR, now_ms=later_ms),
             return_exceptions=True,
@@ -229,7 +240,7 @@ def test_pushes_of_a_group_that_cannot_be_committed_are_as_they_were(
         assert [type(answer) for answer in answers] == [StoreUnavailable] * 8
         for puts, drops in (([], [first]), ([replace(first, ordered=True)], []), ([], [queue])):
             with pytest.raises(StoreUnavailable):
-                await store.change(puts=puts, drops=drops, actor=ACTOR, now_ms=later_ms)
+                await store.change(decided(puts=puts, drops=drops), actor=ACTOR, now_ms=later_ms)
         disk.broken = False
         assert await seen(later_ms) == before
         assert [hint.done() for hint in hints] == [False] * 3
@@ -238,15 +249,17 @@ def test_pushes_of_a_group_that_cannot_be_committed_are_as_they_were(
         assert await ack(2)
         done = await settle(Pushed(1, 1, report), PushFailed(2, 1, report, None))
         assert done == [True, True]
-        await store.settle_pushes(second.id, [Pushed(1, 1, report)], now_ms=later_ms)
+        await store.pushes.settle(second.id, [Pushed(1, 1, report)], now_ms=later_ms)
         assert [hint.done() for hint in hints] == [False, True, True]
-        stats = (await store.push_stats([first.id], now_ms=later_ms))[first.id]
+        stats = (await store.pushes.stats([first.id], now_ms=later_ms))[first.id]
         assert (stats.open, stats.in_flight, stats.missed, stats.acknowledged) == (2, 1, 2, 1)
-        kept = await store.browse(queue.id, after_seq=0, limit=9, now_ms=later_ms, kept=True)
+        kept = await store.messages.browse(
+            queue.id, after_seq=0, limit=9, now_ms=later_ms, kept=True
+        )
         assert [message.seq for message in kept] == [2, 3, 4, 5]
 
         # A sweep that is undone half-way through a dropped listener goes on from there.
-        await store.change(drops=[first], actor=ACTOR, now_ms=later_ms)
+        await store.change(decided(drops=[first]), actor=ACTOR, now_ms=later_ms)
         disk.broken = True
         for _ in range(3):
             with pytest.raises(StoreUnavailable):
@@ -265,11 +278,11 @@ def test_who_waits_is_told_after_the_commit(tmp_path: Path) -> None:
     async def story() -> None:
         store = await EmbeddedStore.open(tmp_path / "courier.db", commit_inline_ms_max=0)
         queue = Queue(id=ids.new_id(), tenant="t", name="q", created_ms=1, modified_ms=1)
-        await store.change(puts=[queue], actor=ACTOR, now_ms=NOW_MS)
-        hint = store.wait(queue.id)
-        commits = store.figures()["commits"]
+        await store.change(decided(puts=[queue]), actor=ACTOR, now_ms=NOW_MS)
+        hint = store.waiters.wait(queue.id)
+        commits = store.health.figures()["commits"]
         told_at: list[int] = []
-        hint.add_done_callback(lambda _: told_at.append(store.figures()["commits"]))
+        hint.add_done_callback(lambda _: told_at.append(store.health.figures()["commits"]))
         await store.publish([(queue.id, [Draft(b"a")])], actor=ACTOR, now_ms=NOW_MS)
         await asyncio.sleep(0)
         assert told_at == [commits + 1]

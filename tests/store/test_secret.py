@@ -23,7 +23,7 @@ def opened(path: Path, sealer: Sealer | None) -> bytes:
         store = await EmbeddedStore.open(path, sealer=sealer)
         try:
             for _ in range(300):
-                await store.check()
+                await store.health.check()
             return store.secret
         finally:
             await store.close()

@@ -10,10 +10,9 @@ from msgspec.structs import replace
 from courier import ids
 from courier.clock import ManualClock
 from courier.core.errors import OutOfSpace
-from courier.core.signins import SignIns
+from courier.core.records import decided
 from courier.core.sweeper import Sweeper
 from courier.core.types import DAY_MS, Ack, Actor, Draft, Numbering, Pipeline, Queue, Session
-from courier.core.usage import Usage
 from courier.store.embedded import EmbeddedStore
 
 ACTOR = Actor("somebody", "test")
@@ -50,37 +49,37 @@ def test_what_grows_the_store_is_refused_and_all_else_goes_on(tmp_path: Path, ro
         store = await opened(tmp_path)
         queue = new_queue("q")
         drafts = [Draft(b"a"), Draft(b"b"), Draft(b"c")]
-        await store.change(puts=[queue], actor=ACTOR, now_ms=NOW_MS)
+        await store.change(decided(puts=[queue]), actor=ACTOR, now_ms=NOW_MS)
         await store.publish([(queue.id, drafts)], actor=ACTOR, now_ms=NOW_MS)
         room.free = 200 * MIB
         await store.sweep(limit=1, now_ms=NOW_MS)
         with pytest.raises(OutOfSpace):
             await store.publish([(queue.id, drafts)], actor=ACTOR, now_ms=NOW_MS)
         with pytest.raises(OutOfSpace):
-            await store.publish_rows(
+            await store.rows.publish(
                 queue.id, drafts, Numbering("k", 0, NOW_MS), actor=ACTOR, now_ms=NOW_MS
             )
         with pytest.raises(OutOfSpace):
-            await store.change(puts=[new_queue("more")], actor=ACTOR, now_ms=NOW_MS)
+            await store.change(decided(puts=[new_queue("more")]), actor=ACTOR, now_ms=NOW_MS)
         with pytest.raises(OutOfSpace):
-            await store.check()
-        assert store.figures()["refusals_for_space"] >= 4
-        assert store.free_bytes() == 200 * MIB
+            await store.health.check()
+        assert store.health.figures()["refusals_for_space"] >= 4
+        assert store.health.free_bytes() == 200 * MIB
 
         session = Session(id=ids.new_id(), tenant="t", created_ms=1, expires_ms=NOW_MS)
-        await store.change(puts=[session], actor=ACTOR, now_ms=NOW_MS)
-        await store.change(puts=[replace(queue, paused=True)], actor=ACTOR, now_ms=NOW_MS)
+        await store.change(decided(puts=[session]), actor=ACTOR, now_ms=NOW_MS)
+        await store.change(decided(puts=[replace(queue, paused=True)]), actor=ACTOR, now_ms=NOW_MS)
         leased = await store.lease(queue.id, count=1, lease_ms=9, actor=ACTOR, now_ms=NOW_MS)
         acks = [Ack(message.seq, 1) for message in leased.messages]
         await store.settle(queue.id, acks, actor=ACTOR, now_ms=NOW_MS)
         assert await store.remove(queue.id, [2], actor=ACTOR, now_ms=NOW_MS) == [True]
         assert await store.purge(queue.id, upto_seq=9, limit=9, actor=ACTOR, now_ms=NOW_MS) == 1
-        assert await store.trim_journal(upto=3)
-        await store.change(drops=[queue], actor=ACTOR, now_ms=NOW_MS)
+        assert await store.journal.trim(upto=3)
+        await store.change(decided(drops=[queue]), actor=ACTOR, now_ms=NOW_MS)
 
         room.free = 300 * MIB
-        await store.check()
-        await store.change(puts=[new_queue("more")], actor=ACTOR, now_ms=NOW_MS)
+        await store.health.check()
+        await store.change(decided(puts=[new_queue("more")]), actor=ACTOR, now_ms=NOW_MS)
         await store.close()
 
     asyncio.run(story())
@@ -90,19 +89,19 @@ def test_room_that_messages_and_their_events_have_left_counts(tmp_path: Path, ro
     async def story() -> None:
         store = await opened(tmp_path)
         queue = new_queue("q")
-        await store.change(puts=[queue], actor=ACTOR, now_ms=NOW_MS)
+        await store.change(decided(puts=[queue]), actor=ACTOR, now_ms=NOW_MS)
         for _ in range(20):
             large = [Draft(b"x" * MIB)]
             await store.publish([(queue.id, large)], actor=ACTOR, now_ms=NOW_MS)
         room.free = 250 * MIB
         with pytest.raises(OutOfSpace):
-            await store.check()
+            await store.health.check()
         while await store.purge(queue.id, upto_seq=99, limit=5, actor=ACTOR, now_ms=NOW_MS):
             pass
         assert (await store.sweep(limit=9, now_ms=NOW_MS)).short
-        await store.trim_journal(upto=99)
+        await store.journal.trim(upto=99)
         assert not (await store.sweep(limit=9, now_ms=NOW_MS)).short
-        await store.check()
+        await store.health.check()
         await store.publish([(queue.id, [Draft(b"a")])], actor=ACTOR, now_ms=NOW_MS)
         await store.close()
 
@@ -114,10 +113,10 @@ def test_the_mark_is_a_part_of_a_small_disk(tmp_path: Path, room: Room) -> None:
         mib = 10_000 // 16
         store = await EmbeddedStore.open(tmp_path / "courier.db", disk_free_bytes_min=1 << 40)
         room.free = (mib + 1) * MIB
-        await store.check()
+        await store.health.check()
         room.free = (mib - 1) * MIB
         with pytest.raises(OutOfSpace):
-            await store.check()
+            await store.health.check()
         await store.close()
 
     asyncio.run(story())
@@ -127,7 +126,7 @@ def test_without_a_mark_nothing_is_held_back(tmp_path: Path, room: Room) -> None
     async def story() -> None:
         room.free = 0
         store = await EmbeddedStore.open(tmp_path / "courier.db")
-        await store.check()
+        await store.health.check()
         assert not list(tmp_path.glob("*.reserve"))
         await store.close()
 
@@ -143,15 +142,13 @@ def test_below_the_mark_the_journal_gives_up_what_every_pipeline_has_read(
         sweeper = Sweeper(
             store,
             clock,
-            Usage(),
-            SignIns(clock),
             every_ms=1,
             batch_max=100,
             journal_retention_ms=DAY_MS,
             journal_bytes_max=1 << 40,
         )
         queue = new_queue("q")
-        await store.change(puts=[queue], actor=ACTOR, now_ms=NOW_MS)
+        await store.change(decided(puts=[queue]), actor=ACTOR, now_ms=NOW_MS)
         for _ in range(9):
             await store.publish([(queue.id, [Draft(b"a")])], actor=ACTOR, now_ms=NOW_MS)
         await store.purge(queue.id, upto_seq=9, limit=9, actor=ACTOR, now_ms=NOW_MS)
@@ -161,11 +158,11 @@ def test_below_the_mark_the_journal_gives_up_what_every_pipeline_has_read(
             lake = Pipeline(
                 id="p" * 32, tenant="", created_ms=1, name="lake", offset=read, seen_ms=1
             )
-            await store.change(puts=[lake], actor=ACTOR, now_ms=clock.now_ms())
+            await store.change(decided(puts=[lake]), actor=ACTOR, now_ms=clock.now_ms())
             room.free = free
             clock.advance(10_000)
             await sweeper.turn()
-            return (await store.head()).first
+            return (await store.journal.head()).first
 
         assert await first_after(5, free=300 * MIB) == 1
         assert await first_after(5, free=200 * MIB) == 6

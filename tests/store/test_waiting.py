@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from courier.core.records import decided
 from courier.core.types import Actor, Draft, Queue
+from courier.core.waiters import Waiters
 from courier.store.embedded import EmbeddedStore
-from courier.store.waiting import Waiters
 
 QUEUE, OTHER = "c0" + "1" * 30, "c0" + "2" * 30
 ACTOR = Actor("somebody", "test")
@@ -122,6 +123,17 @@ def test_who_comes_again_waits_behind_the_others(room: Room) -> None:
     assert told(first, second, again) == [True, True, False]
 
 
+def test_a_wait_without_a_hint_ends_with_one(runner: asyncio.Runner) -> None:
+    async def story() -> None:
+        waiters = Waiters(longest_s=0.01)
+        assert await asyncio.wait_for(waiters.wait(QUEUE), 10)
+        left = waiters.wait(QUEUE)
+        left.set_result(False)
+        await asyncio.sleep(0.05)
+
+    runner.run(story())
+
+
 @pytest.mark.parametrize("hinted", [False, True])
 def test_who_has_left_is_forgotten(room: Room, hinted: bool) -> None:
     hint = room.wait()
@@ -155,8 +167,8 @@ def test_a_group_that_was_rolled_back_tells_nobody(
             tmp_path / "courier.db", commit_inline_ms_max=inline_ms_max
         )
         queue = Queue(id=QUEUE, tenant="t", name="q", created_ms=1, modified_ms=1)
-        await store.change(puts=[queue], actor=ACTOR, now_ms=NOW_MS)
-        waiting = [store.wait(QUEUE) for _ in range(3)]
+        await store.change(decided(puts=[queue]), actor=ACTOR, now_ms=NOW_MS)
+        waiting = [store.waiters.wait(QUEUE) for _ in range(3)]
         publish = asyncio.ensure_future(
             store.publish([(QUEUE, [Draft(b"a")])], actor=ACTOR, now_ms=NOW_MS)
         )

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from courier import ids
+from courier.core.records import decided
 from courier.core.types import Actor, Draft, Queue
 from courier.store.embedded import EmbeddedStore
 
@@ -28,7 +29,7 @@ def test_a_call_that_fails_takes_no_other_with_it(tmp_path: Path, inline_ms_max:
             tmp_path / "courier.db", commit_inline_ms_max=inline_ms_max
         )
         queue = Queue(id=ids.new_id(), tenant="t", name="q", created_ms=1, modified_ms=1)
-        await store.change(puts=[queue], actor=ACTOR, now_ms=NOW_MS)
+        await store.change(decided(puts=[queue]), actor=ACTOR, now_ms=NOW_MS)
 
         async def publish(body: bytes) -> None:
             await store.publish([(queue.id, [Draft(body)])], actor=ACTOR, now_ms=NOW_MS)
@@ -39,7 +40,7 @@ def test_a_call_that_fails_takes_no_other_with_it(tmp_path: Path, inline_ms_max:
         )
         assert [type(answer) for answer in answers] == [type(None), Bug, type(None)]
         await asyncio.wait_for(publish(b"c"), 10)
-        peeked = await store.peek(queue.id, count=9, now_ms=NOW_MS)
+        peeked = await store.messages.peek(queue.id, count=9, now_ms=NOW_MS)
         assert sorted(message.body for message in peeked) == [b"a", b"b", b"c"]
         assert [message.seq for message in peeked] == [1, 2, 3]
         assert (await store.stats([queue.id], now_ms=NOW_MS))[queue.id].count == 3

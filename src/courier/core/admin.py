@@ -1,11 +1,10 @@
 """The settings verbs: tenants, keys, queues, exchanges, consumers, event subscriptions.
 
-Each reads what is there, decides, and writes all of it in one change. They run one at a time, so
-what was read is still true when it is written.
+Each is a decision over the records that runs where it is written; see `decider.py`.
 """
 
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Literal
 
 from msgspec import UNSET, Struct, UnsetType
@@ -14,18 +13,20 @@ from msgspec.structs import replace
 from courier import ids
 from courier.clock import Clock
 from courier.core import keys, schemas
+from courier.core.decider import Decider
 from courier.core.domains import Domains
 from courier.core.errors import Conflict, InUse, InvalidRequest, NotFound, OverLimit, Unavailable
 from courier.core.keys import Reach
 from courier.core.limits import BINDINGS_MAX, RULED_BINDINGS_MAX, Limits
-from courier.core.listeners import Listeners
+from courier.core.listeners import Listeners, with_liveness
+from courier.core.records import Change, Records, decided
 from courier.core.rotation import Rotation
 from courier.core.sessions import BROWSER_SESSION_MS, BROWSER_WHOLE_MS, Sessions
 from courier.core.store import Store
-from courier.core.turns import Turn
 from courier.core.types import (
     BROKER,
     MINUTE_MS,
+    OPERATOR,
     Actor,
     AnyRecord,
     Binding,
@@ -51,7 +52,6 @@ from courier.core.workers import Workers
 
 # A key in use is noted this often, not with every use.
 KEY_USE_EVERY_MS = 5 * MINUTE_MS
-OPERATOR = ""  # the tenant of keys that belong to the operator
 KEYS_MAX = 1_000
 # Of one queue: the one it has, and those it had.
 SCHEMAS_MAX = 100
@@ -70,41 +70,32 @@ class Policy(Struct, frozen=True):
     dead_letter: str = ""
 
 
-class _Exists(Exception):
-    """A queue that was to be created is there."""
-
-
-class Admin:
+class Admin(Decider):
     def __init__(self, store: Store, clock: Clock, limits: Limits) -> None:
-        self._store = store
-        self._clock = clock
+        super().__init__(store, clock)
         self._limits = limits
-        self._turn = Turn()
-        self._creating: dict[str, Queue] = {}  # by id, until they are there
-        self._deleted: set[str] = set()  # tenants, while this server runs
-        self.sessions = Sessions(store, clock, self._turn)
+        self.sessions = Sessions(store, clock)
         self.browser_sessions = Sessions(
             store,
             clock,
-            self._turn,
             purpose=b"browser",
             session_ms=BROWSER_SESSION_MS,
             whole_ms=BROWSER_WHOLE_MS,
         )
-        self.rotation = Rotation(store, clock, self._turn)
-        self.listeners = Listeners(store, clock, self._turn)
-        self.domains = Domains(store, clock, self._turn)
-        self.workers = Workers(store, clock, self._turn)
+        self.rotation = Rotation(store, clock)
+        self.listeners = Listeners(store, clock)
+        self.domains = Domains(store, clock)
+        self.workers = Workers(store, clock)
 
     # --- tenants and keys ---
 
-    async def new_tenant(self, name: str, *, beside: str = "") -> Tenant:
+    def new_tenant(self, name: str, *, beside: str = "") -> Tenant:
         """A tenant that does not exist yet; Conflict when the name is taken.
 
         It belongs to the organization of tenant `beside`, or to one of its own.
         """
-        await self.check_tenant_name(name)
-        organization = (await self.tenant(beside)).organization if beside else ids.new_id()
+        self.check_tenant_name(name)
+        organization = self.tenant(beside).organization if beside else ids.new_id()
         return Tenant(
             id=ids.new_id(),
             tenant=OPERATOR,
@@ -113,28 +104,23 @@ class Admin:
             organization=organization,
         )
 
-    async def check_tenant_name(self, name: str) -> None:
+    def check_tenant_name(self, name: str) -> None:
         """Raises Conflict when another tenant has it."""
-        if await self._store.named(Tenant, tenant=OPERATOR, name=name):
+        if self._records.named(Tenant, tenant=OPERATOR, name=name):
             raise Conflict("tenant", name)
 
     async def add_tenant(self, tenant: Tenant, first_keys: list[Key], *, actor: Actor) -> None:
-        await self._change(puts=[tenant, *first_keys], actor=actor)
+        await self._change(decided(puts=[tenant, *first_keys]), actor=actor)
 
-    async def tenant(self, name: str) -> Tenant:
-        tenant = await self._store.named(Tenant, tenant=OPERATOR, name=name)
-        if tenant is None:
-            raise NotFound("tenant", name)
-        return tenant
+    def tenant(self, name: str) -> Tenant:
+        return self._records.require_named(Tenant, tenant=OPERATOR, name=name)
 
     async def rename_tenant(self, id: str, name: str, *, actor: Actor) -> Tenant:
-        async with self._turn:
-            known = await self._store.get(Tenant, id)
-            if known is None:
-                raise NotFound("tenant", id)
-            tenant = replace(known, name=name)
-            await self._change(puts=[tenant], actor=actor)
-            return tenant
+        def decide(records: Records) -> Change[Tenant]:
+            tenant = replace(records.require(Tenant, id), name=name)
+            return Change(puts=[tenant], answer=tenant)
+
+        return await self._change(decide, actor=actor)
 
     async def delete_tenant(self, name: str, *, actor: Actor) -> None:
         """Delete the tenant and everything it owns, itself last.
@@ -143,27 +129,43 @@ class Admin:
         first part is all that lets anybody in: its keys, and its place in an organization, whose
         users may act in all its tenants. So nothing of it answers from then on.
         """
-        async with self._turn:
-            tenant = await self.tenant(name)
+
+        def shut(records: Records) -> Change[Tenant]:
+            tenant = records.require_named(Tenant, tenant=OPERATOR, name=name)
             alone = replace(tenant, organization=ids.new_id())
-            keys = await self._store.scan(Key, tenant=tenant.id)
-            await self._change(puts=[alone], drops=[*keys], actor=actor)
-            drops: list[AnyRecord] = []
-            for kind in (Session, KeyUse, *_BELOW_QUEUES, Exchange, Queue, Worker, Domain):
-                drops += await self._store.scan(kind, tenant=tenant.id)
-            await self._drop_in_parts([*drops, alone], actor=actor)
-            self._deleted.add(tenant.id)
+            return Change([alone], records.scan(Key, tenant=tenant.id), alone)
+
+        tenant = await self._change(shut, actor=actor)
+        kinds = (Key, Session, KeyUse, *_BELOW_QUEUES, Exchange, Queue, Worker, Domain)
+
+        def left(records: Records) -> list[AnyRecord]:
+            return [*_owned(records, tenant.id, kinds), tenant]
+
+        await self._drop_in_parts(left, actor=actor)
 
     async def clear_tenant(self, tenant: str, *, actor: Actor) -> None:
         """Delete what the tenant owns: its queues, its exchanges and its apps; in parts."""
-        async with self._turn:
-            drops: list[AnyRecord] = []
-            for kind in (*_BELOW_QUEUES, Exchange, Queue):
-                drops += await self._store.scan(kind, tenant=tenant)
-            for key in await self._store.scan(Key, tenant=tenant):
+
+        def left(records: Records) -> list[AnyRecord]:
+            drops = _owned(records, tenant, (*_BELOW_QUEUES, Exchange, Queue))
+            for key in records.scan(Key, tenant=tenant):
                 if key.kind == "app":
-                    drops += await self._with_sessions(key)
-            await self._drop_in_parts(drops, actor=actor)
+                    drops += _with_sessions(records, key)
+            return drops
+
+        await self._drop_in_parts(left, actor=actor)
+
+    async def _drop_in_parts(
+        self, left: Callable[[Records], list[AnyRecord]], *, actor: Actor
+    ) -> None:
+        """Drop what is left until nothing is. The last part is all of it, so none slips in."""
+
+        def decide(records: Records) -> Change[bool]:
+            drops = left(records)
+            return Change(drops=drops[:PART_DROPPED_MAX], answer=len(drops) > PART_DROPPED_MAX)
+
+        while await self._change(decide, actor=actor):
+            pass
 
     async def create_key(
         self,
@@ -185,113 +187,104 @@ class Admin:
             expires_ms=None if expires_in_ms is None else now_ms + expires_in_ms,
             kind=kind,
         )
-        async with self._turn:
-            await self._change(puts=[key], actor=actor)
+        await self._change(decided(puts=[key]), actor=actor)
         return key, secret
 
     async def replace_keys(self, tenant: str, new: list[Key], *, actor: Actor) -> None:
         """Add keys, in place of those that have the same names."""
-        async with self._turn:
-            names = {key.name for key in new}
+        names = {key.name for key in new}
+
+        def decide(records: Records) -> Change[None]:
             drops: list[AnyRecord] = []
-            for key in await self._store.scan(Key, tenant=tenant):
+            for key in records.scan(Key, tenant=tenant):
                 if key.name in names:
-                    drops += await self._with_sessions(key)
-            await self._change(puts=[*new], drops=drops, actor=actor)
+                    drops += _with_sessions(records, key)
+            return Change(puts=new, drops=drops)
+
+        await self._change(decide, actor=actor)
 
     async def delete_key(self, tenant: str, id: str, *, actor: Actor) -> None:
-        async with self._turn:
-            key = await self._store.get(Key, id)
-            if key is None or key.tenant != tenant:
-                raise NotFound("key", id)
-            await self._change(drops=await self._with_sessions(key), actor=actor)
+        def decide(records: Records) -> Change[None]:
+            return Change(drops=_with_sessions(records, records.require(Key, id, tenant=tenant)))
 
-    async def _with_sessions(self, key: Key) -> list[AnyRecord]:
-        """All that goes when this key does."""
-        sessions = await self._store.scan(Session, parent=key.id)
-        return [*sessions, *await self._store.scan(KeyUse, parent=key.id), key]
+        await self._change(decide, actor=actor)
 
-    async def token(self, tenant: str, id: str) -> Key:
-        key = await self._store.get(Key, id)
-        if key is None or key.tenant != tenant or key.kind != "token":
-            raise NotFound("key", id)
-        return key
+    def token(self, tenant: str, id: str) -> Key:
+        return _token(self._records, tenant, id)
 
-    async def tokens(self, tenant: str) -> list[Key]:
+    def tokens(self, tenant: str) -> list[Key]:
         """Oldest first."""
-        return [key for key in await self._store.scan(Key, tenant=tenant) if key.kind == "token"]
+        return _tokens(self._records, tenant)
 
     async def add_token(self, key: Key, *, actor: Actor) -> None:
         """A key that a tenant makes for itself; there is a limit to how many."""
-        async with self._turn:
-            count = len(await self.tokens(key.tenant)) + 1
+
+        def decide(records: Records) -> Change[None]:
+            count = len(_tokens(records, key.tenant)) + 1
             if count > KEYS_MAX:
                 raise OverLimit("keys", limit=KEYS_MAX, actual=count)
-            await self._change(puts=[key], actor=actor)
+            return Change(puts=[key])
+
+        await self._change(decide, actor=actor)
 
     async def update_token(
         self, tenant: str, id: str, edit: Callable[[Key], Key], *, actor: Actor
     ) -> Key:
-        async with self._turn:
-            key = edit(await self.token(tenant, id))
+        def decide(records: Records) -> Change[Key]:
+            key = edit(_token(records, tenant, id))
             key = replace(key, modified_ms=self._clock.now_ms())
-            await self._change(puts=[key], actor=actor)
-            return key
+            return Change(puts=[key], answer=key)
 
-    async def app(self, tenant: str, id: str) -> Key:
-        key = await self._store.get(Key, id)
+        return await self._change(decide, actor=actor)
+
+    def app(self, tenant: str, id: str) -> Key:
+        key = self._records.get(Key, id)
         if key is None or key.tenant != tenant or key.kind != "app":
             raise NotFound("app", id)
         return key
 
     async def add_app(self, app: Key, *, actor: Actor) -> None:
-        await self._change(puts=[app], actor=actor)
+        await self._change(decided(puts=[app]), actor=actor)
 
     async def note_key_use(self, key: Key) -> None:
         """Write down that the key was used, not more often than every few minutes."""
         now_ms = self._clock.now_ms()
-        if not await self._use_is_old(key, now_ms):
-            return
-        async with self._turn:
-            # By now it may have been noted, or the key may be gone and must leave nothing behind.
-            if await self._use_is_old(key, now_ms) and await self._store.get(Key, key.id):
-                use = KeyUse(
-                    id=key.id,
-                    tenant=key.tenant,
-                    parent=key.id,
-                    created_ms=key.created_ms,
-                    at_ms=now_ms,
-                )
-                # Whoever only reads need not know that nothing can be written.
-                with suppress(Unavailable):
-                    await self._change(puts=[use], actor=BROKER)
+        use = KeyUse(
+            id=key.id, tenant=key.tenant, parent=key.id, created_ms=key.created_ms, at_ms=now_ms
+        )
 
-    async def _use_is_old(self, key: Key, now_ms: int) -> bool:
-        known = await self._store.get(KeyUse, key.id)
-        return known is None or now_ms - known.at_ms >= KEY_USE_EVERY_MS
+        def is_old(records: Records) -> bool:
+            known = records.get(KeyUse, key.id)
+            return known is None or now_ms - known.at_ms >= KEY_USE_EVERY_MS
+
+        def decide(records: Records) -> Change[None]:
+            # By now it may have been noted, or the key may be gone and must leave nothing behind.
+            wanted = is_old(records) and records.get(Key, key.id) is not None
+            return Change(puts=[use] if wanted else [])
+
+        if is_old(self._records):
+            # Those who only read need not know that nothing can be written.
+            with suppress(Unavailable):
+                await self._change(decide, actor=BROKER)
 
     # --- queues ---
 
-    async def queue(self, tenant: str, id: str) -> Queue:
-        queue = await self._store.get(Queue, id)
-        if queue is None or queue.tenant != tenant:
-            raise NotFound("queue", id)
-        return queue
+    def queue(self, tenant: str, id: str) -> Queue:
+        return self._records.require(Queue, id, tenant=tenant)
 
-    async def queue_named(self, tenant: str, name: str) -> Queue:
-        queue = await self._store.named(Queue, tenant=tenant, name=name)
-        if queue is None:
-            raise NotFound("queue", name)
-        return queue
+    def queue_named(self, tenant: str, name: str) -> Queue:
+        return self._records.require_named(Queue, tenant=tenant, name=name)
 
     async def create_queue(
         self, queue: Queue, *, schema: dict[str, Any] | None = None, actor: Actor
     ) -> Queue:
         """`schema` is one that `schemas.py` finds no problem with."""
-        async with self._turn.shared(), self._new(queue):
-            queue, puts, _ = await self._with_schema(queue, schema)
-            await self._change(puts=puts, actor=actor)
-            return queue
+
+        def decide(records: Records) -> Change[Queue]:
+            self._check_new(records, queue)
+            return self._with_schema(records, queue, schema)
+
+        return await self._change(decide, actor=actor)
 
     async def put_queue(
         self,
@@ -308,71 +301,30 @@ class Admin:
         `edit` gets the queue, if it exists, and the one named by `dead_letter`; one beyond reach
         does not exist for it.
         """
-        if await self._store.named(Queue, tenant=tenant, name=name) is None:
-            with suppress(_Exists):
-                async with self._turn.shared():
-                    return await self._put_queue(
-                        tenant, name, edit, dead_letter, reach, actor, alone=False
-                    )
-        async with self._turn:
-            return await self._put_queue(tenant, name, edit, dead_letter, reach, actor, alone=True)
 
-    async def _put_queue(
-        self,
-        tenant: str,
-        name: str,
-        edit: Callable[[Queue | None, Queue | None], Queue],
-        dead_letter: str,
-        reach: Reach,
-        actor: Actor,
-        *,
-        alone: bool,
-    ) -> Queue:
-        """Raises _Exists, unless `alone`, when somebody else has just created the queue."""
-        current = await self._store.named(Queue, tenant=tenant, name=name)
-        if current is not None and not alone:
-            raise _Exists
-        target = None
-        if dead_letter:
-            target = await self._store.named(Queue, tenant=tenant, name=dead_letter)
-        if target is not None and target.id not in reach:
+        def decide(records: Records) -> Change[Queue]:
+            current = records.named(Queue, tenant=tenant, name=name)
             target = None
-        reach.require(current.id if current else "")
-        queue = edit(current, target)
-        if current is not None:
-            await self._change(puts=[queue], actor=actor)
-            return queue
-        try:
-            async with self._new(queue):
-                await self._change(puts=[queue], actor=actor)
-        except Conflict as error:
-            if error.kind == "queue" and not alone:
-                raise _Exists from error
-            raise
-        return queue
+            if dead_letter:
+                target = records.named(Queue, tenant=tenant, name=dead_letter)
+            if target is not None and target.id not in reach:
+                target = None
+            reach.require(current.id if current else "")
+            queue = edit(current, target)
+            if current is None:
+                self._check_new(records, queue)
+            return Change(puts=[queue], answer=queue)
 
-    @asynccontextmanager
-    async def _new(self, queue: Queue) -> AsyncIterator[None]:
-        """While a queue is being created. Raises when it must not be."""
-        await self._check_new(queue)
-        self._creating[queue.id] = queue
-        try:
-            yield
-        finally:
-            del self._creating[queue.id]
+        return await self._change(decide, actor=actor)
 
-    async def _check_new(self, queue: Queue) -> None:
-        others = [each for each in self._creating.values() if each.tenant == queue.tenant]
-        adding = [each for each in others if await self._store.get(Queue, each.id) is None]
-        await self._check_count(queue.tenant, adding=1 + len(adding))
-        # Publishers name queues and exchanges alike, so a name is one or the other.
-        if await self._store.named(Exchange, tenant=queue.tenant, name=queue.name):
-            raise Conflict("exchange", queue.name)
-
-    async def _check_count(self, tenant: str, *, adding: int) -> None:
-        count = len(await self._store.scan(Queue, tenant=tenant)) + adding
+    def _check_new(self, records: Records, queue: Queue) -> None:
+        """Raises when the queue must not be created."""
+        count = records.count(Queue, tenant=queue.tenant) + 1
         if count > self._limits.queues_max:
             raise OverLimit("queues", limit=self._limits.queues_max, actual=count)
+        # Publishers name queues and exchanges alike, so a name is one or the other.
+        if records.named(Exchange, tenant=queue.tenant, name=queue.name):
+            raise Conflict("exchange", queue.name)
 
     async def update_queue(
         self,
@@ -388,36 +340,36 @@ class Admin:
 
         Publishers find queues by name, so to rename one takes a reach over all of them.
         """
-        async with self._turn:
-            known = await self.queue(tenant, id)
+
+        def decide(records: Records) -> Change[Queue]:
+            known = records.require(Queue, id, tenant=tenant)
             queue = replace(edit(known), modified_ms=self._clock.now_ms())
             if queue.name != known.name:
                 reach.require()
-                if await self._store.named(Exchange, tenant=tenant, name=queue.name):
+                if records.named(Exchange, tenant=tenant, name=queue.name):
                     raise Conflict("exchange", queue.name)
-            puts: list[AnyRecord] = [queue]
-            drops: list[AnyRecord] = []
-            if schema is not UNSET:
-                queue, puts, drops = await self._with_schema(queue, schema)
-            await self._change(puts=puts, drops=drops, actor=actor)
-            return queue
+            if isinstance(schema, UnsetType):
+                return Change(puts=[queue], answer=queue)
+            return self._with_schema(records, queue, schema)
 
-    async def _with_schema(
-        self, queue: Queue, properties: dict[str, Any] | None
-    ) -> tuple[Queue, list[AnyRecord], list[AnyRecord]]:
+        return await self._change(decide, actor=actor)
+
+    def _with_schema(
+        self, records: Records, queue: Queue, properties: dict[str, Any] | None
+    ) -> Change[Queue]:
         """The queue with that schema, what to write for it, and which old schemas then go.
 
         Schemas that a queue had before can still be read, the newest of them.
         """
         if properties is None:
             queue = replace(queue, schema="")
-            return queue, [queue], []
+            return Change(puts=[queue], answer=queue)
         fingerprint = schemas.fingerprint(properties)
-        known = await self._store.scan(Schema, parent=queue.id)
+        known = records.scan(Schema, parent=queue.id)
         for each in known:
             if each.fingerprint == fingerprint:
                 queue = replace(queue, schema=each.id)
-                return queue, [queue], []
+                return Change(puts=[queue], answer=queue)
         schema = Schema(
             id=ids.new_id(),
             tenant=queue.tenant,
@@ -427,7 +379,7 @@ class Admin:
             properties=properties,
         )
         queue = replace(queue, schema=schema.id)
-        return queue, [queue, schema], [*known[: max(0, len(known) + 1 - SCHEMAS_MAX)]]
+        return Change([queue, schema], known[: max(0, len(known) + 1 - SCHEMAS_MAX)], queue)
 
     async def delete_queue(
         self, tenant: str, id: str, *, reach: Reach, actor: Actor, though_used: bool = False
@@ -437,53 +389,54 @@ class Admin:
         A queue that others bury in is InUse; `though_used` frees those from it, if they are all
         within reach.
         """
-        async with self._turn:
-            queue = await self.queue(tenant, id)
-            users = await self.buriers(queue)
+
+        def decide(records: Records) -> Change[None]:
+            queue = records.require(Queue, id, tenant=tenant)
+            users = _buriers(records, queue)
             for user in users:
                 reach.require(user.id)
             if users and not though_used:
                 names = ", ".join(user.name for user in users[:10])
                 raise InUse("queue", queue.name, f"the consumers of {names}")
             freed = [replace(user, dead_letter=None, attempts_max=None) for user in users]
-            drops: list[AnyRecord] = [queue, *await self.bindings_of(queue)]
-            drops += await self._store.scan(Consumer, parent=id)
-            drops += await self._store.scan(EventSubscription, parent=id)
-            drops += await self._store.scan(Schema, parent=id)
-            listeners = await self._store.scan(Listener, parent=id)
-            drops += await self.listeners.with_liveness(*listeners)
-            await self._change(puts=[*freed], drops=drops, actor=actor)
+            drops: list[AnyRecord] = [queue, *_bindings_of(records, queue)]
+            drops += records.scan(Consumer, parent=id)
+            drops += records.scan(EventSubscription, parent=id)
+            drops += records.scan(Schema, parent=id)
+            drops += with_liveness(records, *records.scan(Listener, parent=id))
+            return Change(freed, drops)
 
-    async def buriers(self, queue: Queue) -> list[Queue]:
+        await self._change(decide, actor=actor)
+
+    def buriers(self, queue: Queue) -> list[Queue]:
         """The queues whose dead letters go to this one."""
-        queues = await self._store.scan(Queue, tenant=queue.tenant)
-        return [each for each in queues if each.dead_letter == queue.id]
+        return _buriers(self._records, queue)
 
     async def note_purge(self, queue: Queue, status: PurgeStatus, *, actor: Actor) -> Queue:
-        async with self._turn:
-            queue = replace(await self.queue(queue.tenant, queue.id), purge=status)
-            await self._change(puts=[queue], actor=actor)
-            return queue
+        def decide(records: Records) -> Change[Queue]:
+            known = records.require(Queue, queue.id, tenant=queue.tenant)
+            noted = replace(known, purge=status)
+            return Change(puts=[noted], answer=noted)
+
+        return await self._change(decide, actor=actor)
 
     # --- exchanges ---
 
-    async def exchange_named(self, tenant: str, name: str) -> Exchange:
-        exchange = await self._store.named(Exchange, tenant=tenant, name=name)
-        if exchange is None:
-            raise NotFound("exchange", name)
-        return exchange
+    def exchange_named(self, tenant: str, name: str) -> Exchange:
+        return self._records.require_named(Exchange, tenant=tenant, name=name)
 
     async def put_exchange(
         self, tenant: str, name: str, *, encrypted: bool, actor: Actor
     ) -> Exchange:
         """Create the exchange of that name, or change it."""
-        async with self._turn:
+
+        def decide(records: Records) -> Change[Exchange]:
             now_ms = self._clock.now_ms()
-            exchange = await self._store.named(Exchange, tenant=tenant, name=name)
+            exchange = records.named(Exchange, tenant=tenant, name=name)
             if exchange is None:
-                if await self._store.named(Queue, tenant=tenant, name=name):
+                if records.named(Queue, tenant=tenant, name=name):
                     raise Conflict("queue", name)
-                count = len(await self._store.scan(Exchange, tenant=tenant)) + 1
+                count = records.count(Exchange, tenant=tenant) + 1
                 if count > self._limits.queues_max:
                     raise OverLimit("exchanges", limit=self._limits.queues_max, actual=count)
                 exchange = Exchange(
@@ -494,43 +447,42 @@ class Admin:
                     modified_ms=now_ms,
                 )
             exchange = replace(exchange, encrypted=encrypted, modified_ms=now_ms)
-            await self._change(puts=[exchange], actor=actor)
-            return exchange
+            return Change(puts=[exchange], answer=exchange)
+
+        return await self._change(decide, actor=actor)
 
     async def delete_exchange(self, tenant: str, name: str, *, actor: Actor) -> None:
-        async with self._turn:
-            exchange = await self.exchange_named(tenant, name)
-            bindings = await self._store.scan(Binding, parent=exchange.id)
-            await self._change(drops=[*bindings, exchange], actor=actor)
+        def decide(records: Records) -> Change[None]:
+            exchange = records.require_named(Exchange, tenant=tenant, name=name)
+            return Change(drops=[*records.scan(Binding, parent=exchange.id), exchange])
 
-    async def reaches(self, reach: Reach, exchange: Exchange) -> bool:
+        await self._change(decide, actor=actor)
+
+    def reaches(self, reach: Reach, exchange: Exchange) -> bool:
         """An exchange is within reach if it is itself, or if all queues bound to it are."""
         if exchange.id in reach:
             return True
-        bindings = await self._store.scan(Binding, parent=exchange.id)
+        bindings = self._records.scan(Binding, parent=exchange.id)
         return bool(bindings) and all(binding.queue in reach for binding in bindings)
 
-    async def bindings_of(self, queue: Queue) -> list[Binding]:
-        bindings = await self._store.scan(Binding, tenant=queue.tenant)
-        return [binding for binding in bindings if binding.queue == queue.id]
+    def bindings_of(self, queue: Queue) -> list[Binding]:
+        return _bindings_of(self._records, queue)
 
-    async def binding(self, exchange: Exchange, queue: Queue) -> Binding:
-        for binding in await self._store.scan(Binding, parent=exchange.id):
-            if binding.queue == queue.id:
-                return binding
-        raise NotFound("binding", queue.name)
+    def binding(self, exchange: Exchange, queue: Queue) -> Binding:
+        return _binding(self._records, exchange, queue)
 
     async def bind(self, tenant: str, exchange: str, queue: str, *, actor: Actor) -> Binding:
         """Bind a queue to an exchange, both by name; one that is bound already stays as it is."""
-        async with self._turn:
-            source = await self.exchange_named(tenant, exchange)
-            target = await self.queue_named(tenant, queue)
+
+        def decide(records: Records) -> Change[Binding]:
+            source = records.require_named(Exchange, tenant=tenant, name=exchange)
+            target = records.require_named(Queue, tenant=tenant, name=queue)
             if target.fifo:
                 raise InvalidRequest("queueId", f"'{queue}' is a FIFO queue and cannot be bound")
-            known = await self._store.scan(Binding, parent=source.id)
+            known = records.scan(Binding, parent=source.id)
             for binding in known:
                 if binding.queue == target.id:
-                    return binding
+                    return Change(answer=binding)
             ruled = any(binding.rule for binding in known)
             limit = RULED_BINDINGS_MAX if ruled else BINDINGS_MAX
             if len(known) >= limit:
@@ -543,42 +495,38 @@ class Admin:
                 created_ms=self._clock.now_ms(),
                 queue=target.id,
             )
-            await self._change(puts=[binding], actor=actor)
-            return binding
+            return Change(puts=[binding], answer=binding)
+
+        return await self._change(decide, actor=actor)
 
     async def unbind(self, tenant: str, exchange: str, queue: str, *, actor: Actor) -> None:
-        async with self._turn:
-            binding = await self._bound(tenant, exchange, queue)
-            await self._change(drops=[binding], actor=actor)
+        def decide(records: Records) -> Change[None]:
+            return Change(drops=[_bound(records, tenant, exchange, queue)])
+
+        await self._change(decide, actor=actor)
 
     async def set_rule(
         self, tenant: str, exchange: str, queue: str, rule: Rule | None, *, actor: Actor
     ) -> Binding:
         """Let a binding take only what the rule lets through, or everything."""
-        async with self._turn:
-            binding = replace(await self._bound(tenant, exchange, queue), rule=rule)
-            count = len(await self._store.scan(Binding, parent=binding.parent))
+
+        def decide(records: Records) -> Change[Binding]:
+            binding = replace(_bound(records, tenant, exchange, queue), rule=rule)
+            count = len(records.scan(Binding, parent=binding.parent))
             if rule is not None and count > RULED_BINDINGS_MAX:
                 what = "bindings of an exchange with rules"
                 raise OverLimit(what, limit=RULED_BINDINGS_MAX, actual=count)
-            await self._change(puts=[binding], actor=actor)
-            return binding
+            return Change(puts=[binding], answer=binding)
 
-    async def _bound(self, tenant: str, exchange: str, queue: str) -> Binding:
-        source = await self.exchange_named(tenant, exchange)
-        return await self.binding(source, await self.queue_named(tenant, queue))
+        return await self._change(decide, actor=actor)
 
     # --- consumers ---
 
-    async def consumer_of(self, queue: Queue) -> Consumer | None:
-        found = await self._store.scan(Consumer, parent=queue.id)
-        return found[0] if found else None
+    def consumer_of(self, queue: Queue) -> Consumer | None:
+        return _consumer_of(self._records, queue)
 
-    async def consumer(self, queue: Queue, id: str) -> Consumer:
-        consumer = await self.consumer_of(queue)
-        if consumer is None or consumer.id != id:
-            raise NotFound("consumer", id)
-        return consumer
+    def consumer(self, queue: Queue, id: str) -> Consumer:
+        return _consumer(self._records, queue, id)
 
     async def put_consumer(
         self,
@@ -595,13 +543,14 @@ class Admin:
         `make` gets the queue and its present consumer. A dead-letter queue must be within reach;
         one that does not exist yet is created, which takes a reach over everything.
         """
-        async with self._turn:
-            queue = await self.queue(tenant, queue_id)
-            consumer = make(queue, await self.consumer_of(queue))
-            holder = await self._store.get(Consumer, consumer.id)
+
+        def decide(records: Records) -> Change[tuple[Queue, Consumer]]:
+            queue = records.require(Queue, queue_id, tenant=tenant)
+            consumer = make(queue, _consumer_of(records, queue))
+            holder = records.get(Consumer, consumer.id)
             if holder is not None and holder.parent != queue.id:
                 raise NotFound("consumer", consumer.id)
-            dead_letter, puts = await self._dead_letter(queue, policy.dead_letter, reach)
+            dead_letter, puts = self._dead_letter(records, queue, policy.dead_letter, reach)
             queue = replace(
                 queue,
                 attempts_max=policy.attempts_max,
@@ -609,18 +558,19 @@ class Admin:
                 lease_ms=policy.lease_ms,
                 dead_letter=dead_letter,
             )
-            await self._change(puts=[*puts, queue, consumer], actor=actor)
-            return queue, consumer
+            return Change(puts=[*puts, queue, consumer], answer=(queue, consumer))
 
-    async def _dead_letter(
-        self, queue: Queue, name: str, reach: Reach
+        return await self._change(decide, actor=actor)
+
+    def _dead_letter(
+        self, records: Records, queue: Queue, name: str, reach: Reach
     ) -> tuple[str | None, list[AnyRecord]]:
         """The id of the dead-letter queue, and the queue itself if it must be created."""
         if not name:
             return None, []
         if name == queue.name:
             raise InvalidRequest("dead_letter", f"queue '{name}' cannot be its own dead letter")
-        target = await self._store.named(Queue, tenant=queue.tenant, name=name)
+        target = records.named(Queue, tenant=queue.tenant, name=name)
         reach.require(target.id if target else "")
         if target is None:
             now_ms = self._clock.now_ms()
@@ -633,7 +583,7 @@ class Admin:
                 labels=queue.labels,
                 fifo=queue.fifo,
             )
-            await self._check_new(target)
+            self._check_new(records, target)
             return target.id, [target]
         if target.fifo != queue.fifo:
             kind = "FIFO" if queue.fifo else "standard"
@@ -644,9 +594,10 @@ class Admin:
 
     async def delete_consumer(self, tenant: str, queue_id: str, id: str, *, actor: Actor) -> None:
         """Without a consumer the queue goes back to the default policy."""
-        async with self._turn:
-            queue = await self.queue(tenant, queue_id)
-            consumer = await self.consumer(queue, id)
+
+        def decide(records: Records) -> Change[None]:
+            queue = records.require(Queue, queue_id, tenant=tenant)
+            consumer = _consumer(records, queue, id)
             default = Policy()
             queue = replace(
                 queue,
@@ -655,15 +606,14 @@ class Admin:
                 lease_ms=default.lease_ms,
                 dead_letter=None,
             )
-            await self._change(puts=[queue], drops=[consumer], actor=actor)
+            return Change([queue], [consumer])
+
+        await self._change(decide, actor=actor)
 
     # --- event subscriptions ---
 
-    async def subscription(self, tenant: str, id: str) -> EventSubscription:
-        found = await self._store.get(EventSubscription, id)
-        if found is None or found.tenant != tenant:
-            raise NotFound("subscription", id)
-        return found
+    def subscription(self, tenant: str, id: str) -> EventSubscription:
+        return self._records.require(EventSubscription, id, tenant=tenant)
 
     async def put_subscription(
         self,
@@ -678,24 +628,27 @@ class Admin:
 
         The queue must be within reach, and so must the one it fed before.
         """
-        async with self._turn:
-            known = None if id is None else await self.subscription(tenant, id)
+
+        def decide(records: Records) -> Change[EventSubscription]:
+            known = None if id is None else records.require(EventSubscription, id, tenant=tenant)
             if known is not None:
                 reach.require(known.parent)
             subscription = edit(known)
             reach.require(subscription.parent)
-            await self.queue(tenant, subscription.parent)
-            for other in await self._store.scan(EventSubscription, parent=subscription.parent):
+            records.require(Queue, subscription.parent, tenant=tenant)
+            for other in records.scan(EventSubscription, parent=subscription.parent):
                 if other.source == subscription.source and other.id != subscription.id:
                     raise Conflict("subscription", other.title)
-            await self._change(puts=[subscription], actor=actor)
-            return subscription
+            return Change(puts=[subscription], answer=subscription)
+
+        return await self._change(decide, actor=actor)
 
     async def delete_subscription(self, tenant: str, id: str, *, actor: Actor) -> EventSubscription:
-        async with self._turn:
-            subscription = await self.subscription(tenant, id)
-            await self._change(drops=[subscription], actor=actor)
-            return subscription
+        def decide(records: Records) -> Change[EventSubscription]:
+            subscription = records.require(EventSubscription, id, tenant=tenant)
+            return Change(drops=[subscription], answer=subscription)
+
+        return await self._change(decide, actor=actor)
 
     # --- pipelines ---
 
@@ -707,9 +660,10 @@ class Admin:
         `lost` counts events before `offset` that were trimmed before it could read them. A
         reader that has come as far already has reported them before.
         """
-        async with self._turn:
+
+        def decide(records: Records) -> Change[Pipeline]:
             now_ms = self._clock.now_ms()
-            known = await self._store.named(Pipeline, tenant=OPERATOR, name=name)
+            known = records.named(Pipeline, tenant=OPERATOR, name=name)
             if known is None:
                 pipeline = Pipeline(
                     id=ids.new_id(),
@@ -728,26 +682,68 @@ class Admin:
                     seen_ms=now_ms,
                     lost=known.lost + lost if new else known.lost,
                 )
-            await self._change(puts=[pipeline], actor=actor)
-            return pipeline
+            return Change(puts=[pipeline], answer=pipeline)
+
+        return await self._change(decide, actor=actor)
 
     async def delete_pipeline(self, name: str, *, actor: Actor) -> None:
-        async with self._turn:
-            pipeline = await self._store.named(Pipeline, tenant=OPERATOR, name=name)
-            if pipeline is None:
-                raise NotFound("pipeline", name)
-            await self._change(drops=[pipeline], actor=actor)
+        def decide(records: Records) -> Change[None]:
+            return Change(drops=[records.require_named(Pipeline, tenant=OPERATOR, name=name)])
 
-    async def _drop_in_parts(self, drops: Sequence[AnyRecord], *, actor: Actor) -> None:
-        for first in range(0, len(drops), PART_DROPPED_MAX):
-            await self._change(drops=[*drops[first : first + PART_DROPPED_MAX]], actor=actor)
+        await self._change(decide, actor=actor)
 
-    async def _change(
-        self, *, puts: list[AnyRecord] | None = None, drops: list[AnyRecord] | None = None,
-        actor: Actor,
-    ) -> None:  # fmt: skip
-        for record in puts or ():
-            if record.tenant in self._deleted:  # since the caller was let in
-                raise NotFound("tenant", record.tenant)
-        now_ms = self._clock.now_ms()
-        await self._store.change(puts=puts or [], drops=drops or [], actor=actor, now_ms=now_ms)
+
+# --- what verbs and decisions look up alike ---
+
+
+def _owned(records: Records, tenant: str, kinds: tuple[type[AnyRecord], ...]) -> list[AnyRecord]:
+    return [record for kind in kinds for record in records.scan(kind, tenant=tenant)]
+
+
+def _with_sessions(records: Records, key: Key) -> list[AnyRecord]:
+    """All that goes when this key does."""
+    return [*records.scan(Session, parent=key.id), *records.scan(KeyUse, parent=key.id), key]
+
+
+def _token(records: Records, tenant: str, id: str) -> Key:
+    key = records.require(Key, id, tenant=tenant)
+    if key.kind != "token":
+        raise NotFound("key", id)
+    return key
+
+
+def _tokens(records: Records, tenant: str) -> list[Key]:
+    return [key for key in records.scan(Key, tenant=tenant) if key.kind == "token"]
+
+
+def _buriers(records: Records, queue: Queue) -> list[Queue]:
+    return records.scan(Queue, tenant=queue.tenant, parent=queue.id)
+
+
+def _bindings_of(records: Records, queue: Queue) -> list[Binding]:
+    bindings = records.scan(Binding, tenant=queue.tenant)
+    return [binding for binding in bindings if binding.queue == queue.id]
+
+
+def _binding(records: Records, exchange: Exchange, queue: Queue) -> Binding:
+    for binding in records.scan(Binding, parent=exchange.id):
+        if binding.queue == queue.id:
+            return binding
+    raise NotFound("binding", queue.name)
+
+
+def _bound(records: Records, tenant: str, exchange: str, queue: str) -> Binding:
+    source = records.require_named(Exchange, tenant=tenant, name=exchange)
+    return _binding(records, source, records.require_named(Queue, tenant=tenant, name=queue))
+
+
+def _consumer_of(records: Records, queue: Queue) -> Consumer | None:
+    found = records.scan(Consumer, parent=queue.id)
+    return found[0] if found else None
+
+
+def _consumer(records: Records, queue: Queue, id: str) -> Consumer:
+    consumer = _consumer_of(records, queue)
+    if consumer is None or consumer.id != id:
+        raise NotFound("consumer", id)
+    return consumer

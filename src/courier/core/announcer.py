@@ -7,12 +7,10 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from courier.clock import Clock
-from courier.core import schemas
-from courier.core.errors import NotFound, StoreUnavailable
-from courier.core.limits import Limits
-from courier.core.sealed import Sealer, seal_bodies
+from courier.core.admission import Admission
+from courier.core.errors import Frozen, NotFound, OverLimit, StoreUnavailable
 from courier.core.store import Store
-from courier.core.types import BROKER, DAY_MS, Actor, Draft, EventSubscription, Queue, Schema
+from courier.core.types import BROKER, DAY_MS, Actor, Draft, EventSubscription, Queue
 
 # How often a queue may be deleted under our hands before we give up.
 TRIES_MAX = 5
@@ -75,12 +73,12 @@ def hears(subscription: EventSubscription, announcement: Announcement) -> bool:
 
 class Announcer:
     def __init__(
-        self, store: Store, clock: Clock, limits: Limits, sealer: Sealer, catalogue: Catalogue
+        self, store: Store, clock: Clock, admission: Admission, catalogue: Catalogue
     ) -> None:
         self._store = store
+        self._records = store.records
         self._clock = clock
-        self._limits = limits
-        self._sealer = sealer
+        self._admission = admission
         self._catalogue = catalogue
 
     async def announce(
@@ -104,7 +102,7 @@ class Announcer:
             extra=extra,
             id=id,
         )
-        subscriptions = await self._store.scan(EventSubscription, tenant=tenant)
+        subscriptions = self._records.scan(EventSubscription, tenant=tenant)
         pairs = [(each, announcement) for each in subscriptions if hears(each, announcement)]
         return await self.tell(pairs, actor=actor)
 
@@ -138,7 +136,7 @@ class Announcer:
             )
         batches: list[tuple[str, Sequence[Draft]]] = []
         for id, wanted in drafts.items():
-            queue = await self._store.get(Queue, id)
+            queue = self._records.get(Queue, id)
             if queue is None:
                 continue
             taken, reason = await self._taken(queue, wanted, now_ms)
@@ -147,10 +145,8 @@ class Announcer:
                     "events_refused",
                     extra={"queue": id, "count": len(wanted) - len(taken), "reason": reason},
                 )
-            if taken and queue.encrypted:
-                taken = seal_bodies(taken, self._sealer, tenant=queue.tenant)
             if taken:
-                batches.append((id, taken))
+                batches.append((id, self._admission.sealed(queue, taken)))
         return batches
 
     def _draft(self, subscription: EventSubscription, announcement: Announcement) -> Draft:
@@ -162,16 +158,11 @@ class Announcer:
         self, queue: Queue, drafts: list[Draft], now_ms: int
     ) -> tuple[list[Draft], str]:
         """Those of the drafts that the queue takes, and why it does not take the others."""
-        if queue.frozen:
+        fitting = await self._admission.fitting(queue, drafts)
+        try:
+            await self._admission.admit_many(queue, fitting, now_ms=now_ms, rated=False)
+        except Frozen:
             return [], "frozen"
-        stats = await self._store.stats([queue.id], now_ms=now_ms)
-        if queue.id not in stats:
-            raise NotFound("queue", queue.id)
-        size = stats[queue.id].bytes + sum(draft.size for draft in drafts)
-        if size > self._limits.queue_bytes_max:
+        except OverLimit:
             return [], "full"
-        schema = await self._store.get(Schema, queue.schema) if queue.schema else None
-        if schema is None:
-            return drafts, ""
-        rules = schema.properties
-        return [d for d in drafts if not schemas.problems_of_body(d.body, rules)], "schema"
+        return fitting, "schema"

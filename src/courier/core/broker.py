@@ -1,6 +1,7 @@
 """The message verbs: publish, route, pull, settle, peek, purge, redrive."""
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
@@ -9,19 +10,19 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from courier.clock import Clock
-from courier.core import schemas
+from courier.core.admission import Admission
 from courier.core.errors import (
-    Frozen,
+    AnswersFull,
     InvalidRequest,
     NotFound,
-    OverLimit,
     Paused,
     SchemaBroken,
 )
 from courier.core.keys import Reach
-from courier.core.limits import Limits, Rate
+from courier.core.limits import Allowance, Limits
+from courier.core.rates import QueueRate
 from courier.core.routing import passes
-from courier.core.sealed import Sealer, body_place, seal_bodies
+from courier.core.sealed import Sealer, body_place
 from courier.core.store import Store
 from courier.core.types import (
     DAY_MS,
@@ -38,7 +39,6 @@ from courier.core.types import (
     QueueStats,
     Receipt,
     Retry,
-    Schema,
     Settlement,
     Via,
 )
@@ -47,7 +47,7 @@ from courier.ids import Tokens
 T = TypeVar("T")
 
 REDRIVE_PAGE = 100
-# Many drafts are stored in parts of so many or so long ones, and others have their turn between.
+# Many drafts are stored in parts, limited in number and bytes; others have their turn between.
 PART_DRAFTS_MAX = 500
 PART_BYTES_MAX = 1 << 20
 # So are many settlements, and many messages that are removed.
@@ -71,7 +71,7 @@ class Routable(Struct, frozen=True):
 
 
 class Caller(Protocol):
-    """Whoever waits for an answer, and may leave before it comes."""
+    """A caller that waits for an answer, and may leave before it comes."""
 
     on_gone: Callable[[], None] | None
 
@@ -79,31 +79,36 @@ class Caller(Protocol):
     def gone(self) -> bool: ...
 
 
+# Why a message is not redriven.
+REDRIVE_SKIPS = ("not_found", "not_buried", "source_beyond_reach", "source_deleted", "leased")
+
+
 class Redriven(Struct, frozen=True):
+    """`reasons` says of how many it was skipped for what: one of REDRIVE_SKIPS."""
+
     redriven: int
     skipped: int
+    reasons: dict[str, int] = {}
 
 
 class Broker:
     def __init__(self, store: Store, clock: Clock, limits: Limits, sealer: Sealer) -> None:
         self._store = store
+        self._records = store.records
+        self._waiters = store.waiters
         self._clock = clock
         self._limits = limits
         self._sealer = sealer
         self._leases = Tokens(store.secret, "lease")
         self._refs = Tokens(store.secret, "ref")
-        self._publish_rate = Rate("publishing", limit=limits.queue_rate_max)
-        self._consume_rate = Rate("consuming", limit=limits.queue_rate_max)
+        self.admission = Admission(store, limits, sealer)
+        self._consume_rate = QueueRate(store, "consuming", limit=limits.queue_rate_max)
         self._hints: set[asyncio.Future[bool]] = set()
         self._draining = False
 
     async def publish(self, queue: Queue, drafts: Sequence[Draft], *, actor: Actor) -> Receipt:
         now_ms = self._clock.now_ms()
-        if queue.schema:
-            await self._check(queue, drafts)
-        self._admit(queue, len(drafts), now_ms)
-        if queue.encrypted:
-            drafts = self._sealed(queue, drafts)
+        drafts = await self.admission.admit(queue, drafts, now_ms=now_ms)
         receipts = await self._store.publish(
             [(queue.id, drafts)],
             actor=actor,
@@ -127,46 +132,30 @@ class Broker:
 
         All of them are checked before the first is stored, but they are stored part by part:
         after a failure, the same call with the same key stores the rest. Without a key ("")
-        nothing tells what is missing then. See `Store.publish_rows`.
+        nothing tells what is missing then. See `Store.rows`.
         """
         now_ms = self._clock.now_ms()
         known = 0
         if key:
-            stored = await self._store.rows(queue.id, key=key, now_ms=now_ms)
+            stored = await self._store.rows.count(queue.id, key=key, now_ms=now_ms)
             known = min(max(0, stored - first), len(drafts))
             drafts = drafts[known:]
         # Where all is known it is noted that it was asked for, so that it stays known.
-        listeners = await self._store.scan(Listener, parent=queue.id)
+        listeners = self._records.scan(Listener, parent=queue.id)
         # Each listener gets a push of every draft, at about a quarter of what the draft costs.
         most = max(1, PART_DRAFTS_MAX // (1 + len(listeners) // 4))
         parts = list(_parts(drafts, most)) or ([()] if key else [])
-        await self._check_parts(queue, parts, known)
-        self._admit(queue, len(drafts), now_ms)
-        held = (await self.stats(queue)).bytes
-        size = held + sum([len(draft.body) for draft in drafts])
-        if drafts and size > self._limits.queue_bytes_max:
-            raise OverLimit("queue bytes", limit=self._limits.queue_bytes_max, actual=size)
+        try:
+            await self.admission.admit_many(queue, drafts, now_ms=now_ms)
+        except SchemaBroken as error:
+            raise InvalidRequest("body", f"row {known + error.place}: {error}") from error
         new, place = 0, known
         for part in parts:
-            if queue.encrypted:
-                part = self._sealed(queue, part)
+            part = self.admission.sealed(queue, part)
             of_part = None if marks is None else marks[place : place + len(part) + 1]
             new += await self._store_part(queue, part, key, first + place, actor, listener, of_part)
             place += len(part)
         return new
-
-    async def _check_parts(
-        self, queue: Queue, parts: Sequence[Sequence[Draft]], known: int
-    ) -> None:
-        """Raises InvalidRequest that names the first draft that breaks the schema."""
-        place = known
-        for part in parts if queue.schema else ():
-            try:
-                await self._check(queue, part)
-            except SchemaBroken as error:
-                raise InvalidRequest("body", f"row {place + error.place}: {error}") from error
-            place += len(part)
-            await asyncio.sleep(0)
 
     async def _store_part(
         self,
@@ -181,7 +170,7 @@ class Broker:
         now_ms = self._clock.now_ms()
         bytes_max = self._limits.queue_bytes_max
         if key:
-            return await self._store.publish_rows(
+            return await self._store.rows.publish(
                 queue.id,
                 part,
                 Numbering(key, first, now_ms + ROWS_KNOWN_MS, marks),
@@ -196,32 +185,9 @@ class Broker:
         return len(part)
 
     async def rows(self, queue: Queue, key: str, *, below: bool = False) -> int:
-        """How many drafts have been published under a key of `publish_rows`, see `Store.rows`."""
+        """How many drafts have been published under a key of `publish_rows`."""
         now_ms = self._clock.now_ms()
-        return await self._store.rows(queue.id, key=key, now_ms=now_ms, below=below)
-
-    def _admit(self, queue: Queue, count: int, now_ms: int) -> None:
-        if queue.frozen:
-            raise Frozen(queue.name)
-        self._publish_rate.take(queue.id, count, now_ms=now_ms)
-
-    async def _check(self, queue: Queue, drafts: Sequence[Draft]) -> None:
-        """Raises SchemaBroken."""
-        schema = await self._store.get(Schema, queue.schema)
-        if schema is None:
-            return
-        for place, draft in enumerate(drafts):
-            if len(draft.body) <= schemas.QUICK_BYTES_MAX:
-                problems = schemas.problems_of_body(draft.body, schema.properties)
-            else:  # others have their turn meanwhile
-                problems = await asyncio.to_thread(
-                    schemas.problems_of_body, draft.body, schema.properties
-                )
-            if problems:
-                raise SchemaBroken([*problems], place)
-
-    def _sealed(self, queue: Queue, drafts: Sequence[Draft]) -> list[Draft]:
-        return seal_bodies(drafts, self._sealer, tenant=queue.tenant)
+        return await self._store.rows.count(queue.id, key=key, now_ms=now_ms, below=below)
 
     def opened(self, queue: Queue, message: Message) -> Message:
         """The queue's message with its body in clear."""
@@ -240,17 +206,17 @@ class Broker:
         named = exchange.id in reach
         now_ms = self._clock.now_ms()
         batches: list[tuple[str, Sequence[Draft]]] = []
-        for binding in await self._store.scan(Binding, parent=exchange.id):
+        for binding in self._records.scan(Binding, parent=exchange.id):
             if not named:
                 reach.require(binding.queue)
             drafts = [each.draft for each in routables if passes(binding.rule, each.headers)]
-            queue = await self._store.get(Queue, binding.queue)
+            queue = self._records.get(Queue, binding.queue)
             if drafts and queue is not None:
-                await self._check(queue, drafts)
-                self._admit(queue, len(drafts), now_ms)
-                if queue.encrypted or exchange.encrypted:
-                    drafts = self._sealed(queue, drafts)
-                batches.append((queue.id, drafts))
+                encrypted = queue.encrypted or exchange.encrypted
+                admitted = await self.admission.admit(
+                    queue, drafts, now_ms=now_ms, encrypted=encrypted
+                )
+                batches.append((queue.id, admitted))
         size = sum(len(each.draft.body) for each in routables)
         await self._store.publish(
             batches,
@@ -267,17 +233,18 @@ class Broker:
         count: int,
         lease_ms: int,
         actor: Actor,
+        allowance: Allowance,
         leased_max: int | None = None,
         bound: bool = False,
     ) -> Pulled:
-        """Lease up to `count` messages, or none when there is none.
+        """Lease up to `count` messages, or none when there is none. Raises AnswersFull.
 
         `bound`: a token reads only together with the id of its message.
         """
         now_ms = self._clock.now_ms()
         if queue.paused:
             raise Paused(queue.name)
-        self._consume_rate.take(queue.id, 1, now_ms=now_ms)
+        await self._consume_rate.take(queue.id, 1, now_ms=now_ms)
         leased = await self._store.lease(
             queue.id,
             count=count,
@@ -285,16 +252,20 @@ class Broker:
             actor=actor,
             now_ms=now_ms,
             leased_max=leased_max,
+            allowance=allowance,
         )
-        mint, id = self._leases.mint, queue.id
-        messages = [
-            (
-                self.opened(queue, message),
-                mint(id, message.seq, message.attempts, message.id if bound else ""),
-            )
-            for message in leased.messages
-        ]
-        return Pulled(messages, leased.stats)
+        if allowance.refused and not leased.messages:
+            raise AnswersFull
+        messages, id = leased.messages, queue.id
+        if bound:
+            mint = self._leases.mint
+            tokens = [mint(id, each.seq, each.attempts, each.id) for each in messages]
+        else:
+            seqs, attempts = [m.seq for m in messages], [m.attempts for m in messages]
+            tokens = self._leases.mint_all(id, seqs, attempts)
+        if any([message.sealed is not None for message in messages]):
+            messages = [self.opened(queue, message) for message in messages]
+        return Pulled(list(zip(messages, tokens, strict=True)), leased.stats)
 
     async def await_pull(
         self,
@@ -305,6 +276,7 @@ class Broker:
         wait_ms: int,
         caller: Caller,
         actor: Actor,
+        allowance: Allowance,
         leased_max: int | None = None,
         bound: bool = False,
     ) -> Pulled | None:
@@ -315,7 +287,7 @@ class Broker:
         until_s = asyncio.get_running_loop().time() + wait_ms / 1000
 
         async def attempt() -> Pulled | None:
-            current = await self._store.get(Queue, queue.id)
+            current = self._records.get(Queue, queue.id)
             if current is None:
                 raise NotFound("queue", queue.name)
             if current.paused:
@@ -325,6 +297,7 @@ class Broker:
                 count=count,
                 lease_ms=lease_ms,
                 actor=actor,
+                allowance=allowance,
                 leased_max=leased_max,
                 bound=bound,
             )
@@ -338,10 +311,10 @@ class Broker:
                 pulled = await attempt()
                 hinted = waiting = hint.done() and hint.result() if pulled else await hint
         if hinted and (pulled or caller.gone):
-            self._store.wake(queue.id)
+            self._waiters.wake(queue.id)
         if pulled is not None and caller.gone:
             back = [Retry(m.seq, m.attempts, delay_ms=0) for m, _ in pulled.messages]
-            await self._store.settle(queue.id, back, actor=actor, now_ms=self._clock.now_ms())
+            await self._settle(queue, back, actor, self._clock.now_ms())
             return None
         return pulled
 
@@ -350,7 +323,7 @@ class Broker:
         self, queue: Queue, caller: Caller, until_s: float
     ) -> Iterator["asyncio.Future[bool]"]:
         """A hint that comes as False when time is up, the caller leaves or the server stops."""
-        hint = self._store.wait(queue.id)
+        hint = self._waiters.wait(queue.id)
         give_up = _giver_up(hint)
         timer = asyncio.get_running_loop().call_at(until_s, give_up)
         self._hints.add(hint)
@@ -360,7 +333,7 @@ class Broker:
         try:
             yield hint
         except BaseException:
-            self._store.wake(queue.id)  # this hint or the one before may have been for a message
+            self._waiters.wake(queue.id)  # this hint or the one before may have been for a message
             raise
         finally:
             give_up()
@@ -374,11 +347,12 @@ class Broker:
         for hint in list(self._hints):
             _giver_up(hint)()
 
-    def lease(self, queue: Queue, token: str, message: str = "") -> tuple[int, int] | None:
-        """Sequence and attempt that a lease's token names, None if it is not of this queue.
+    def leases(self, queue: Queue, tokens: Sequence[str]) -> list[tuple[int, int] | None]:
+        """Sequence and attempt that each lease's token names, None if it is not of this queue."""
+        return self._leases.read_all(queue.id, tokens)
 
-        A bound token is read with the id of its message.
-        """
+    def lease(self, queue: Queue, token: str, message: str) -> tuple[int, int] | None:
+        """The same for a bound token, which is read with the id of its message."""
         return self._leases.read(queue.id, token, message)
 
     async def settle(
@@ -387,11 +361,19 @@ class Broker:
         if not items:
             return []
         now_ms = self._clock.now_ms()
-        self._consume_rate.take(queue.id, 1, now_ms=now_ms)
-        if len(items) <= PART_SETTLED_MAX:
-            return await self._store.settle(queue.id, items, actor=actor, now_ms=now_ms)
+        await self._consume_rate.take(queue.id, 1, now_ms=now_ms)
+        part = items if len(items) <= PART_SETTLED_MAX else items[:PART_SETTLED_MAX]
+        outcomes = await self._store.settle(queue.id, part, actor=actor, now_ms=now_ms)
+        if len(outcomes) < len(items):
+            outcomes += await self._settle(queue, items[len(outcomes) :], actor, now_ms)
+        return outcomes
+
+    async def _settle(
+        self, queue: Queue, items: Sequence[Settlement], actor: Actor, now_ms: int
+    ) -> list[Outcome]:
         outcomes: list[Outcome] = []
-        for part in _cut(items):
+        while len(outcomes) < len(items):
+            part = items[len(outcomes) : len(outcomes) + PART_SETTLED_MAX]
             outcomes += await self._store.settle(queue.id, part, actor=actor, now_ms=now_ms)
         return outcomes
 
@@ -403,8 +385,8 @@ class Broker:
         A paused queue has none that are not leased already.
         """
         now_ms = self._clock.now_ms()
-        self._consume_rate.take(queue.id, 1, now_ms=now_ms)
-        return await self._store.claim(
+        await self._consume_rate.take(queue.id, 1, now_ms=now_ms)
+        return await self._store.claims.take(
             queue.id,
             name,
             count=0 if queue.paused else count,
@@ -414,22 +396,28 @@ class Broker:
         )
 
     async def claimed(
-        self, queue: Queue, name: str, *, first: int, count: int, bytes_max: int
+        self, queue: Queue, name: str, *, first: int, count: int, allowance: Allowance
     ) -> list[Message]:
-        """Messages of a claim from number `first` on, to be `opened`; see `Store.claimed`."""
-        return await self._store.claimed(
+        """Messages of a claim from number `first` on, to be `opened`; see `ClaimVerbs`.
+
+        Raises AnswersFull.
+        """
+        found = await self._store.claims.messages(
             queue.id,
             name,
             first=first,
             count=count,
             now_ms=self._clock.now_ms(),
-            bytes_max=bytes_max,
+            allowance=allowance,
         )
+        if allowance.refused and not found:
+            raise AnswersFull
+        return found
 
     async def extend_claim(self, queue: Queue, name: str, *, lease_ms: int, actor: Actor) -> None:
         now_ms = self._clock.now_ms()
-        self._consume_rate.take(queue.id, 1, now_ms=now_ms)
-        await self._store.extend_claim(
+        await self._consume_rate.take(queue.id, 1, now_ms=now_ms)
+        await self._store.claims.extend(
             queue.id, name, lease_ms=lease_ms, actor=actor, now_ms=now_ms
         )
 
@@ -437,13 +425,19 @@ class Broker:
         self, queue: Queue, name: str, *, actor: Actor, after: str | None = None
     ) -> None:
         now_ms = self._clock.now_ms()
-        self._consume_rate.take(queue.id, 1, now_ms=now_ms)
-        await self._store.ack_claim(queue.id, name, actor=actor, now_ms=now_ms, after=after)
+        await self._consume_rate.take(queue.id, 1, now_ms=now_ms)
+        await self._store.claims.ack(queue.id, name, actor=actor, now_ms=now_ms, after=after)
 
-    async def peek(self, queue: Queue, *, count: int) -> list[tuple[Message, str]]:
-        """What a pull would get now, each with a reference to remove it by."""
+    async def peek(
+        self, queue: Queue, *, count: int, allowance: Allowance
+    ) -> list[tuple[Message, str]]:
+        """What a pull would get now, each with a reference to remove it by. Raises AnswersFull."""
         now_ms = self._clock.now_ms()
-        messages = await self._store.peek(queue.id, count=count, now_ms=now_ms)
+        messages = await self._store.messages.peek(
+            queue.id, count=count, now_ms=now_ms, allowance=allowance
+        )
+        if allowance.refused and not messages:
+            raise AnswersFull
         mint = self._refs.mint
         return [
             (self.opened(queue, message), mint(queue.id, message.seq, 0)) for message in messages
@@ -457,6 +451,48 @@ class Broker:
             now_ms = self._clock.now_ms()
             removed += await self._store.remove(queue.id, seqs, actor=actor, now_ms=now_ms)
         return removed
+
+    async def remove_chosen(
+        self,
+        queue: str,
+        seqs: Sequence[int],
+        *,
+        actor: Actor,
+        leased: bool = True,
+        dry_run: bool = False,
+    ) -> list[bool]:
+        """Delete messages of a queue (id) in one transaction, see `Store.remove`."""
+        now_ms = self._clock.now_ms()
+        return await self._store.remove(
+            queue, seqs, actor=actor, now_ms=now_ms, leased=leased, dry_run=dry_run
+        )
+
+    async def redrive_chosen(
+        self, queue: str, seqs: Sequence[int], *, actor: Actor, dry_run: bool = False
+    ) -> list[bool]:
+        """Redrive messages of a queue (id) in one transaction, see `Store.redrive`."""
+        now_ms = self._clock.now_ms()
+        return await self._store.redrive(
+            queue, seqs=seqs, actor=actor, now_ms=now_ms, dry_run=dry_run
+        )
+
+    async def retry_chosen(self, listener: str, seq: int) -> bool:
+        """Make a failed push to a listener (id) ready again; False where there is none."""
+        return await self._store.pushes.retry(listener, seq, now_ms=self._clock.now_ms())
+
+    async def delete(self, queue: Queue, message: Message, *, actor: Actor) -> None:
+        """Delete one message whatever its state. Raises NotFound."""
+        now_ms = self._clock.now_ms()
+        if not all(await self._store.remove(queue.id, [message.seq], actor=actor, now_ms=now_ms)):
+            raise NotFound("message", message.id)
+
+    async def rename(self, queue: Queue, message: Message, name: str, *, actor: Actor) -> Message:
+        """The message with that name. Raises NotFound."""
+        now_ms = self._clock.now_ms()
+        renamed = await self._store.rename(queue.id, message.seq, name, actor=actor, now_ms=now_ms)
+        if renamed is None:
+            raise NotFound("message", message.id)
+        return renamed
 
     async def stats(self, queue: Queue) -> QueueStats:
         """Raises NotFound."""
@@ -472,7 +508,7 @@ class Broker:
 
     async def new_purge(self, queue: Queue) -> PurgeStatus:
         """A purge of every message that is there now."""
-        return PurgeStatus(self._clock.now_ms(), await self._store.tail(queue.id))
+        return PurgeStatus(self._clock.now_ms(), await self._store.messages.tail(queue.id))
 
     async def purge(self, queue: Queue, purge: PurgeStatus, *, actor: Actor) -> None:
         """Delete what the purge covers, a part at a time so that others get their turn."""
@@ -498,7 +534,8 @@ class Broker:
 
         Those from a queue beyond reach are skipped.
         """
-        redriven = skipped = 0
+        redriven = 0
+        reasons: Counter[str] = Counter()
         pages = self._pages(queue) if messages is None else self._named(queue, messages)
         async for page in pages:
             done = await self._store.redrive(
@@ -509,15 +546,34 @@ class Broker:
                 dry_run=dry_run,
             )
             redriven += sum(done)
-            skipped += len(done) - sum(done)
-        return Redriven(redriven, skipped)
+            for message, sent in zip(page, done, strict=True):
+                if not sent:
+                    reasons[self._why_skipped(message, reach)] += 1
+        return Redriven(redriven, reasons.total(), dict(reasons))
+
+    def _why_skipped(self, message: Message | None, reach: Reach) -> str:
+        """One of REDRIVE_SKIPS."""
+        if message is None:
+            return "not_found"
+        if message.origin is None or message.origin.reason != "attempts":
+            return "not_buried"
+        if message.origin.queue not in reach:
+            return "source_beyond_reach"
+        if self._records.get(Queue, message.origin.queue) is None:
+            return "source_deleted"
+        return "leased"
 
     async def _pages(self, queue: Queue) -> AsyncIterator[list[Message]]:
         """What the queue holds now."""
-        upto_seq, after_seq = await self._store.tail(queue.id), 0
+        upto_seq, after_seq = await self._store.messages.tail(queue.id), 0
         while after_seq < upto_seq:
-            page = await self._store.browse(
-                queue.id, after_seq=after_seq, limit=REDRIVE_PAGE, now_ms=self._clock.now_ms()
+            page = await self._store.messages.browse(
+                queue.id,
+                after_seq=after_seq,
+                limit=REDRIVE_PAGE,
+                now_ms=self._clock.now_ms(),
+                bodies=False,
+                allowance=Allowance(PART_BYTES_MAX),
             )
             if not page:
                 return
@@ -527,9 +583,21 @@ class Broker:
     async def _named(
         self, queue: Queue, messages: Sequence[str]
     ) -> AsyncIterator[list[Message | None]]:
-        for part in _cut(messages, REDRIVE_PAGE):
-            now_ms = self._clock.now_ms()
-            yield [await self._store.find(queue.id, id, now_ms=now_ms) for id in part]
+        part: list[Message | None] = []
+        allowance = Allowance(PART_BYTES_MAX)
+        for id in dict.fromkeys(messages):
+            found = await self._store.messages.find(queue.id, id, now_ms=self._clock.now_ms())
+            if part and (len(part) == REDRIVE_PAGE or not allowance.fitting([_size(found)])):
+                yield part
+                part, allowance = [], Allowance(PART_BYTES_MAX)
+                allowance.fitting([_size(found)])
+            part.append(found and replace(found, body=b""))
+        if part:
+            yield part
+
+
+def _size(message: Message | None) -> int:
+    return message.size if message else 0
 
 
 def _redrivable(message: Message | None, reach: Reach) -> int:
@@ -540,7 +608,7 @@ def _redrivable(message: Message | None, reach: Reach) -> int:
 
 
 def _parts(drafts: Sequence[Draft], most: int) -> Iterator[Sequence[Draft]]:
-    """Drafts as they are stored together, at most so many."""
+    """Drafts as they are stored together, a limited number."""
     start = size = 0
     for place, draft in enumerate(drafts):
         size += len(draft.body)

@@ -5,10 +5,9 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from courier import ids
-from courier.clock import Clock
-from courier.core.errors import NotFound, OverLimit
-from courier.core.store import Store
-from courier.core.turns import Turn
+from courier.core.decider import Decider
+from courier.core.errors import OverLimit
+from courier.core.records import Change, Records
 from courier.core.types import BROKER, DAY_MS, Actor, Domain
 
 DOMAINS_MAX = 1_000
@@ -53,59 +52,54 @@ def renewed(domain: Domain, now_ms: int) -> Domain:
     )
 
 
-class Domains:
-    def __init__(self, store: Store, clock: Clock, turn: Turn) -> None:
-        self._store = store
-        self._clock = clock
-        self._turn = turn
+class Domains(Decider):
+    def get(self, tenant: str, id: str) -> Domain:
+        return self._records.require(Domain, id, tenant=tenant)
 
-    async def get(self, tenant: str, id: str) -> Domain:
-        domain = await self._store.get(Domain, id)
-        if domain is None or domain.tenant != tenant:
-            raise NotFound("domain", id)
-        return domain
-
-    async def covers(self, tenant: str, hostname: str, port: int) -> bool:
+    def covers(self, tenant: str, hostname: str, port: int) -> bool:
         """Whether the tenant claims that place, be it verified or not."""
-        domains = await self._store.scan(Domain, tenant=tenant)
+        domains = self._records.scan(Domain, tenant=tenant)
         return any((each.hostname, each.port) == (hostname, port) for each in domains)
 
     async def create(self, domain: Domain, *, actor: Actor) -> None:
-        async with self._turn:
-            count = len(await self._store.scan(Domain, tenant=domain.tenant)) + 1
+        def decide(records: Records) -> Change[None]:
+            count = records.count(Domain, tenant=domain.tenant) + 1
             if count > DOMAINS_MAX:
                 raise OverLimit("domains", limit=DOMAINS_MAX, actual=count)
-            await self._put(domain, actor)
+            return Change(puts=[domain])
+
+        await self._change(decide, actor=actor)
 
     async def update(self, tenant: str, id: str, *, name: str | None, actor: Actor) -> Domain:
         """Give it another name; a challenge that has run out is renewed on the occasion."""
-        async with self._turn:
-            known = await self.get(tenant, id)
+
+        def decide(records: Records) -> Change[Domain]:
+            known = records.require(Domain, id, tenant=tenant)
             now_ms = self._clock.now_ms()
             domain = renewed(known, now_ms)
             if name is not None:
                 domain = replace(domain, name=name)
             if domain == known:
-                return known
+                return Change(answer=known)
             domain = replace(domain, modified_ms=now_ms)
-            await self._put(domain, actor)
-            return domain
+            return Change(puts=[domain], answer=domain)
+
+        return await self._change(decide, actor=actor)
 
     async def note_verified(self, domain: Domain) -> Domain:
         """The file was found. A domain that has another challenge by now stays as it is."""
-        async with self._turn:
-            known = await self.get(domain.tenant, domain.id)
+
+        def decide(records: Records) -> Change[Domain]:
+            known = records.require(Domain, domain.id, tenant=domain.tenant)
             if known.verified_ms or known.file_content != domain.file_content:
-                return known
+                return Change(answer=known)
             verified = replace(known, verified_ms=self._clock.now_ms())
-            await self._put(verified, BROKER)
-            return verified
+            return Change(puts=[verified], answer=verified)
+
+        return await self._change(decide, actor=BROKER)
 
     async def delete(self, tenant: str, id: str, *, actor: Actor) -> None:
-        async with self._turn:
-            domain = await self.get(tenant, id)
-            now_ms = self._clock.now_ms()
-            await self._store.change(drops=[domain], actor=actor, now_ms=now_ms)
+        def decide(records: Records) -> Change[None]:
+            return Change(drops=[records.require(Domain, id, tenant=tenant)])
 
-    async def _put(self, domain: Domain, actor: Actor) -> None:
-        await self._store.change(puts=[domain], actor=actor, now_ms=self._clock.now_ms())
+        await self._change(decide, actor=actor)

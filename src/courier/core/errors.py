@@ -181,6 +181,13 @@ class ShuttingDown(Unavailable):
         super().__init__("the server is shutting down")
 
 
+class AnswersFull(Unavailable):
+    """Too many bytes of messages are on their way to clients already."""
+
+    def __init__(self) -> None:
+        super().__init__("messages on their way to clients are at their limit")
+
+
 class OutOfSpace(Unavailable):
     """The disk is below its low-water mark: what would grow the store is refused for now."""
 

@@ -8,18 +8,28 @@ and not stored twice.
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 
 from courier.clock import Clock
 from courier.core import news
-from courier.core.admin import OPERATOR, Admin
+from courier.core.admin import Admin
 from courier.core.announcer import Announcer, Pair
-from courier.core.errors import StoreUnavailable, Unavailable
+from courier.core.duties import Duty
+from courier.core.errors import StoreUnavailable
 from courier.core.store import Store
-from courier.core.types import BROKER, SECOND_MS, EventSubscription, Pipeline, Queue
+from courier.core.types import (
+    BROKER,
+    OPERATOR,
+    SECOND_MS,
+    EventSubscription,
+    Listener,
+    Pipeline,
+    Queue,
+)
 
 READER = "courier.events"
 PAGE = 1_000
+PAGE_BYTES_MAX = 4 << 20
 # About how many messages are published in one transaction; those of one event are not parted.
 PORTION = 250
 POLL_S = 0.1
@@ -33,6 +43,7 @@ log = logging.getLogger("courier.follower")
 class Follower:
     def __init__(self, store: Store, admin: Admin, clock: Clock, announcer: Announcer) -> None:
         self._store = store
+        self._records = store.records
         self._admin = admin
         self._clock = clock
         self._announcer = announcer
@@ -43,21 +54,17 @@ class Follower:
         self._committed: int | None = None
         self._committed_ms = 0
 
-    async def run(self) -> None:
-        """Follow until cancelled. What cannot be read or written now is tried again."""
-        while True:
-            wait_s = IDLE_S
-            try:
-                async with self._turn:
-                    wait_s = await self._step()
-            except Unavailable as error:
-                log.warning("events_not_followed", extra={"reason": str(error)})
-            except Exception:
-                log.exception("events_not_followed")
-            with suppress(TimeoutError):
-                async with asyncio.timeout(wait_s):
-                    await self._woken.wait()
-            self._woken.clear()
+    def duty(self) -> Duty:
+        """To follow. What cannot be read or written now is tried again."""
+
+        async def turn() -> float:
+            async with self._turn:
+                return await self._step()
+
+        def lost() -> None:
+            self._position = self._committed = None
+
+        return Duty("follower", turn, "events_not_followed", IDLE_S, log, lost, self._woken)
 
     @asynccontextmanager
     async def settled(self) -> AsyncIterator[int]:
@@ -66,7 +73,7 @@ class Follower:
         So a subscription that is changed in here is changed for what comes after alone.
         """
         async with self._turn:
-            last = (await self._store.head()).last
+            last = (await self._store.journal.head()).last
             try:
                 async with asyncio.timeout(SETTLE_S_MAX):
                     if self._position is None:
@@ -91,11 +98,11 @@ class Follower:
 
     async def _begin(self) -> bool:
         """Find out whether there is anything to follow, and from where."""
-        subscriptions = await self._subscriptions()
+        subscriptions = self._subscriptions()
         if not subscriptions:
             await self._leave()
             return False
-        known = await self._store.named(Pipeline, tenant=OPERATOR, name=READER)
+        known = self._records.named(Pipeline, tenant=OPERATOR, name=READER)
         self._committed = known.offset if known else None
         self._position = known.offset if known else min(each.since for each in subscriptions)
         await self._commit()
@@ -104,7 +111,7 @@ class Follower:
     async def _leave(self) -> None:
         """Let go of the journal."""
         self._position = self._committed = None
-        if await self._store.named(Pipeline, tenant=OPERATOR, name=READER):
+        if self._records.named(Pipeline, tenant=OPERATOR, name=READER):
             await self._admin.delete_pipeline(READER, actor=BROKER)
 
     async def _commit(self) -> None:
@@ -113,26 +120,27 @@ class Follower:
             self._committed = self._position
             self._committed_ms = self._clock.now_ms()
 
-    async def _subscriptions(self) -> list[EventSubscription]:
-        return [each for each in await self._store.scan(EventSubscription) if news.follows(each)]
+    def _subscriptions(self) -> list[EventSubscription]:
+        return [each for each in self._records.scan(EventSubscription) if news.follows(each)]
 
     async def _page(self) -> bool:
         """Announce what is news in the next events; False: there are none."""
         position = self._position
-        last = (await self._store.head()).last
+        last = (await self._store.journal.head()).last
         if position is None or position >= last:
             return False
-        runs = await self._store.read_journal(after=position, limit=PAGE)
+        runs = await self._store.journal.read(after=position, limit=PAGE, bytes_max=PAGE_BYTES_MAX)
         # Asked for after reading, so that all that existed at the time of an event are there.
-        subscriptions = await self._subscriptions()
+        subscriptions = self._subscriptions()
         if not subscriptions:
             await self._leave()
             return False
         if runs and runs[0].offset > position + 1:
             log.warning("events_missed", extra={"after": position, "first": runs[0].offset})
         if news.has_any(runs):
-            queues = {queue.id: queue for queue in await self._store.scan(Queue)}
-            told = news.pairs(runs, subscriptions, queues, after=position)
+            queues = {queue.id: queue for queue in self._records.scan(Queue)}
+            listeners = {each.id: each for each in self._records.scan(Listener)}
+            told = news.pairs(runs, subscriptions, queues, listeners, after=position)
             # A run may hold very many events, and the server has others to serve meanwhile.
             while portion := await asyncio.to_thread(_portion, told):
                 await self._announcer.tell(portion)

@@ -63,7 +63,6 @@ from courier.core.types import (
     Liveness,
     Pipeline,
     Queue,
-    Report,
     Run,
     Schema,
     Session,
@@ -139,7 +138,7 @@ COLUMNS = (
 )
 FIELDS = ("offset", "at_ms", "kind", "tenant", "queue", "queue_name", "actor", "dialect", *COLUMNS)
 TIMES = ("at_ms", "published_ms", "first_leased_ms", "last_leased_ms")
-# Tables have other names for some fields: whoever asks them thinks of a queue's name, and reads
+# Tables have other names for some fields: a query names a queue by its name, and reads
 # times, not numbers.
 _TABLE_NAMES = {
     "queue": "queue_id",
@@ -148,20 +147,6 @@ _TABLE_NAMES = {
     "at_ms": "at",
 }
 SHOWN = {_TABLE_NAMES.get(name, name): name for name in FIELDS}
-
-
-def push_detail(listener: str, report: Report, *, failed: bool) -> dict[str, Any]:
-    """The `detail` of an attempt to push a message."""
-    detail: dict[str, Any] = {
-        "listener": listener,
-        "status": report.status,
-        "duration_ms": report.duration_ms,
-    }
-    if failed:
-        detail["error"] = report.error
-    if report.answer:
-        detail["answer"] = report.text
-    return detail
 
 
 def column(run: Run, name: str) -> list[Any]:

@@ -107,7 +107,7 @@ class Keyring:
     REMEMBERED_MAX = 1_000
 
     def __init__(self, store: Store) -> None:
-        self._store = store
+        self._records = store.records
         self._verified: dict[str, Proof] = {}
 
     async def find(self, secret: str, *, now_ms: int) -> Key:
@@ -116,7 +116,7 @@ class Keyring:
 
     async def prove(self, secret: str, *, now_ms: int, kind: str) -> Proof:
         """The key of that kind; raises Unauthenticated."""
-        key = await self._store.get(Key, id_of(secret))
+        key = await self._records.sought(Key, id_of(secret))
         if key is None or key.kind != kind:
             raise Unauthenticated("unknown", signin="unknown_key")
         proof = self._verified.get(secret)
@@ -147,6 +147,14 @@ def _proof(key: Key, digest: str) -> Proof:
 def refused(key: Key, reason: str) -> Unauthenticated:
     """What a caller gets who is not let in with this key: the same for every reason."""
     return Unauthenticated("unknown", signin=reason, tenant=key.tenant, key=key.id)
+
+
+def may_end_ms(key: Key, *, now_ms: int) -> int | None:
+    """When the key, or one of its secrets, next stops working by itself; None: never."""
+    ends = [each.until_ms for each in key.retired if each.until_ms > now_ms]
+    if key.expires_ms is not None:
+        ends.append(key.expires_ms)
+    return min(ends, default=None)
 
 
 class Reach(Struct, frozen=True):

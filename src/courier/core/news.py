@@ -11,30 +11,42 @@ import msgspec
 
 from courier.core import journal
 from courier.core.announcer import Announcement, Pair, hears
-from courier.core.types import DAY_MS, EventSubscription, Queue, Run
+from courier.core.types import DAY_MS, EventSubscription, Listener, Queue, Run
 
 QUEUE = "courier.queue"
 MESSAGE = "courier.message"
 PIPELINE = "courier.pipeline"
+LISTENER = "courier.listener"
 BACKLOG_EXCEEDED = "backlog.exceeded"
 
 # Source -> its events that are found in the journal.
 _FOLLOWED: dict[str, tuple[str, ...]] = {
     QUEUE: ("created", "updated", "deleted", "paused", "resumed", "purged"),
     MESSAGE: ("buried",),
+    LISTENER: ("inactive", "active", "disabled", "enabled", "exhausted"),
 }
-# Source -> all of its events. Those of pipelines are told by whoever runs them.
+# Source -> all of its events. Those of pipelines are sent by the process that runs them.
 SOURCES: dict[str, tuple[str, ...]] = {
     QUEUE: (*_FOLLOWED[QUEUE], BACKLOG_EXCEEDED),
     MESSAGE: _FOLLOWED[MESSAGE],
+    LISTENER: _FOLLOWED[LISTENER],
     PIPELINE: ("run.completed", "run.failed"),
 }
 # Nobody else can say what happened there.
-OURS = (QUEUE, MESSAGE)
+OURS = (QUEUE, MESSAGE, LISTENER)
 # A restart may find that some news have been told already. Servers are seldom down for longer.
 ONCE_MS = 7 * DAY_MS
 
-_KINDS = {"queue_created": QUEUE, "queue_updated": QUEUE, "queue_deleted": QUEUE, "buried": MESSAGE}
+_KINDS = {
+    "queue_created": QUEUE,
+    "queue_updated": QUEUE,
+    "queue_deleted": QUEUE,
+    "buried": MESSAGE,
+    "listener_updated": LISTENER,
+    "push_failed": LISTENER,
+}
+# Kinds of news that are about a message -> the source whose subscribers they go to.
+_CIRCLES = {"buried": MESSAGE, "push_failed": LISTENER}
 # Changes of a queue that are no change of its settings, or have an event of their own.
 _UNMENTIONED = {"modified_ms", "paused", "purge"}
 
@@ -51,19 +63,20 @@ def pairs(
     runs: Sequence[Run],
     subscriptions: Sequence[EventSubscription],
     queues: Mapping[str, Queue],
+    listeners: Mapping[str, Listener],
     *,
     after: int,
 ) -> Iterator[list[Pair]]:
     """Whom to tell of each of the events past `after`, in their order."""
-    tenants = {each.tenant for each in subscriptions}
+    wanted = {(each.tenant, each.source["type"]) for each in subscriptions}
     begun = _begun(runs)
-    quiet = _quiet(subscriptions, queues)
+    quiet = {kind: _quiet(subscriptions, queues, of) for kind, of in _CIRCLES.items()}
     for run in runs:
-        if run.kind not in _KINDS or run.tenant not in tenants:
+        if run.kind not in _KINDS or (run.tenant, _KINDS[run.kind]) not in wanted:
             continue
-        if run.kind == "buried" and run.queue in quiet:
+        if run.queue in quiet.get(run.kind, ()):
             continue
-        for announcement in _announcements(run, queues, after=after):
+        for announcement in _announcements(run, queues, listeners, after=after):
             yield [
                 (each, announcement)
                 for each in subscriptions
@@ -91,20 +104,31 @@ def _begun(runs: Iterable[Run]) -> dict[str, int]:
     return begun
 
 
-def _quiet(subscriptions: Iterable[EventSubscription], queues: Mapping[str, Queue]) -> set[str]:
-    """The queues on which a message that tells of a burial may itself be buried."""
+def _quiet(
+    subscriptions: Iterable[EventSubscription], queues: Mapping[str, Queue], source: str
+) -> set[str]:
+    """The queues on which a message with such news may itself become news."""
     found: set[str] = set()
     for subscription in subscriptions:
-        id = subscription.parent if subscription.source["type"] == MESSAGE else ""
+        id = subscription.parent if subscription.source["type"] == source else ""
         while id in queues and id not in found:
             found.add(id)
             id = queues[id].dead_letter or ""
     return found
 
 
-def _announcements(run: Run, queues: Mapping[str, Queue], *, after: int) -> Iterator[Announcement]:
+def _announcements(
+    run: Run, queues: Mapping[str, Queue], listeners: Mapping[str, Listener], *, after: int
+) -> Iterator[Announcement]:
     for event in journal.events([run], after=after, limit=run.count):
-        told = _buried(event, queues) if run.kind == "buried" else _settings(event)
+        if run.kind == "buried":
+            told = _buried(event, queues)
+        elif run.kind == "push_failed":
+            told = _exhausted(event, listeners)
+        elif run.kind == "listener_updated":
+            told = _listener(event, queues)
+        else:
+            told = _settings(event)
         for name, payload in told:
             yield Announcement(
                 tenant=run.tenant,
@@ -148,5 +172,47 @@ def _buried(
             "messageId": event["message_id"],
             "attempts": event["attempt"],
             "deadLetterQueue": into and {"id": into, "name": target.name if target else None},
+        },
+    )
+
+
+def _listener(
+    event: dict[str, Any], queues: Mapping[str, Queue]
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Whether it is sent messages, from the record that its event carries."""
+    listener = event["detail"]
+    queue = queues.get(listener["parent"])
+    payload = {
+        "id": listener["id"],
+        "name": listener["title"],
+        "queue": {"id": listener["parent"], "name": queue.name if queue else None},
+    }
+    changed: list[str] = listener.get("changed", [])
+    if "inactive_ms" in changed:
+        yield "inactive" if listener["inactive_ms"] else "active", payload
+    if "disabled_by" in changed and listener["disabled_by"]:
+        yield "disabled", {**payload, "disabledBy": listener["disabled_by"]}
+    elif "disabled_by" in changed:
+        yield "enabled", payload
+
+
+def _exhausted(
+    event: dict[str, Any], listeners: Mapping[str, Listener]
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """A failed push, if it was the last attempt."""
+    if event.get("delay_ms") is not None:
+        return
+    detail = event["detail"]
+    listener = listeners.get(detail["listener"])
+    yield (
+        "exhausted",
+        {
+            "id": detail["listener"],
+            "name": listener.title if listener else None,
+            "queue": {"id": event["queue"], "name": event["queue_name"]},
+            "messageId": event["message_id"],
+            "attempts": event["attempt"],
+            "status": detail["status"] or None,
+            "error": detail.get("error") or None,
         },
     )

@@ -44,7 +44,7 @@ def delay_ms(
 
     `luck` from 0 to 1 spreads the wait, so that what failed together is not tried together.
     `asked_ms` is what the receiver asked for; it waits at least that long, within reason.
-    `percent` of the usual wait is what whoever tests a receiver has patience for.
+    `percent` of the usual wait, for tests of a receiver.
     """
     if attempt >= attempts_max:
         return None

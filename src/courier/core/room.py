@@ -45,8 +45,8 @@ async def journal_room(
     store: Store, *, now_ms: int, bytes_max: int, retention_ms: int
 ) -> Room | None:
     """The room that the journal of a store has now."""
-    head = await store.head()
-    runs = await store.read_journal(after=head.first - 1, limit=1)
+    head = await store.journal.head()
+    runs = await store.journal.read(after=head.first - 1, limit=1)
     if not runs:
         return None
     return room(

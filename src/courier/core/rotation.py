@@ -4,23 +4,16 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from courier.clock import Clock
 from courier.core import keys
-from courier.core.errors import NotFound
-from courier.core.store import Store
-from courier.core.turns import Turn
+from courier.core.decider import Decider
+from courier.core.records import Change, Records
 from courier.core.types import DAY_MS, Actor, AnyRecord, Key, Session
 
 OVERLAP_MS = DAY_MS
 OVERLAP_MS_MAX = 30 * DAY_MS
 
 
-class Rotation:
-    def __init__(self, store: Store, clock: Clock, turn: Turn) -> None:
-        self._store = store
-        self._clock = clock
-        self._turn = turn
-
+class Rotation(Decider):
     async def rotate(
         self,
         tenant: str,
@@ -36,20 +29,20 @@ class Rotation:
         0 ends it at once, and all that were replaced before. `finish` gets key and secret and
         may note something on the key.
         """
-        async with self._turn:
-            key = await self._store.get(Key, id)
-            if key is None or key.tenant != tenant:
-                raise NotFound("key", id)
+
+        def decide(records: Records) -> Change[tuple[Key, str]]:
+            key = records.require(Key, id, tenant=tenant)
             now_ms = self._clock.now_ms()
             key, secret = keys.rotated(key, now_ms=now_ms, overlap_ms=overlap_ms)
             key = replace(finish(key, secret), modified_ms=now_ms)
             puts: list[AnyRecord] = [key]
-            sessions = await self._store.scan(Session, parent=id)
+            sessions = records.scan(Session, parent=id)
             if overlap_ms:
                 puts += [_ending(session, now_ms + overlap_ms) for session in sessions]
             drops = [] if overlap_ms else sessions
-            await self._store.change(puts=puts, drops=drops, actor=actor, now_ms=now_ms)
-            return key, secret
+            return Change(puts, drops, (key, secret))
+
+        return await self._change(decide, actor=actor)
 
 
 def _ending(session: Session, until_ms: int) -> Session:

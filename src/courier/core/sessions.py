@@ -12,9 +12,10 @@ from msgspec.structs import replace
 from courier import ids
 from courier.clock import Clock
 from courier.core import keys
+from courier.core.decider import Decider
 from courier.core.errors import Unauthenticated
+from courier.core.records import Change, Records
 from courier.core.store import Store
-from courier.core.turns import Turn
 from courier.core.types import BROKER, DAY_MS, HOUR_MS, MINUTE_MS, Actor, Key, Session
 
 SESSION_MS = HOUR_MS
@@ -29,7 +30,7 @@ _ID_DIGITS = 30
 _MAC_BYTES = 24
 
 
-class Sessions:
+class Sessions(Decider):
     """Sessions of apps are shared by all who ask, and last while they are used.
 
     With `whole_ms` every session lasts while it is used, that long at most, and none is shared.
@@ -40,15 +41,12 @@ class Sessions:
         self,
         store: Store,
         clock: Clock,
-        turn: Turn,
         *,
         purpose: bytes = b"session",
         session_ms: int = SESSION_MS,
         whole_ms: int | None = None,
     ) -> None:
-        self._store = store
-        self._clock = clock
-        self._turn = turn
+        super().__init__(store, clock)
         self._purpose = purpose
         self._session_ms = session_ms
         self._whole_ms = whole_ms
@@ -72,36 +70,44 @@ class Sessions:
 
         `until_ms` is when the secret ends that the session is opened with, and it with that.
         """
-        async with self._turn:
-            now_ms = self._clock.now_ms()
-            known = await self._store.scan(Session, parent=key.id)
+        now_ms = self._clock.now_ms()
+        if self._whole_ms is not None:
+            whole_ms = now_ms + self._whole_ms
+            until_ms = whole_ms if until_ms is None else min(until_ms, whole_ms)
+        new = Session(
+            id=ids.new_id(),
+            tenant=key.tenant,
+            parent=key.id,
+            created_ms=now_ms,
+            expires_ms=now_ms + self._session_ms,
+            ends_ms=until_ms,
+        )
+
+        def decide(records: Records) -> Change[tuple[Session, list[Session]]]:
+            known = records.scan(Session, parent=key.id)
             valid = [session for session in known if self._expires_ms(session) > now_ms]
-            drops = [session for session in known if session not in valid]
             shared = [session for session in valid if session.ends_ms == until_ms]
             if key.kind == "app" and shared and self._whole_ms is None:
-                await self._use(shared[-1], now_ms)
-                return self._token(shared[-1].id)
+                session = shared[-1]
+                return Change(self._longer(session, now_ms), answer=(session, []))
+            drops = [session for session in known if session not in valid]
             drops += valid[: max(0, len(valid) + 1 - SESSIONS_MAX)]
-            if self._whole_ms is not None:
-                whole_ms = now_ms + self._whole_ms
-                until_ms = whole_ms if until_ms is None else min(until_ms, whole_ms)
-            session = Session(
-                id=ids.new_id(),
-                tenant=key.tenant,
-                parent=key.id,
-                created_ms=now_ms,
-                expires_ms=now_ms + self._session_ms,
-                ends_ms=until_ms,
-            )
-            await self._store.change(puts=[session], drops=drops, actor=actor, now_ms=now_ms)
-            for old in drops:
-                self._used_ms.pop(old.id, None)
-            return self._token(session.id)
+            return Change([new], drops, (new, drops))
+
+        change = decide(self._records)
+        session, dropped = change.answer
+        if change.puts:
+            session, dropped = await self._change(decide, actor=actor)
+        if session is not new:
+            self._used_ms[session.id] = now_ms
+        for old in dropped:
+            self._used_ms.pop(old.id, None)
+        return self._token(session.id)
 
     async def find(self, token: str) -> Key:
         """The key behind a token; raises Unauthenticated. Use may prolong the session."""
         id = "c0" + token[:_ID_DIGITS]
-        session = await self._store.get(Session, id)
+        session = await self._records.sought(Session, id)
         if session is None:
             self._used_ms.pop(id, None)
             raise Unauthenticated("unknown", signin="unknown_session")
@@ -112,7 +118,7 @@ class Sessions:
                 self._verified.clear()
             self._verified[token] = session
         now_ms = self._clock.now_ms()
-        key = await self._store.get(Key, session.parent)
+        key = self._records.get(Key, session.parent)
         if key is None:
             raise Unauthenticated("unknown", signin="unknown_session")
         if not key.enabled:
@@ -121,33 +127,37 @@ class Sessions:
             raise keys.refused(key, "expired")
         if key.kind == "app" or self._whole_ms is not None:
             self._used_ms[session.id] = now_ms
-            if self._worth_saving(session, now_ms):
-                async with self._turn:
-                    # It may be gone by now, and must then not come back.
-                    found = await self._store.get(Session, session.id)
-                    if found is not None:
-                        await self._use(found, now_ms)
+            if self._longer(session, now_ms):
+                await self._change(lambda records: self._use(records, id, now_ms), actor=BROKER)
         return key
 
-    async def _use(self, session: Session, now_ms: int) -> None:
-        """Note that it was used. Whoever calls has the turn."""
-        self._used_ms[session.id] = now_ms
-        if self._worth_saving(session, now_ms):
-            longer = replace(session, expires_ms=now_ms + self._session_ms)
-            await self._store.change(puts=[longer], actor=BROKER, now_ms=now_ms)
+    def ends_ms(self, token: str) -> int:
+        """When the session of a token that was found ends if it is not used again."""
+        session = self._records.get(Session, "c0" + token[:_ID_DIGITS])
+        return 0 if session is None else self._expires_ms(session)
 
-    def _worth_saving(self, session: Session, now_ms: int) -> bool:
-        return session.expires_ms < now_ms + self._session_ms - SAVE_EVERY_MS
+    def _use(self, records: Records, id: str, now_ms: int) -> Change[None]:
+        """Write down that it was used. It may be gone by now, and must then not come back."""
+        session = records.get(Session, id)
+        return Change() if session is None else Change(self._longer(session, now_ms))
+
+    def _longer(self, session: Session, now_ms: int) -> list[Session]:
+        """The session as it lasts when it is used now; none if that is not worth saving."""
+        if session.expires_ms >= now_ms + self._session_ms - SAVE_EVERY_MS:
+            return []
+        return [replace(session, expires_ms=now_ms + self._session_ms)]
 
     async def end(self, token: str, *, actor: Actor) -> None:
         """End the session that the token is of. Raises Unauthenticated."""
         await self.find(token)
-        async with self._turn:
-            session = await self._store.get(Session, "c0" + token[:_ID_DIGITS])
-            if session is not None:
-                now_ms = self._clock.now_ms()
-                await self._store.change(drops=[session], actor=actor, now_ms=now_ms)
-                self._used_ms.pop(session.id, None)
+        id = "c0" + token[:_ID_DIGITS]
+
+        def decide(records: Records) -> Change[None]:
+            session = records.get(Session, id)
+            return Change(drops=[session] if session else [])
+
+        await self._change(decide, actor=actor)
+        self._used_ms.pop(id, None)
 
 
 def _over(key: Key, now_ms: int) -> bool:

@@ -53,7 +53,7 @@ class SignIns:
             self._counts = {}
             try:
                 notes = [_note(failure, count, since_ms) for failure, count in counts.items()]
-                await store.note(notes, now_ms=now_ms)
+                await store.journal.note(notes, now_ms=now_ms)
             except BaseException:
                 for failure, count in self._counts.items():
                     _add(counts, failure, count)

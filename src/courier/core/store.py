@@ -42,24 +42,29 @@ Guarantees, the same for every store:
   a `push_failed`.
 - A verb on a queue that does not exist raises NotFound("queue", id). Anything wrong with the
   disk raises StoreUnavailable, and the store works again by itself once the cause is gone.
+- A verb with an `allowance` returns fewer messages than were asked for once their bodies would be
+  more than it lets in: one message however long it is, unless the room of all answers is full.
+  Bodies beyond that are not read from the disk, but for one block.
 - A call that raised StoreUnavailable has not happened and never will, whatever happens to the
   process after. OutcomeUnknown is raised when the disk does not let the store make sure of that.
-- Below the low-water mark of free disk `publish`, `publish_rows`, `backfill` and a `change` that
-  creates records raise OutOfSpace; all other verbs go on.
+- Below the low-water mark of free disk publishing, `backfill` and a `change` that creates records
+  raise OutOfSpace; all other verbs go on.
 """
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Protocol, TypeVar
+from typing import Protocol
 
+from courier.core.limits import Allowance
+from courier.core.records import Decide, Records, T
 from courier.core.types import (
     Actor,
-    AnyRecord,
     Draft,
     Head,
     Leased,
     Level,
     Message,
+    MessageState,
     Note,
     Numbering,
     Outcome,
@@ -70,75 +75,143 @@ from courier.core.types import (
     Receipt,
     Run,
     Settlement,
+    Standing,
     Swept,
     Tally,
     Via,
 )
+from courier.core.waiters import Waiters
 
-R = TypeVar("R", bound=AnyRecord)
 
+class ClaimVerbs(Protocol):
+    """A claim is a lease on many messages at once, under a name that the caller chose.
 
-class Store(Protocol):
-    """Durable state. Time is always an argument."""
+    Those who ask for the name again get the same messages. It is lost, and every verb but `take`
+    with a new name raises ClaimLost(name), as soon as one of its messages is no longer leased by
+    it; those that still are go back when their lease ends, like others. Its name is known until a
+    day after its leases would have ended, or after it was acknowledged; then, and of names that
+    never were, every verb but `take` raises NotFound("claim", name).
+    """
 
-    @property
-    def secret(self) -> bytes:
-        """32 random bytes made with the store; what tokens are signed with."""
+    async def take(
+        self, queue: str, name: str, *, count: int, lease_ms: int, actor: Actor, now_ms: int
+    ) -> int:
+        """Lease up to `count` messages under a name, or find them leased; how many they are.
+
+        Where there is nothing to lease no claim is made. A claim that was acknowledged counts
+        its messages for a day after.
+        """
         ...
 
-    # While it is not 0, the clock may turn out to be behind by as much. Messages that are stored
-    # meanwhile live that much longer, so that they are not old when the time is corrected.
-    doubt_ms: int
-
-    # --- settings ---
-    async def get(self, kind: type[R], id: str) -> R | None: ...
-
-    async def named(self, kind: type[R], *, tenant: str, name: str) -> R | None: ...
-
-    async def scan(
-        self, kind: type[R], *, tenant: str | None = None, parent: str | None = None
-    ) -> list[R]:
-        """All records of a kind, oldest first, then by name and id."""
-        ...
-
-    async def change(
+    async def messages(
         self,
+        queue: str,
+        name: str,
         *,
-        puts: Sequence[AnyRecord] = (),
-        drops: Sequence[AnyRecord] = (),
-        actor: Actor,
+        first: int,
+        count: int,
         now_ms: int,
+        allowance: Allowance | None = None,
+    ) -> list[Message]:
+        """Messages of a claim by sequence, from number `first` (0 is the first) on."""
+        ...
+
+    async def extend(
+        self, queue: str, name: str, *, lease_ms: int, actor: Actor, now_ms: int
     ) -> None:
-        """Drop, then create or replace. Raises Conflict(kind, name) when a name is taken.
+        """Let all its leases end `lease_ms` from now."""
+        ...
 
-        Each record is one journal event, `<kind>_created`, `_updated` or `_deleted` with the
-        record (without secrets) as `detail`, which on an update also has the names of the fields
-        that changed, sorted, as `changed`. A record that only notes progress (a Pipeline, a
-        Session) is no event when it is updated, and one in `journal.UNNOTED` never is.
+    async def ack(
+        self, queue: str, name: str, *, actor: Actor, now_ms: int, after: str | None = None
+    ) -> None:
+        """All of it is done. Again within a day: nothing happens.
 
-        Dropping a queue ends its messages at once for every caller; the sweep then removes them,
-        each with a `deleted` event.
+        `after`: the claim is one of a row, and follows the one of that name ("": none). It is then
+        known until the next of the row is acknowledged, for CLAIM_KNOWN_MS at most, and the one
+        before it, if it was acknowledged, is forgotten.
         """
         ...
 
-    # --- messages ---
-    async def publish(
+
+class PushVerbs(Protocol):
+    """What listeners get. A listener that does not exist is NotFound("listener", id)."""
+
+    async def take(
         self,
-        batches: Sequence[tuple[str, Sequence[Draft]]],
+        listener: str,
         *,
-        actor: Actor,
+        count: int,
+        lease_ms: int,
         now_ms: int,
-        bytes_max: int | None = None,
-        via: Via | None = None,
-    ) -> list[Receipt]:
-        """Store each batch's drafts on its queue (id), all in one transaction.
+        allowance: Allowance | None = None,
+    ) -> list[Message]:
+        """Up to `count` ready messages, by sequence; `attempts` is the attempt that this is.
 
-        Raises OverLimit("queue bytes") when a queue would then hold more than `bytes_max`.
-        `via` says through which exchange they came; there may then be no batch at all.
+        Of an ordered listener only the first that is neither acknowledged nor exhausted, and
+        only if it is ready.
         """
         ...
 
-    async def publish_rows(
+    async def settle(
+        self, listener: str, items: Sequence[PushSettlement], *, now_ms: int
+    ) -> list[bool]:
+        """False where the push is not in flight any more, or not with that attempt.
+
+        `Pushed` and `PushFailed` are one event each, `pushed` or `push_failed`. A message whose
+        last attempt failed is also copied to the queue's dead letters if it has some, with an
+        origin whose reason is `push`.
+        """
+        ...
+
+    async def of_message(self, queue: str, seq: int, *, now_ms: int) -> list[Push]:
+        """Those of one message, in the order of their listeners' creation."""
+        ...
+
+    async def stats(self, listeners: Sequence[str], *, now_ms: int) -> dict[str, PushStats]:
+        """Of each of these listeners; those that do not exist are left out, as with `stats`."""
+        ...
+
+    async def missed(
+        self, listener: str, *, limit: int, now_ms: int, before_seq: int = 0
+    ) -> list[str]:
+        """Generated ids of messages that failed and did not succeed since, newest first.
+
+        `before_seq`: only those with a lower sequence. What came of each is read too, so ask for
+        pages of many.
+        """
+        ...
+
+    async def retry(self, listener: str, seq: int, *, now_ms: int) -> bool:
+        """Make a push ready that is retrying or exhausted; False where there is no such push.
+
+        Attempts go on being counted.
+        """
+        ...
+
+    async def backfill(
+        self,
+        listener: str,
+        *,
+        since_ms: int,
+        until_ms: int,
+        after_seq: int,
+        limit: int,
+        now_ms: int,
+    ) -> tuple[int, int]:
+        """Bind messages of the queue that were published in [since_ms, until_ms).
+
+        Looks at up to `limit` of those that the queue still holds (`browse(kept=True)`) with a
+        sequence > `after_seq`, and binds those that this listener has no push of; they are ready
+        at once. Returns how many were bound, and the last sequence looked at (0: none was left).
+        """
+        ...
+
+
+class RowVerbs(Protocol):
+    """Drafts that are published by number under a key, each once."""
+
+    async def publish(
         self,
         queue: str,
         drafts: Sequence[Draft],
@@ -164,10 +237,268 @@ class Store(Protocol):
         """
         ...
 
-    async def rows(self, queue: str, *, key: str, now_ms: int, below: bool = False) -> int:
-        """How many drafts are stored under a key of `publish_rows`.
+    async def count(self, queue: str, *, key: str, now_ms: int, below: bool = False) -> int:
+        """How many drafts are stored under a key.
 
         `below`: under all the keys that begin with this one and a slash.
+        """
+        ...
+
+
+class MessageVerbs(Protocol):
+    """Reading messages."""
+
+    async def peek(
+        self,
+        queue: str,
+        *,
+        count: int,
+        now_ms: int,
+        bodies: bool = True,
+        allowance: Allowance | None = None,
+    ) -> list[Message]:
+        """What `lease` would hand out now, without handing it out; without `bodies`, those are
+        empty."""
+        ...
+
+    async def browse(
+        self,
+        queue: str,
+        *,
+        after_seq: int,
+        limit: int,
+        now_ms: int,
+        kept: bool = False,
+        bodies: bool = True,
+        allowance: Allowance | None = None,
+    ) -> list[Message]:
+        """Messages in any state with a sequence > `after_seq`, by sequence.
+
+        `kept`: also those that only pushes still need. Without `bodies`, those are empty.
+        """
+        ...
+
+    async def states(
+        self,
+        queue: str,
+        *,
+        after_seq: int,
+        before_seq: int,
+        limit: int,
+        now_ms: int,
+        state: MessageState | None = None,
+    ) -> tuple[list[Standing], int]:
+        """How messages stand whose sequence is between the two, by sequence; of one state or all.
+
+        Looks at up to `limit` messages, and returns the last sequence that it looked at (0: none
+        was left). A store may skip messages that cannot be in that state.
+        """
+        ...
+
+    async def find(self, queue: str, message: str, *, now_ms: int) -> Message | None:
+        """By its own id or its generated one."""
+        ...
+
+    async def tail(self, queue: str) -> int:
+        """The highest sequence given out so far on this queue."""
+        ...
+
+
+class PastVerbs(Protocol):
+    """Numbers of the past."""
+
+    async def tally(self, counts: Mapping[tuple[str, str], int], *, now_ms: int) -> None:
+        """Add to the tallies of this minute what is no event: (tenant, kind) -> count."""
+        ...
+
+    async def tallies(
+        self, *, tenant: str, id: str | None = None, since_ms: int, until_ms: int
+    ) -> list[Tally]:
+        """Tallies of the minutes that touch [since_ms, until_ms), by minute, id and kind.
+
+        Of everything of the tenant (deleted queues too), or of one `id`.
+        """
+        ...
+
+    async def levels(self, queues: Sequence[str], *, since_ms: int) -> list[list[Level]]:
+        """What each of the queues held, oldest first, from the minute of `since_ms` on.
+
+        After the last of them it holds what `stats` says.
+        """
+        ...
+
+
+class JournalVerbs(Protocol):
+    """What happened, in order."""
+
+    async def note(self, notes: Sequence[Note], *, now_ms: int) -> None:
+        """Write down events that are no change."""
+        ...
+
+    async def head(self) -> Head: ...
+
+    async def read(self, *, after: int, limit: int, bytes_max: int | None = None) -> list[Run]:
+        """The runs that hold the first `limit` offsets greater than `after`.
+
+        The first run may begin at or before `after`, and the last may end behind the limit;
+        `journal.py` cuts them. No packed row is read after `bytes_max` bytes of them, so that
+        there may be fewer, but never none.
+        """
+        ...
+
+    async def offset_at(self, at_ms: int) -> int:
+        """The highest offset of the events before the first that happened at `at_ms` or later."""
+        ...
+
+    async def trim(self, *, upto: int, before_ms: int | None = None) -> int:
+        """Forget whole packed rows that end at or below `upto` (and are older than `before_ms`).
+
+        A store may keep the newest row all the same.
+
+        Returns how many offsets were forgotten.
+        """
+        ...
+
+    async def backlogs(self, *, tenant: str | None = None) -> tuple[int, dict[str, int]]:
+        """The last offset of the journal, and how many messages each queue held just then.
+
+        For every queue, or those of one tenant: the `published` up to that offset less the events
+        that ended a message. So a dropped queue is among them until the sweep has ended its last.
+        """
+        ...
+
+
+class RateVerbs(Protocol):
+    """How fast queues go."""
+
+    async def take(self, queue: str, what: str, units: int, *, limit: int, now_ms: int) -> None:
+        """Take units of what a queue may do in a second; raises RateLimited.
+
+        All processes that share the store take from the same. More than the whole limit passes
+        when all is left.
+        """
+        ...
+
+
+class HealthVerbs(Protocol):
+    """The store itself."""
+
+    async def check(self) -> None:
+        """Write something small; raises StoreUnavailable when the disk does not take it.
+
+        Also while a commit is in doubt or since damage was met, and OutOfSpace below the
+        low-water mark.
+        """
+        ...
+
+    def unseen(self) -> "asyncio.Future[None] | None":
+        """None: this process knows all settings, but for those of the last second at most.
+
+        Otherwise it was cut off or asleep, and must not serve before this has ended. It raises
+        StoreUnavailable when that takes too long. A store of one process always knows all.
+        """
+        ...
+
+    def ahead_ns(self) -> int | None:
+        """By how much the store's clock is ahead of time since boot (`clock.elapsed_ns`).
+
+        None: it has none of its own. Processes that share a store go by its clock.
+        """
+        ...
+
+    def free_bytes(self) -> int | None:
+        """Bytes that the disk has left for messages; None: there is no such limit."""
+        ...
+
+    def figures(self) -> dict[str, int]:
+        """Counters of the store itself since it was opened, for the metrics page."""
+        ...
+
+
+class Store(Protocol):
+    """Durable state. Time is always an argument.
+
+    Verbs that belong to a noun of their own are found there: `store.claims.ack`.
+    """
+
+    @property
+    def records(self) -> Records:
+        """The settings, to be read without waiting; the same object as long as the store lives."""
+        ...
+
+    @property
+    def waiters(self) -> Waiters:
+        """Gets a hint, once its group is committed, from whatever may have given work.
+
+        By the id of a queue: something to lease; of a listener: something to push. As many hints
+        as there are messages for; all who wait, when the queue or listener is changed or gone.
+        """
+        ...
+
+    @property
+    def messages(self) -> MessageVerbs: ...
+
+    @property
+    def rows(self) -> RowVerbs: ...
+
+    @property
+    def claims(self) -> ClaimVerbs: ...
+
+    @property
+    def pushes(self) -> PushVerbs: ...
+
+    @property
+    def journal(self) -> JournalVerbs: ...
+
+    @property
+    def past(self) -> PastVerbs: ...
+
+    @property
+    def rates(self) -> RateVerbs: ...
+
+    @property
+    def health(self) -> HealthVerbs: ...
+
+    @property
+    def secret(self) -> bytes:
+        """32 random bytes made with the store; what tokens are signed with."""
+        ...
+
+    # While it is not 0, the clock may turn out to be behind by as much. Messages that are stored
+    # meanwhile live that much longer, so that they are not old when the time is corrected.
+    doubt_ms: int
+
+    async def change(self, decide: Decide[T], *, actor: Actor, now_ms: int) -> T:
+        """Write what `decide` makes of the records; returns its answer.
+
+        The decision runs where it is written: nothing changes between what it reads and what it
+        writes, other changes of the same commit included. It may run again, so it does nothing
+        but read records and return a Change. What it raises is raised here, and nothing happens.
+        Raises Conflict(kind, name) when a name is taken.
+
+        Each record is one journal event, `<kind>_created`, `_updated` or `_deleted` with the
+        record (without secrets) as `detail`, which on an update also has the names of the fields
+        that changed, sorted, as `changed`. A record that only notes progress (a Pipeline, a
+        Session) is no event when it is updated, and one in `journal.UNNOTED` never is.
+
+        Dropping a queue ends its messages at once for every caller; the sweep then removes them,
+        each with a `deleted` event.
+        """
+        ...
+
+    async def publish(
+        self,
+        batches: Sequence[tuple[str, Sequence[Draft]]],
+        *,
+        actor: Actor,
+        now_ms: int,
+        bytes_max: int | None = None,
+        via: Via | None = None,
+    ) -> list[Receipt]:
+        """Store each batch's drafts on its queue (id), all in one transaction.
+
+        Raises OverLimit("queue bytes") when a queue would then hold more than `bytes_max`.
+        `via` says through which exchange they came; there may then be no batch at all.
         """
         ...
 
@@ -180,6 +511,7 @@ class Store(Protocol):
         actor: Actor,
         now_ms: int,
         leased_max: int | None = None,
+        allowance: Allowance | None = None,
     ) -> Leased:
         """Hand out up to `count` ready messages until `now_ms + lease_ms`.
 
@@ -187,92 +519,14 @@ class Store(Protocol):
         """
         ...
 
-    def wait(self, queue: str) -> "asyncio.Future[bool]":
-        """Done with True when the queue may have something to hand out, was changed or is gone.
-
-        Of a listener's id: when it may have something to push, was changed or is gone.
-
-        Only a hint, and given to as many as there are messages for. Whoever stops waiting sets
-        it to False; whoever has got it and will not look passes it on with `wake`.
-        """
-        ...
-
-    def wake(self, queue: str) -> None:
-        """Give a hint to the next who waits for this queue."""
-        ...
-
     async def settle(
         self, queue: str, items: Sequence[Settlement], *, actor: Actor, now_ms: int
     ) -> list[Outcome]:
-        """Settle one after the other; each item's fate is its outcome."""
-        ...
+        """Settle one after the other; each item's fate is its outcome.
 
-    # A claim is a lease on many messages at once, under a name that the caller chose. Whoever
-    # asks for the name again gets the same messages. It is lost, and every verb but `claim`
-    # with a new name raises ClaimLost(name), as soon as one of its messages is no longer leased
-    # by it; those that still are go back when their lease ends, like others. Its name is known
-    # until a day after its leases would have ended, or after it was acknowledged; then, and of
-    # names that never were, every verb but `claim` raises NotFound("claim", name).
-
-    async def claim(
-        self, queue: str, name: str, *, count: int, lease_ms: int, actor: Actor, now_ms: int
-    ) -> int:
-        """Lease up to `count` messages under a name, or find them leased; how many they are.
-
-        Where there is nothing to lease no claim is made. A claim that was acknowledged counts
-        its messages for a day after.
+        There may be fewer outcomes than items, but one at least, where long messages are buried:
+        the other items were not looked at.
         """
-        ...
-
-    async def claimed(
-        self,
-        queue: str,
-        name: str,
-        *,
-        first: int,
-        count: int,
-        now_ms: int,
-        bytes_max: int | None = None,
-    ) -> list[Message]:
-        """Messages of a claim by sequence, from number `first` (0 is the first) on.
-
-        Fewer than `count` when there are no more, or when their bodies together would be longer
-        than `bytes_max`; one however long it is.
-        """
-        ...
-
-    async def extend_claim(
-        self, queue: str, name: str, *, lease_ms: int, actor: Actor, now_ms: int
-    ) -> None:
-        """Let all its leases end `lease_ms` from now."""
-        ...
-
-    async def ack_claim(
-        self, queue: str, name: str, *, actor: Actor, now_ms: int, after: str | None = None
-    ) -> None:
-        """All of it is done. Again within a day: nothing happens.
-
-        `after`: the claim is one of a row, and follows the one of that name ("": none). It is then
-        known until the next of the row is acknowledged, for CLAIM_KNOWN_MS at most, and the one
-        before it, if it was acknowledged, is forgotten.
-        """
-        ...
-
-    async def peek(self, queue: str, *, count: int, now_ms: int) -> list[Message]:
-        """What `lease` would hand out now, without handing it out."""
-        ...
-
-    async def browse(
-        self, queue: str, *, after_seq: int, limit: int, now_ms: int, kept: bool = False
-    ) -> list[Message]:
-        """Messages in any state with a sequence > `after_seq`, by sequence.
-
-        `kept`: also those that only pushes still need.
-        """
-        ...
-
-    async def find(self, queue: str, message: str, *, now_ms: int) -> Message | None:
-        """By its own id or its generated one."""
         ...
 
     async def rename(
@@ -285,9 +539,20 @@ class Store(Protocol):
         ...
 
     async def remove(
-        self, queue: str, seqs: Sequence[int], *, actor: Actor, now_ms: int
+        self,
+        queue: str,
+        seqs: Sequence[int],
+        *,
+        actor: Actor,
+        now_ms: int,
+        leased: bool = True,
+        dry_run: bool = False,
     ) -> list[bool]:
-        """Delete messages whatever their state; False where there was none."""
+        """Delete messages whatever their state; False where there was none.
+
+        Not `leased`: those that are leased stay, and so do those kept only for pushes. A dry run
+        answers the same and changes nothing.
+        """
         ...
 
     async def purge(
@@ -297,10 +562,6 @@ class Store(Protocol):
 
         Those that are kept for pushes are among them.
         """
-        ...
-
-    async def tail(self, queue: str) -> int:
-        """The highest sequence given out so far on this queue."""
         ...
 
     async def redrive(
@@ -321,146 +582,17 @@ class Store(Protocol):
         """
         ...
 
-    async def backlogs(self, *, tenant: str | None = None) -> tuple[int, dict[str, int]]:
-        """The last offset of the journal, and how many messages each queue held just then.
+    async def hold(self, duty: str, *, now_ms: int) -> int | None:
+        """The fence of the duty (`duties.py`) if this process has it now, None if another has it.
 
-        For every queue, or those of one tenant: the `published` up to that offset less the events
-        that ended a message. So a dropped queue is among them until the sweep has ended its last.
+        To have one it must be asked for again and again. A store that has its disk to itself
+        always grants it. The fence is another one once another process had the duty; what is
+        written under an old one raises DutyLost.
         """
         ...
 
-    # --- pushes ---
-    # A verb on a listener that does not exist raises NotFound("listener", id).
-
-    async def take_pushes(
-        self, listener: str, *, count: int, lease_ms: int, now_ms: int
-    ) -> list[Message]:
-        """Up to `count` ready messages, by sequence; `attempts` is the attempt that this is.
-
-        Of an ordered listener only the first that is neither acknowledged nor exhausted, and
-        only if it is ready.
-        """
-        ...
-
-    async def settle_pushes(
-        self, listener: str, items: Sequence[PushSettlement], *, now_ms: int
-    ) -> list[bool]:
-        """False where the push is not in flight any more, or not with that attempt.
-
-        `Pushed` and `PushFailed` are one event each, `pushed` or `push_failed`. A message whose
-        last attempt failed is also copied to the queue's dead letters if it has some, with an
-        origin whose reason is `push`.
-        """
-        ...
-
-    async def pushes(self, queue: str, seq: int, *, now_ms: int) -> list[Push]:
-        """Those of one message, in the order of their listeners' creation."""
-        ...
-
-    async def push_stats(self, listeners: Sequence[str], *, now_ms: int) -> dict[str, PushStats]:
-        """Of each of these listeners; those that do not exist are left out, as with `stats`."""
-        ...
-
-    async def missed(self, listener: str, *, limit: int, now_ms: int) -> list[str]:
-        """Generated ids of messages that failed and did not succeed since, newest first."""
-        ...
-
-    async def retry_push(self, listener: str, seq: int, *, now_ms: int) -> bool:
-        """Make a push ready that is retrying or exhausted; False where there is none such.
-
-        Attempts go on being counted.
-        """
-        ...
-
-    async def backfill(
-        self,
-        listener: str,
-        *,
-        since_ms: int,
-        until_ms: int,
-        after_seq: int,
-        limit: int,
-        now_ms: int,
-    ) -> tuple[int, int]:
-        """Bind messages of the queue that were published in [since_ms, until_ms).
-
-        Looks at up to `limit` of those that the queue still holds (`browse(kept=True)`) with a
-        sequence > `after_seq`, and binds those that this listener has no push of; they are ready
-        at once. Returns how many were bound, and the last sequence looked at (0: none was left).
-        """
-        ...
-
-    # --- numbers of the past ---
-    async def tally(self, counts: Mapping[tuple[str, str], int], *, now_ms: int) -> None:
-        """Add to the tallies of this minute what is no event: (tenant, kind) -> count."""
-        ...
-
-    async def tallies(
-        self, *, tenant: str, id: str | None = None, since_ms: int, until_ms: int
-    ) -> list[Tally]:
-        """Tallies of the minutes that touch [since_ms, until_ms), by minute, id and kind.
-
-        Of everything of the tenant (deleted queues too), or of one `id`.
-        """
-        ...
-
-    async def levels(self, queue: str, *, since_ms: int) -> list[Level]:
-        """What the queue held, oldest first, from the minute of `since_ms` on.
-
-        After the last of them it holds what `stats` says.
-        """
-        ...
-
-    # --- time passing ---
     async def sweep(self, *, limit: int, now_ms: int) -> Swept:
         """Make up to `limit` due things happen: leases, delays, retention, dropped queues."""
-        ...
-
-    # --- journal ---
-    async def note(self, notes: Sequence[Note], *, now_ms: int) -> None:
-        """Write down events that are no change."""
-        ...
-
-    async def head(self) -> Head: ...
-
-    async def read_journal(
-        self, *, after: int, limit: int, bytes_max: int | None = None
-    ) -> list[Run]:
-        """The runs that hold the first `limit` offsets greater than `after`.
-
-        The first run may begin at or before `after`, and the last may end behind the limit;
-        `journal.py` cuts them. No packed row is read after `bytes_max` bytes of them, so that
-        there may be fewer, but never none.
-        """
-        ...
-
-    async def offset_at(self, at_ms: int) -> int:
-        """The highest offset of the events before the first that happened at `at_ms` or later."""
-        ...
-
-    async def trim_journal(self, *, upto: int, before_ms: int | None = None) -> int:
-        """Forget whole packed rows that end at or below `upto` (and are older than `before_ms`).
-
-        A store may keep the newest row all the same.
-
-        Returns how many offsets were forgotten.
-        """
-        ...
-
-    async def check(self) -> None:
-        """Write something small; raises StoreUnavailable when the disk does not take it.
-
-        Also while a commit is in doubt or since damage was met, and OutOfSpace below the
-        low-water mark.
-        """
-        ...
-
-    def free_bytes(self) -> int | None:
-        """Bytes that the disk has left for messages; None: there is no such limit."""
-        ...
-
-    def figures(self) -> dict[str, int]:
-        """Counters of the store itself since it was opened, for the metrics page."""
         ...
 
     async def close(self) -> None: ...

@@ -1,15 +1,12 @@
 """The loop that lets time pass: due things happen, and the journal is trimmed."""
 
-import asyncio
 import logging
 
 from courier.clock import Clock
-from courier.core.errors import Unavailable
+from courier.core.duties import Duty
 from courier.core.room import Room, journal_room
-from courier.core.signins import SignIns
 from courier.core.store import Store
 from courier.core.types import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, Head, Pipeline
-from courier.core.usage import Usage
 
 # A journal may be over its size for as long.
 TRIM_EVERY_MS = SECOND_MS
@@ -18,6 +15,8 @@ LOOK_EVERY_MS = MINUTE_MS
 WARN_EVERY_MS = 6 * HOUR_MS
 # A journal over its size gives up this part of its events at a time.
 FORCED_PART = 64
+# Name of the duty.
+SWEEP = "sweep"
 
 log = logging.getLogger("courier.sweeper")
 
@@ -27,8 +26,6 @@ class Sweeper:
         self,
         store: Store,
         clock: Clock,
-        usage: Usage,
-        signins: SignIns,
         *,
         every_ms: int,
         batch_max: int,
@@ -36,9 +33,8 @@ class Sweeper:
         journal_bytes_max: int,
     ) -> None:
         self._store = store
+        self._records = store.records
         self._clock = clock
-        self._usage = usage
-        self._signins = signins
         self.forced_trims = 0
         self._every_ms = every_ms
         self._batch_max = batch_max
@@ -48,22 +44,16 @@ class Sweeper:
         self._looked_ms = 0
         self._warned_ms = 0
 
-    async def run(self) -> None:
-        """Sweep until cancelled. A store that cannot be written is tried again next time."""
-        while True:
-            wait_ms = self._every_ms
-            try:
-                wait_ms = await self.turn()
-            except Unavailable as error:
-                log.warning("sweep_failed", extra={"reason": str(error)})
-            except Exception:
-                log.exception("sweep_failed")
-            await asyncio.sleep(wait_ms / SECOND_MS)
+    def duty(self) -> Duty:
+        """To sweep. A store that cannot be written is tried again next time."""
+
+        async def turn() -> float:
+            return await self.turn() / SECOND_MS
+
+        return Duty(SWEEP, turn, "sweep_failed", self._every_ms / SECOND_MS, log)
 
     async def turn(self) -> int:
         """One step; returns in how many ms the next is due."""
-        await self._usage.flush(self._store, now_ms=self._clock.now_ms())
-        await self._signins.flush(self._store, now_ms=self._clock.now_ms())
         now_ms = self._clock.now_ms()
         swept = await self._store.sweep(limit=self._batch_max, now_ms=now_ms)
         if now_ms - self._trimmed_ms >= TRIM_EVERY_MS:
@@ -76,7 +66,7 @@ class Sweeper:
             return 0
         if swept.next_ms is None:
             return self._every_ms
-        # Whoever waits for a lease or a delay to end should not wait for the next round as well.
+        # Callers that wait for a lease or a delay to end should not wait for the next round too.
         return min(self._every_ms, max(1, swept.next_ms - self._clock.now_ms()))
 
     async def room(self) -> Room | None:
@@ -111,23 +101,23 @@ class Sweeper:
         A full disk does not wait for what is read to become old: bodies of messages that are done
         stay in the store for as long as the journal tells of them.
         """
-        head = await self._store.head()
-        pipelines = await self._store.scan(Pipeline)
+        head = await self._store.journal.head()
+        pipelines = self._records.scan(Pipeline)
         read = min((pipeline.offset for pipeline in pipelines), default=head.last)
         before_ms = now_ms - self._journal_retention_ms
-        while await self._store.trim_journal(upto=read, before_ms=before_ms):
+        while await self._store.journal.trim(upto=read, before_ms=before_ms):
             pass
-        while (head := await self._store.head()).bytes > self._journal_bytes_max:
+        while (head := await self._store.journal.head()).bytes > self._journal_bytes_max:
             if not await self._cut(head, upto=head.last, read=read):
                 break
-        while short and await self._cut(await self._store.head(), upto=read, read=read):
+        while short and await self._cut(await self._store.journal.head(), upto=read, read=read):
             swept = await self._store.sweep(limit=self._batch_max, now_ms=self._clock.now_ms())
             short = swept.short
 
     async def _cut(self, head: Head, *, upto: int, read: int) -> bool:
         """Forget a part of the journal, at least one row of it; False: there is none."""
         part = max(1, (head.last - head.first + 1) // FORCED_PART)
-        while not (forgotten := await self._store.trim_journal(upto=min(upto, head.first + part))):
+        while not (forgotten := await self._store.journal.trim(upto=min(upto, head.first + part))):
             if head.first + part >= upto:
                 return False
             part *= 2
@@ -137,7 +127,7 @@ class Sweeper:
             extra={
                 "bytes": head.bytes,
                 "bytes_max": self._journal_bytes_max,
-                "free_bytes": self._store.free_bytes(),
+                "free_bytes": self._store.health.free_bytes(),
                 "first": head.first,
                 "forgotten": forgotten,
                 "slowest_pipeline_offset": read,

@@ -60,6 +60,8 @@ class Actor(Struct, frozen=True):
 
 
 BROKER = Actor(dialect="broker")
+# The tenant of records that belong to the operator.
+OPERATOR = ""
 
 
 # --- settings --------------------------------------------------------------------------------
@@ -77,6 +79,11 @@ class Record(Struct, frozen=True, kw_only=True, tag=True):
     parent: str = ""
     name: str = ""
     created_ms: int
+
+    @property
+    def scan_parent(self) -> str:
+        """The parent that `Records.scan` finds it by."""
+        return self.parent
 
 
 class Tenant(Record, frozen=True, kw_only=True, tag=True):
@@ -173,6 +180,10 @@ class Queue(Record, frozen=True, kw_only=True, tag=True):
     encrypted: bool = False
     schema: str = ""
 
+    @property
+    def scan_parent(self) -> str:
+        return self.dead_letter or ""
+
 
 class Schema(Record, frozen=True, kw_only=True, tag=True):
     """What messages of queue `parent` must look like, now or once; see `schemas.py`.
@@ -234,7 +245,8 @@ class Listener(Record, frozen=True, kw_only=True, tag=True):
     `private` holds headers and authentication of its requests, sealed. `ordered`: one message at
     a time, and one that fails holds up the others. `envelope`: the request's body also says what
     its headers say. Pushes of a disabled listener wait; `disabled_by` is `user` or `gone` (it
-    answered that it is there no more).
+    answered that it is there no more). Those of one that does not answer wait too; `inactive_ms`
+    is since when. `in_flight_max` and `per_second_max` are limits of its own, 0 for none.
     """
 
     title: str
@@ -248,6 +260,9 @@ class Listener(Record, frozen=True, kw_only=True, tag=True):
     ordered: bool = False
     envelope: bool = False
     disabled_by: Literal["", "user", "gone"] = ""
+    inactive_ms: int = 0
+    in_flight_max: int = 0
+    per_second_max: int = 0
 
 
 class Liveness(Record, frozen=True, kw_only=True, tag=True):
@@ -393,6 +408,9 @@ class Via(Struct, frozen=True):
     bytes: int
 
 
+MessageState = Literal["waiting", "leased", "delayed"]
+
+
 class Message(Struct, frozen=True):
     """A stored draft. It never changes; `seq` grows with every message of its queue.
 
@@ -416,6 +434,14 @@ class Message(Struct, frozen=True):
     @property
     def size(self) -> int:
         return _size(self.body, self.sealed)
+
+
+class Standing(Struct, frozen=True):
+    """How one message of a queue stands; `until_ms` is when its lease or its delay ends."""
+
+    seq: int
+    state: MessageState
+    until_ms: int | None = None
 
 
 class QueueStats(Struct, frozen=True):

@@ -16,13 +16,13 @@ class Usage:
         self._requests[tenant] = self._requests.get(tenant, 0) + 1
 
     async def flush(self, store: Store, *, now_ms: int) -> None:
-        """Whatever was counted before is in the store after it, whoever writes it down."""
+        """Whatever was counted before is in the store after it, whichever call writes it."""
         async with self._flushing:
             if not self._requests:
                 return
             counts, self._requests = self._requests, {}
             try:
-                await store.tally(
+                await store.past.tally(
                     {(tenant, "requested"): count for tenant, count in counts.items()},
                     now_ms=now_ms,
                 )

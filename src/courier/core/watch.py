@@ -8,7 +8,7 @@ import msgspec
 from courier.clock import Clock
 from courier.core import news
 from courier.core.announcer import Announcement, Announcer, Pair
-from courier.core.errors import Unavailable
+from courier.core.duties import Duty
 from courier.core.store import Store
 from courier.core.types import EventSubscription, Queue
 
@@ -28,28 +28,28 @@ class Watch:
 
     def __init__(self, store: Store, clock: Clock, announcer: Announcer) -> None:
         self._store = store
+        self._records = store.records
         self._clock = clock
         self._announcer = announcer
         self._exceeded: set[tuple[str, str]] = set()  # ids of a subscription and a queue
 
-    async def run(self) -> None:
-        """Look until cancelled."""
-        time = asyncio.get_running_loop().time
-        while True:
+    def duty(self) -> Duty:
+        async def turn() -> float:
+            time = asyncio.get_running_loop().time
             began_s = time()
-            try:
-                await self.look()
-            except Unavailable as error:
-                log.warning("backlogs_not_seen", extra={"reason": str(error)})
-            except Exception:
-                log.exception("backlogs_not_seen")
+            await self.look()
             rest_s = (time() - began_s) * 100 / LOOK_PERCENT
-            await asyncio.sleep(min(max(LOOK_EVERY_S, rest_s), LOOK_EVERY_S_MAX))
+            return min(max(LOOK_EVERY_S, rest_s), LOOK_EVERY_S_MAX)
+
+        def lost() -> None:
+            self._exceeded = set()
+
+        return Duty("watch", turn, "backlogs_not_seen", LOOK_EVERY_S, log, lost)
 
     async def look(self) -> None:
         """Announce what exceeds a threshold and did not when last looked at."""
         tenants: dict[str, list[EventSubscription]] = {}
-        for each in await self._store.scan(EventSubscription):
+        for each in self._records.scan(EventSubscription):
             if (
                 each.enabled
                 and each.source["type"] == news.QUEUE
@@ -59,7 +59,7 @@ class Watch:
         exceeded: set[tuple[str, str]] = set()
         told: list[Pair] = []
         for tenant, subscriptions in tenants.items():
-            queues = await self._store.scan(Queue, tenant=tenant)
+            queues = self._records.scan(Queue, tenant=tenant)
             ids = [queue.id for queue in queues]
             stats = await self._store.stats(ids, now_ms=self._clock.now_ms())
             for queue in queues:

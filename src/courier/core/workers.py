@@ -3,10 +3,9 @@
 from collections.abc import Callable
 from urllib.parse import urlsplit
 
-from courier.clock import Clock
-from courier.core.errors import InvalidRequest, NotFound, OverLimit
-from courier.core.store import Store
-from courier.core.turns import Turn
+from courier.core.decider import Decider
+from courier.core.errors import InvalidRequest, OverLimit
+from courier.core.records import Change, Records
 from courier.core.types import Actor, Worker
 
 NAME_CHARACTERS_MAX = 255
@@ -14,40 +13,35 @@ URL_CHARACTERS_MAX = 2_048
 WORKERS_MAX = 1_000
 
 
-class Workers:
-    def __init__(self, store: Store, clock: Clock, turn: Turn) -> None:
-        self._store = store
-        self._clock = clock
-        self._turn = turn
+class Workers(Decider):
+    def find(self, tenant: str, name: str) -> Worker | None:
+        return self._records.named(Worker, tenant=tenant, name=name)
 
-    async def find(self, tenant: str, name: str) -> Worker | None:
-        return await self._store.named(Worker, tenant=tenant, name=name)
-
-    async def list(self, tenant: str) -> list[Worker]:
-        return await self._store.scan(Worker, tenant=tenant)
+    def list(self, tenant: str) -> list[Worker]:
+        return self._records.scan(Worker, tenant=tenant)
 
     async def put(
         self, tenant: str, name: str, edit: Callable[[Worker | None], Worker], *, actor: Actor
     ) -> Worker:
         """Create the worker of that name or change it; `edit` gets it if it exists."""
         check_name(name)
-        async with self._turn:
-            known = await self.find(tenant, name)
+
+        def decide(records: Records) -> Change[Worker]:
+            known = records.named(Worker, tenant=tenant, name=name)
             worker = edit(known)
             check_url(worker.url)
-            count = len(await self.list(tenant)) + (known is None)
+            count = records.count(Worker, tenant=tenant) + (known is None)
             if count > WORKERS_MAX:
                 raise OverLimit("workers", limit=WORKERS_MAX, actual=count)
-            now_ms = self._clock.now_ms()
-            await self._store.change(puts=[worker], actor=actor, now_ms=now_ms)
-            return worker
+            return Change(puts=[worker], answer=worker)
+
+        return await self._change(decide, actor=actor)
 
     async def remove(self, tenant: str, name: str, *, actor: Actor) -> None:
-        async with self._turn:
-            worker = await self.find(tenant, name)
-            if worker is None:
-                raise NotFound("worker", name)
-            await self._store.change(drops=[worker], actor=actor, now_ms=self._clock.now_ms())
+        def decide(records: Records) -> Change[None]:
+            return Change(drops=[records.require_named(Worker, tenant=tenant, name=name)])
+
+        await self._change(decide, actor=actor)
 
 
 def check_name(name: str) -> None:
@@ -63,7 +57,7 @@ def check_url(url: str) -> None:
         parts = urlsplit(url)
         port = parts.port
     except ValueError as error:
-        raise InvalidRequest("url", f"is not an address: {error}") from error
+        raise InvalidRequest("url", "is not an address: its host or port is invalid") from error
     if len(url) > URL_CHARACTERS_MAX:
         raise InvalidRequest("url", f"must have at most {URL_CHARACTERS_MAX} characters")
     if not (url.isascii() and url.isprintable()) or set(url) & set(' "<>\\^`{|}'):

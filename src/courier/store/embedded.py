@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Self
 
 from courier.core.sealed import Sealer
+from courier.core.waiters import Waiters
 from courier.store.disk_sqlite import MemoryDisk, SqliteDisk
 from courier.store.disk_sqlite.connection import disk_errors
 from courier.store.disk_sqlite.writer import Writer
 from courier.store.engine import EngineStore
 from courier.store.engine.engine import Engine
-from courier.store.waiting import Waiters
 
 
 class EmbeddedStore(EngineStore):
@@ -22,6 +22,7 @@ class EmbeddedStore(EngineStore):
         cls,
         path: Path | None,
         *,
+        waiters: Waiters | None = None,
         sealer: Sealer | None = None,
         cache_bytes: int = 32 << 20,
         commit_calls_max: int = 1_024,
@@ -50,7 +51,7 @@ class EmbeddedStore(EngineStore):
                 accept_damage=accept_damage,
             )
         try:
-            waiters = Waiters()
+            waiters = waiters or Waiters()
             engine = Engine(
                 disk,
                 waiters,

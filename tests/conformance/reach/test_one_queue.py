@@ -30,6 +30,8 @@ FAILING = {
     "put_fallback": 501,
     "create_consumer": 400,
     "retry_delivery": 422,
+    "undo_plan": 409,
+    "set_back": 404,
 }
 
 _OF_NOW = re.compile(

@@ -151,7 +151,9 @@ class World:
             "console": {
                 "queue": id,
                 "message": self._message(id),
-                "key": names.read(discue["api_key_id"]),
+                "plan": self._plan(id),
+                "exchange": self._exchange(name),
+                "listener": names.read(discue["listener_id"]),
             },
         }
         return Side(name, params, (name, *owned))
@@ -235,6 +237,16 @@ class World:
         found = self.call("console", "GET", f"/console/queues/{id}?order=oldest")
         rows = found["messages"]["rows"]
         return next(str(each["id"]) for each in rows[::-1] if len(each["id"]) == 32)
+
+    def _exchange(self, name: str) -> str:
+        found = self.call("console", "GET", f"/console?q=exchange-{name}")
+        return str(found["rows"][0]["id"])
+
+    def _plan(self, id: str) -> str:
+        """A plan to delete the queue's messages."""
+        asked = {"action": "purge", "queue": id}
+        made = self.http.post("/console/plans", json=asked, headers=self.own.headers("console"))
+        return str(made.headers["location"]).rpartition("/")[2]
 
     def nobody(self, side: Side) -> Side:
         """The same place in every path, of things that do not exist."""

@@ -11,6 +11,8 @@ from courier.clock import ManualClock
 from courier.core.store import Store
 from courier.core.types import Listener, Queue
 from courier.store.embedded import EmbeddedStore
+from courier.store.shared import SharedStore
+from tests import postgres
 from tests.conformance.store.driver import SEALER, Driver
 from tests.oracle.store import Oracle
 
@@ -35,11 +37,21 @@ async def open_engine_in_memory(path: Path) -> Store:
     return await EmbeddedStore.open(None)
 
 
+async def open_postgres(path: Path) -> Store:
+    return await SharedStore.open(postgres.url_of(path), sealer=SEALER)
+
+
+async def open_postgres_twice(path: Path) -> Store:
+    return postgres.InTurn([await open_postgres(path), await open_postgres(path)])
+
+
 OPENERS: dict[str, Callable[[Path], Coroutine[Any, Any, Store]]] = {
     "oracle": open_oracle,
     "engine": open_engine,
     "engine-small": open_engine_with_small_blocks,
     "engine-memory": open_engine_in_memory,
+    "postgres": open_postgres,
+    "postgres-two": open_postgres_twice,
 }
 
 
@@ -64,7 +76,20 @@ def clock() -> ManualClock:
     return ManualClock()
 
 
-@pytest.fixture(params=list(OPENERS))
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Every store. Two servers stand for one as well, but for tests marked `one_node`: of hints
+    that come at once, and of callers who are served in the order in which they call."""
+    if "store" not in metafunc.fixturenames:
+        return
+    left_out = "postgres"
+    if any(metafunc.definition.iter_markers("one_node")):
+        left_out = "postgres-two"
+    slow = {name: [pytest.mark.slow] for name in ("postgres", "postgres-two")}
+    names = [pytest.param(name, marks=slow.get(name, ())) for name in OPENERS if name != left_out]
+    metafunc.parametrize("store", names, indirect=True)
+
+
+@pytest.fixture
 def store(
     request: pytest.FixtureRequest, runner: asyncio.Runner, tmp_path: Path
 ) -> Iterator[Store]:

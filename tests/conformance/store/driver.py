@@ -9,6 +9,8 @@ import msgspec
 from courier import ids
 from courier.clock import ManualClock
 from courier.core import journal
+from courier.core.limits import Allowance
+from courier.core.records import decided
 from courier.core.store import Store
 from courier.core.types import (
     DAY_MS,
@@ -22,6 +24,7 @@ from courier.core.types import (
     Level,
     Listener,
     Message,
+    MessageState,
     Numbering,
     Outcome,
     Push,
@@ -36,6 +39,7 @@ from courier.core.types import (
     Report,
     Retry,
     Settlement,
+    Standing,
     Swept,
     Tally,
     Via,
@@ -57,6 +61,10 @@ FOREVER_MS = 1 << 50
 SWEEPS_MAX = 1_000
 # More turns of the event loop than any store needs between a change and the hints that follow.
 TURNS = 10
+
+
+def allowing(bytes_max: int | None) -> Allowance | None:
+    return None if bytes_max is None else Allowance(bytes_max)
 
 
 def bodies(messages: Sequence[Message]) -> list[str]:
@@ -93,7 +101,9 @@ class Driver:
     # --- settings ---
 
     def change(self, *, puts: Sequence[AnyRecord] = (), drops: Sequence[AnyRecord] = ()) -> None:
-        self.run(self.store.change(puts=puts, drops=drops, actor=CALLER, now_ms=self.now_ms))
+        self.run(
+            self.store.change(decided(puts=puts, drops=drops), actor=CALLER, now_ms=self.now_ms)
+        )
 
     def queue(self, name: str = "orders", **settings: Any) -> Queue:
         """Create a queue; `settings` are fields of Queue."""
@@ -157,7 +167,7 @@ class Driver:
         marks: Sequence[bytes] | None = None,
     ) -> int:
         return self.run(
-            self.store.publish_rows(
+            self.store.rows.publish(
                 queue.id,
                 [Draft(d.encode()) if isinstance(d, str) else d for d in drafts],
                 Numbering(key, first, self.now_ms + for_ms, marks),
@@ -169,7 +179,7 @@ class Driver:
         )
 
     def rows(self, queue: Queue, *, key: str = "k", below: bool = False) -> int:
-        return self.run(self.store.rows(queue.id, key=key, now_ms=self.now_ms, below=below))
+        return self.run(self.store.rows.count(queue.id, key=key, now_ms=self.now_ms, below=below))
 
     def lease(
         self,
@@ -178,6 +188,7 @@ class Driver:
         count: int = 100,
         lease_ms: int = 1_000,
         leased_max: int | None = None,
+        bytes_max: int | None = None,
     ) -> list[Message]:
         leased = self.run(
             self.store.lease(
@@ -187,6 +198,7 @@ class Driver:
                 actor=CALLER,
                 now_ms=self.now_ms,
                 leased_max=leased_max,
+                allowance=allowing(bytes_max),
             )
         )
         return leased.messages
@@ -211,7 +223,7 @@ class Driver:
         self, queue: Queue, name: str = "batch", *, count: int = 100, lease_ms: int = 1_000
     ) -> int:
         return self.run(
-            self.store.claim(
+            self.store.claims.take(
                 queue.id, name, count=count, lease_ms=lease_ms, actor=CALLER, now_ms=self.now_ms
             )
         )
@@ -226,55 +238,112 @@ class Driver:
         bytes_max: int | None = None,
     ) -> list[Message]:
         return self.run(
-            self.store.claimed(
+            self.store.claims.messages(
                 queue.id,
                 name,
                 first=first,
                 count=count,
                 now_ms=self.now_ms,
-                bytes_max=bytes_max,
+                allowance=allowing(bytes_max),
             )
         )
 
     def extend_claim(self, queue: Queue, name: str = "batch", *, lease_ms: int) -> None:
         self.run(
-            self.store.extend_claim(
+            self.store.claims.extend(
                 queue.id, name, lease_ms=lease_ms, actor=CALLER, now_ms=self.now_ms
             )
         )
 
     def ack_claim(self, queue: Queue, name: str = "batch", *, after: str | None = None) -> None:
         self.run(
-            self.store.ack_claim(queue.id, name, actor=CALLER, now_ms=self.now_ms, after=after)
+            self.store.claims.ack(queue.id, name, actor=CALLER, now_ms=self.now_ms, after=after)
         )
 
     def backlogs(self, *, tenant: str | None = None) -> tuple[int, dict[str, int]]:
-        return self.run(self.store.backlogs(tenant=tenant))
+        return self.run(self.store.journal.backlogs(tenant=tenant))
 
-    def peek(self, queue: Queue, *, count: int = 100) -> list[Message]:
-        return self.run(self.store.peek(queue.id, count=count, now_ms=self.now_ms))
+    def peek(
+        self,
+        queue: Queue,
+        *,
+        count: int = 100,
+        bodies: bool = True,
+        bytes_max: int | None = None,
+    ) -> list[Message]:
+        return self.run(
+            self.store.messages.peek(
+                queue.id,
+                count=count,
+                now_ms=self.now_ms,
+                bodies=bodies,
+                allowance=allowing(bytes_max),
+            )
+        )
 
     def pull(self, queue: Queue) -> None:
         """Ask as pullers do, so that the queue is not one that only pushes."""
         self.peek(queue, count=1)
 
     def browse(
-        self, queue: Queue, *, after_seq: int = 0, limit: int = 100, kept: bool = False
+        self,
+        queue: Queue,
+        *,
+        after_seq: int = 0,
+        limit: int = 100,
+        kept: bool = False,
+        bodies: bool = True,
+        bytes_max: int | None = None,
     ) -> list[Message]:
         return self.run(
-            self.store.browse(
-                queue.id, after_seq=after_seq, limit=limit, now_ms=self.now_ms, kept=kept
+            self.store.messages.browse(
+                queue.id,
+                after_seq=after_seq,
+                limit=limit,
+                now_ms=self.now_ms,
+                kept=kept,
+                bodies=bodies,
+                allowance=allowing(bytes_max),
             )
         )
 
+    def states(
+        self, queue: Queue, state: MessageState | None = None, *, after: int = 0,
+        before: int = 1 << 40, limit: int = 100,
+    ) -> list[Standing]:  # fmt: skip
+        """All of them, in pages of `limit`."""
+        found: list[Standing] = []
+        while True:
+            page, last = self.run(
+                self.store.messages.states(
+                    queue.id, after_seq=after, before_seq=before, limit=limit,
+                    now_ms=self.now_ms, state=state,
+                )
+            )  # fmt: skip
+            found += page
+            if not last:
+                return found
+            after = last
+
     def find(self, queue: Queue, message: str) -> Message | None:
-        return self.run(self.store.find(queue.id, message, now_ms=self.now_ms))
+        return self.run(self.store.messages.find(queue.id, message, now_ms=self.now_ms))
 
     def rename(self, queue: Queue, seq: int, name: str) -> Message | None:
         return self.run(self.store.rename(queue.id, seq, name, actor=CALLER, now_ms=self.now_ms))
 
-    def remove(self, queue: Queue, *seqs: int) -> list[bool]:
-        return self.run(self.store.remove(queue.id, seqs, actor=CALLER, now_ms=self.now_ms))
+    def remove(
+        self, queue: Queue, *seqs: int, leased: bool = True, dry_run: bool = False
+    ) -> list[bool]:
+        return self.run(
+            self.store.remove(
+                queue.id,
+                seqs,
+                actor=CALLER,
+                now_ms=self.now_ms,
+                leased=leased,
+                dry_run=dry_run,
+            )
+        )
 
     def purge(self, queue: Queue, *, upto_seq: int, limit: int = 1_000) -> int:
         return self.run(
@@ -284,7 +353,7 @@ class Driver:
         )
 
     def tail(self, queue: Queue) -> int:
-        return self.run(self.store.tail(queue.id))
+        return self.run(self.store.messages.tail(queue.id))
 
     def redrive(self, queue: Queue, *seqs: int, dry_run: bool = False) -> list[bool]:
         return self.run(
@@ -298,9 +367,22 @@ class Driver:
 
     # --- pushes ---
 
-    def take(self, listener: Listener, *, count: int = 100, lease_ms: int = 1_000) -> list[Message]:
+    def take(
+        self,
+        listener: Listener,
+        *,
+        count: int = 100,
+        lease_ms: int = 1_000,
+        allowance: Allowance | None = None,
+    ) -> list[Message]:
         return self.run(
-            self.store.take_pushes(listener.id, count=count, lease_ms=lease_ms, now_ms=self.now_ms)
+            self.store.pushes.take(
+                listener.id,
+                count=count,
+                lease_ms=lease_ms,
+                now_ms=self.now_ms,
+                allowance=allowance,
+            )
         )
 
     def take_one(self, listener: Listener, *, lease_ms: int = 1_000) -> Message:
@@ -308,7 +390,7 @@ class Driver:
         return message
 
     def settle_pushes(self, listener: Listener, *items: PushSettlement) -> list[bool]:
-        return self.run(self.store.settle_pushes(listener.id, items, now_ms=self.now_ms))
+        return self.run(self.store.pushes.settle(listener.id, items, now_ms=self.now_ms))
 
     def arrive(self, listener: Listener, message: Message, report: Report = ARRIVED) -> bool:
         return self.settle_pushes(listener, Pushed(message.seq, message.attempts, report))[0]
@@ -329,22 +411,23 @@ class Driver:
         return self.settle_pushes(listener, PushReturned(message.seq, message.attempts))[0]
 
     def pushes(self, queue: Queue, seq: int) -> list[Push]:
-        return self.run(self.store.pushes(queue.id, seq, now_ms=self.now_ms))
+        return self.run(self.store.pushes.of_message(queue.id, seq, now_ms=self.now_ms))
 
     def push(self, listener: Listener, seq: int) -> Push:
         """The push of one message to one listener."""
-        pushes = self.run(self.store.pushes(listener.parent, seq, now_ms=self.now_ms))
+        pushes = self.run(self.store.pushes.of_message(listener.parent, seq, now_ms=self.now_ms))
         [push] = [push for push in pushes if push.listener == listener.id]
         return push
 
     def push_stats(self, listener: Listener) -> PushStats:
-        return self.run(self.store.push_stats([listener.id], now_ms=self.now_ms))[listener.id]
+        return self.run(self.store.pushes.stats([listener.id], now_ms=self.now_ms))[listener.id]
 
-    def missed(self, listener: Listener, *, limit: int = 100) -> list[str]:
-        return self.run(self.store.missed(listener.id, limit=limit, now_ms=self.now_ms))
+    def missed(self, listener: Listener, *, limit: int = 100, before_seq: int = 0) -> list[str]:
+        missed = self.store.pushes.missed
+        return self.run(missed(listener.id, limit=limit, now_ms=self.now_ms, before_seq=before_seq))
 
     def retry_push(self, listener: Listener, seq: int) -> bool:
-        return self.run(self.store.retry_push(listener.id, seq, now_ms=self.now_ms))
+        return self.run(self.store.pushes.retry(listener.id, seq, now_ms=self.now_ms))
 
     def backfill(
         self,
@@ -356,7 +439,7 @@ class Driver:
         limit: int = 100,
     ) -> tuple[int, int]:
         return self.run(
-            self.store.backfill(
+            self.store.pushes.backfill(
                 listener.id,
                 since_ms=since_ms,
                 until_ms=until_ms,
@@ -370,7 +453,7 @@ class Driver:
 
     def wait(self, on: Queue | Listener) -> "asyncio.Future[bool]":
         async def ask() -> "asyncio.Future[bool]":
-            return self.store.wait(on.id)
+            return self.store.waiters.wait(on.id)
 
         return self.run(ask())
 
@@ -387,7 +470,7 @@ class Driver:
     # --- numbers of the past ---
 
     def tally(self, counts: Mapping[tuple[str, str], int]) -> None:
-        self.run(self.store.tally(counts, now_ms=self.now_ms))
+        self.run(self.store.past.tally(counts, now_ms=self.now_ms))
 
     def tallies(
         self,
@@ -398,11 +481,11 @@ class Driver:
         until_ms: int = FOREVER_MS,
     ) -> list[Tally]:
         return self.run(
-            self.store.tallies(tenant=tenant, id=id, since_ms=since_ms, until_ms=until_ms)
+            self.store.past.tallies(tenant=tenant, id=id, since_ms=since_ms, until_ms=until_ms)
         )
 
     def levels(self, queue: Queue, *, since_ms: int = 0) -> list[Level]:
-        return self.run(self.store.levels(queue.id, since_ms=since_ms))
+        return self.run(self.store.past.levels([queue.id], since_ms=since_ms))[0]
 
     def held(self, queue: Queue, *, minute: int) -> tuple[int, int, int]:
         """What the queue held at the end of a minute: count, leased and delayed."""
@@ -429,13 +512,13 @@ class Driver:
 
     def last(self) -> int:
         """The offset of the newest event."""
-        return self.run(self.store.head()).last
+        return self.run(self.store.journal.head()).last
 
     def offset_at(self, at_ms: int) -> int:
-        return self.run(self.store.offset_at(at_ms))
+        return self.run(self.store.journal.offset_at(at_ms))
 
     def events(self, *, after: int = 0, limit: int = EVENTS_MAX) -> list[dict[str, Any]]:
-        runs = self.run(self.store.read_journal(after=after, limit=limit))
+        runs = self.run(self.store.journal.read(after=after, limit=limit))
         return list(journal.events(runs, after=after, limit=limit))
 
     def kinds(self, *, after: int = 0) -> list[str]:

@@ -78,12 +78,14 @@ def test_the_numbers_belong_to_the_offset_though_others_write(driver: Driver, qu
         drafts = [Draft(b"x")] * (number % 7 + 1)
         await store.publish([(queue.id, drafts)], actor=CALLER, now_ms=now_ms)
         name = f"{number}"
-        if await store.claim(queue.id, name, count=3, lease_ms=900, actor=CALLER, now_ms=now_ms):
-            await store.ack_claim(queue.id, name, actor=CALLER, now_ms=now_ms)
+        if await store.claims.take(
+            queue.id, name, count=3, lease_ms=900, actor=CALLER, now_ms=now_ms
+        ):
+            await store.claims.ack(queue.id, name, actor=CALLER, now_ms=now_ms)
 
     async def look() -> tuple[int, dict[str, int]]:
         await asyncio.sleep(0)
-        return await store.backlogs()
+        return await store.journal.backlogs()
 
     async def all_at_once() -> list[tuple[int, dict[str, int]]]:
         writers = [write(number) for number in range(60)]

@@ -1,8 +1,15 @@
+import asyncio
+
 import pytest
 
 from courier import ids
 from courier.core.types import DAY_MS, Ack, Draft, Origin, Outcome, Queue, Retry
-from tests.conformance.store.driver import Driver, bodies, sealed
+from tests.conformance.store.driver import CALLER, Driver, bodies, sealed
+
+LONG = 3 << 19
+COUNT = 4
+# More than a store does of what is due before the verb itself.
+MANY = 2_500
 
 
 @pytest.fixture
@@ -298,3 +305,46 @@ def test_a_batch_may_bury_and_settle_side_by_side(driver: Driver, work: Queue, d
     )
     assert outcomes == [Outcome.DONE, Outcome.GONE, Outcome.DONE, Outcome.GONE]
     assert bodies(driver.peek(dead)) == ["a"]
+
+
+@pytest.mark.parametrize("how", ["retried", "retried at once", "expired"])
+def test_long_messages_are_buried_a_few_at_a_time(driver: Driver, how: str) -> None:
+    dead = driver.queue("dead")
+    queue = driver.queue("work", attempts_max=1, dead_letter=dead.id)
+    for number in range(COUNT):
+        driver.publish(queue, Draft(b"%d" % number * LONG))
+    leased = driver.lease(queue, lease_ms=10)
+    items = [Retry(message.seq, message.attempts) for message in leased]
+    if how == "retried":
+        outcomes: list[Outcome] = []
+        while len(outcomes) < COUNT:
+            found = driver.settle(queue, *items[len(outcomes) :])
+            assert found, "one at least"
+            outcomes += found
+        assert outcomes == [Outcome.DONE] * COUNT
+    elif how == "retried at once":
+
+        async def all_at_once() -> list[list[Outcome]]:
+            now_ms, settle = driver.now_ms, driver.store.settle
+            calls = [settle(queue.id, [item], actor=CALLER, now_ms=now_ms) for item in items]
+            return await asyncio.gather(*calls)
+
+        assert driver.run(all_at_once()) == [[Outcome.DONE]] * COUNT
+    else:
+        driver.advance(10)
+        driver.sweep_all()
+    assert driver.stats(queue).count == 0
+    assert [message.body[:1] for message in driver.peek(dead)] == [b"0", b"1", b"2", b"3"]
+
+
+def test_leases_that_ended_before_retention_are_buried_however_many_there_are(
+    driver: Driver,
+) -> None:
+    dead = driver.queue("dead")
+    queue = driver.queue(attempts_max=1, dead_letter=dead.id, retention_ms=1_000)
+    driver.publish(queue, *(str(number) for number in range(MANY)))
+    assert len(driver.lease(queue, count=MANY, lease_ms=100)) == MANY
+    driver.advance(1_000)
+    assert driver.peek(queue) == []
+    driver.sweep_all()
+    assert driver.stats(dead).count == MANY

@@ -11,6 +11,7 @@ import pytest
 
 from courier.clock import ManualClock
 from courier.core.errors import ClaimLost, NotFound
+from courier.core.records import decided
 from courier.core.types import (
     CLAIM_KNOWN_MS,
     DAY_MS,
@@ -108,6 +109,21 @@ def test_a_claim_begins_with_what_was_handed_out_before(driver: Driver, queue: Q
     found = driver.claimed(queue)
     assert bodies(found) == ["b", "later", "c"]
     assert [message.attempts for message in found] == [2, 1, 1]
+    for first in range(4):
+        assert driver.claimed(queue, first=first, count=2) == found[first : first + 2]
+
+
+def test_a_claim_of_what_was_handed_out_before_can_be_extended(
+    driver: Driver, queue: Queue
+) -> None:
+    driver.publish(queue, "a", "b")
+    driver.retry(queue, driver.lease_one(queue), delay_ms=0)
+    driver.claim(queue, count=2, lease_ms=100)
+    driver.extend_claim(queue, lease_ms=200)
+    driver.advance(199)
+    assert bodies(driver.claimed(queue)) == ["a", "b"]
+    driver.advance(1)
+    assert bodies(driver.peek(queue)) == ["a", "b"]
 
 
 def test_a_claim_on_a_queue_that_is_not_there_is_refused(driver: Driver, queue: Queue) -> None:
@@ -135,16 +151,6 @@ def test_messages_of_a_claim_are_read_page_by_page(driver: Driver, queue: Queue)
     assert bodies(driver.claimed(queue, first=4, count=4)) == ["e", "f"]
     assert driver.claimed(queue, first=6, count=4) == []
     assert driver.claimed(queue, first=1_000, count=4) == []
-
-
-def test_a_page_is_as_long_as_its_bytes_allow_but_never_empty(driver: Driver, queue: Queue) -> None:
-    driver.publish(queue, "aaaa", "bb", "cc", "dddd", "e")
-    driver.claim(queue)
-    assert bodies(driver.claimed(queue, bytes_max=3)) == ["aaaa"]
-    assert bodies(driver.claimed(queue, first=1, bytes_max=4)) == ["bb", "cc"]
-    assert bodies(driver.claimed(queue, first=1, bytes_max=7)) == ["bb", "cc"]
-    assert bodies(driver.claimed(queue, first=1, bytes_max=8)) == ["bb", "cc", "dddd"]
-    assert bodies(driver.claimed(queue, count=2, bytes_max=100)) == ["aaaa", "bb"]
 
 
 def test_what_was_claimed_after_a_refusal_is_seen(driver: Driver, queue: Queue) -> None:
@@ -499,13 +505,13 @@ def test_the_sweep_forgets_old_claims_up_to_its_limit(tmp_path: Path, clock: Man
         store = await EmbeddedStore.open(tmp_path / "old.db")
         queue = Queue(id="c0" + "1" * 30, tenant="t", name="q", created_ms=0, modified_ms=0)
         now_ms = clock.now_ms()
-        await store.change(puts=[queue], actor=CALLER, now_ms=now_ms)
+        await store.change(decided(puts=[queue]), actor=CALLER, now_ms=now_ms)
         for number in range(5):
             await store.publish([(queue.id, [Draft(b"a")])], actor=CALLER, now_ms=now_ms)
-            await store.claim(
+            await store.claims.take(
                 queue.id, f"{number}", count=1, lease_ms=9, actor=CALLER, now_ms=now_ms
             )
-            await store.ack_claim(queue.id, f"{number}", actor=CALLER, now_ms=now_ms)
+            await store.claims.ack(queue.id, f"{number}", actor=CALLER, now_ms=now_ms)
         left = []
         for _ in range(4):
             await store.sweep(limit=2, now_ms=now_ms + DAY_MS + MINUTE_MS)
@@ -567,6 +573,7 @@ def test_a_claim_survives_a_restart(
 # --- many ---
 
 
+@pytest.mark.one_node
 def test_nobody_else_gets_a_message_of_a_claim(driver: Driver, queue: Queue) -> None:
     for _ in range(4):
         driver.publish(queue, *(str(number) for number in range(250)))
@@ -574,8 +581,10 @@ def test_nobody_else_gets_a_message_of_a_claim(driver: Driver, queue: Queue) -> 
 
     async def claim(name: str) -> list[int]:
         for _ in range(2):
-            await store.claim(queue.id, name, count=90, lease_ms=1_000, actor=CALLER, now_ms=now_ms)
-        found = await store.claimed(queue.id, name, first=0, count=90, now_ms=now_ms)
+            await store.claims.take(
+                queue.id, name, count=90, lease_ms=1_000, actor=CALLER, now_ms=now_ms
+            )
+        found = await store.claims.messages(queue.id, name, first=0, count=90, now_ms=now_ms)
         return [message.seq for message in found]
 
     async def lease() -> list[int]:
@@ -602,18 +611,18 @@ def test_fifty_thousand_messages_are_claimed_and_acknowledged_in_one_go(
         store = await opener(tmp_path / "many.db")
         queue = Queue(id="c0" + "1" * 30, tenant="t", name="q", created_ms=0, modified_ms=0)
         now_ms = clock.now_ms()
-        await store.change(puts=[queue], actor=CALLER, now_ms=now_ms)
+        await store.change(decided(puts=[queue]), actor=CALLER, now_ms=now_ms)
         drafts = [Draft(b"x" * 200)] * 5_000
         for _ in range(10):
             await store.publish([(queue.id, drafts)], actor=CALLER, now_ms=now_ms)
         times_s = [time.perf_counter()]
-        count = await store.claim(
+        count = await store.claims.take(
             queue.id, "many", count=50_000, lease_ms=1_000, actor=CALLER, now_ms=now_ms
         )
         times_s.append(time.perf_counter())
-        await store.extend_claim(queue.id, "many", lease_ms=900, actor=CALLER, now_ms=now_ms)
+        await store.claims.extend(queue.id, "many", lease_ms=900, actor=CALLER, now_ms=now_ms)
         times_s.append(time.perf_counter())
-        await store.ack_claim(queue.id, "many", actor=CALLER, now_ms=now_ms)
+        await store.claims.ack(queue.id, "many", actor=CALLER, now_ms=now_ms)
         times_s.append(time.perf_counter())
         assert (await store.stats([queue.id], now_ms=now_ms))[queue.id].count == 0
         await store.close()
@@ -622,3 +631,24 @@ def test_fifty_thousand_messages_are_claimed_and_acknowledged_in_one_go(
     count, took_s = asyncio.run(story())
     assert count == 50_000
     assert max(took_s) < STALL_S_MAX
+
+
+def test_a_claim_and_a_lease_of_one_moment_stay_apart(driver: Driver, queue: Queue) -> None:
+    driver.publish(queue, "a", "b")
+    store, now_ms = driver.store, driver.now_ms
+
+    async def both() -> list[Message]:
+        lease = store.lease(queue.id, count=1, lease_ms=1_000, actor=CALLER, now_ms=now_ms)
+        claim = store.claims.take(
+            queue.id, "batch", count=1, lease_ms=1_000, actor=CALLER, now_ms=now_ms
+        )
+        leased, total = await asyncio.gather(lease, claim)
+        assert total == 1
+        return leased.messages
+
+    [message] = driver.run(both())
+    [claimed] = driver.claimed(queue)
+    assert {message.body, claimed.body} == {b"a", b"b"}
+    assert driver.ack(queue, message) == Outcome.DONE
+    driver.ack_claim(queue)
+    assert driver.stats(queue).count == 0

@@ -270,7 +270,8 @@ def test_a_delayed_message_holds_back_those_behind_it(driver: Driver, queue: Que
     driver.publish(
         queue, *grouped("a1"), *grouped("a2", delay_ms=50), *grouped("a3", "b1"), *grouped("b2")
     )
-    assert bodies(driver.peek(queue)) == ["a1", "b1", "b2"]
+    for count in (2, 3, 4, 100):
+        assert bodies(driver.peek(queue, count=count)) == ["a1", "b1", "b2"][:count]
     assert driver.stats(queue).delayed == 1
     driver.ack(queue, driver.lease_one(queue))
     driver.advance(49)
@@ -588,6 +589,7 @@ def test_numbers_count_what_is_held_back_as_ready(driver: Driver, queue: Queue) 
     assert driver.stats(queue) == QueueStats(4, 8, driver.now_ms, leased=1, delayed=1)
 
 
+@pytest.mark.one_node
 def test_busy_consumers_keep_every_groups_order(driver: Driver, queue: Queue) -> None:
     """Consumers ack, retry or forget; each group is still worked off one by one, in order."""
     groups, length = 7, 12
@@ -644,3 +646,31 @@ def test_busy_consumers_keep_every_groups_order(driver: Driver, queue: Queue) ->
     by_group = {name: sorted(seqs) for name, seqs in done.items()}
     for seqs in by_group.values():
         assert [seq for seq in first_attempts if seq in seqs] == seqs
+
+
+def test_callers_of_one_moment_get_messages_of_different_groups(
+    driver: Driver, queue: Queue
+) -> None:
+    driver.publish(queue, *grouped("a1", "a2", "b1", "b2"))
+    store, now_ms = driver.store, driver.now_ms
+
+    async def lease() -> list[str]:
+        leased = await store.lease(queue.id, count=1, lease_ms=1_000, actor=CALLER, now_ms=now_ms)
+        return bodies(leased.messages)
+
+    async def all_at_once() -> list[list[str]]:
+        return await asyncio.gather(*(lease() for _ in range(3)))
+
+    assert sorted(driver.run(all_at_once())) == [[], ["a1"], ["b1"]]
+
+
+def test_a_retried_message_waits_for_those_of_its_group_that_are_still_leased(
+    driver: Driver, queue: Queue
+) -> None:
+    driver.publish(queue, *grouped("a1", "a2", "a3"))
+    a1, a2 = driver.lease(queue, count=2)
+    driver.retry(queue, a1)
+    assert driver.peek(queue) == []
+    assert driver.lease(queue) == []
+    driver.ack(queue, a2)
+    assert bodies(driver.lease(queue)) == ["a1", "a3"]

@@ -50,13 +50,13 @@ def test_offsets_are_dense_from_one(driver: Driver, queue: Queue) -> None:
     driver.sweep()
     events = driver.events()
     assert [event["offset"] for event in events] == list(range(1, len(events) + 1))
-    head = driver.run(driver.store.head())
+    head = driver.run(driver.store.journal.head())
     assert (head.first, head.last) == (1, len(events))
     assert head.bytes > 0
 
 
 def test_a_new_journal_is_empty(driver: Driver) -> None:
-    head = driver.run(driver.store.head())
+    head = driver.run(driver.store.journal.head())
     assert (head.first, head.last, head.bytes, head.at_ms) == (1, 0, 0, 0)
     assert head.epoch
     assert driver.events() == []
@@ -76,7 +76,7 @@ def test_times_of_events_never_step_back(driver: Driver, queue: Queue) -> None:
     driver.sweep()
     times = [event["at_ms"] for event in driver.events()]
     assert len(times) > 5 and set(times[2:]) == {latest_ms}
-    assert driver.run(driver.store.head()).at_ms == latest_ms
+    assert driver.run(driver.store.journal.head()).at_ms == latest_ms
     driver.advance(1_000)
     driver.publish(queue, "d")
     assert driver.events()[-1]["at_ms"] == driver.now_ms == latest_ms + 600
@@ -86,8 +86,8 @@ def test_the_time_of_the_last_event_outlives_it(driver: Driver, queue: Queue) ->
     driver.publish(queue, "a")
     latest_ms = driver.now_ms
     driver.advance(1_000)
-    driver.run(driver.store.trim_journal(upto=driver.run(driver.store.head()).last))
-    assert driver.run(driver.store.head()).at_ms == latest_ms
+    driver.run(driver.store.journal.trim(upto=driver.run(driver.store.journal.head()).last))
+    assert driver.run(driver.store.journal.head()).at_ms == latest_ms
 
 
 def test_every_event_says_when_where_and_who(driver: Driver, queue: Queue) -> None:
@@ -546,9 +546,9 @@ def test_some_records_are_never_told_of(driver: Driver, record: KeyUse | Livenes
     updated = msgspec.structs.replace(record, created_ms=2)
     for each in (record, updated):
         driver.change(puts=[each])
-        assert driver.run(driver.store.get(type(record), record.id)) == each
+        assert driver.store.records.get(type(record), record.id) == each
     driver.change(drops=[updated])
-    assert driver.run(driver.store.get(type(record), record.id)) is None
+    assert driver.store.records.get(type(record), record.id) is None
     assert driver.events() == []
 
 
@@ -559,7 +559,7 @@ def test_the_use_of_a_session_is_not_told(driver: Driver) -> None:
     driver.change(puts=[session])
     prolonged = msgspec.structs.replace(session, expires_ms=9)
     driver.change(puts=[prolonged])
-    assert driver.run(driver.store.get(Session, session.id)) == prolonged
+    assert driver.store.records.get(Session, session.id) == prolonged
     driver.change(drops=[prolonged])
     assert driver.kinds() == ["session_created", "session_deleted"]
 
@@ -569,7 +569,7 @@ def test_the_progress_of_a_pipeline_is_not_told(driver: Driver) -> None:
     driver.change(puts=[pipeline])
     moved = msgspec.structs.replace(pipeline, offset=5, seen_ms=2)
     driver.change(puts=[moved])
-    assert driver.run(driver.store.get(Pipeline, pipeline.id)) == moved
+    assert driver.store.records.get(Pipeline, pipeline.id) == moved
     assert driver.kinds() == ["pipeline_created"]
     driver.change(drops=[moved])
     assert driver.kinds() == ["pipeline_created", "pipeline_deleted"]
@@ -615,10 +615,10 @@ def test_a_trim_forgets_the_oldest_events_and_only_those(driver: Driver, queue: 
     for body in "abcde":
         driver.publish(queue, body)
     everything = driver.events()
-    size = driver.run(driver.store.head()).bytes
-    forgotten = driver.run(driver.store.trim_journal(upto=3))
+    size = driver.run(driver.store.journal.head()).bytes
+    forgotten = driver.run(driver.store.journal.trim(upto=3))
     assert forgotten == 3
-    head = driver.run(driver.store.head())
+    head = driver.run(driver.store.journal.head())
     assert (head.first, head.last) == (4, 6)
     assert 0 < head.bytes < size
     assert driver.events() == everything[3:]
@@ -630,8 +630,8 @@ def test_a_trim_keeps_what_lies_above(driver: Driver, queue: Queue) -> None:
     driver.publish(queue, *"abcdefgh")
     driver.publish(queue, "i")
     everything = driver.events()
-    driver.run(driver.store.trim_journal(upto=5))
-    head = driver.run(driver.store.head())
+    driver.run(driver.store.journal.trim(upto=5))
+    head = driver.run(driver.store.journal.head())
     assert head.first <= 6
     assert driver.events() == everything[head.first - 1 :]
 
@@ -642,16 +642,16 @@ def test_a_trim_spares_what_is_not_old_enough(driver: Driver, queue: Queue) -> N
     driver.publish(queue, "b")
     driver.publish(queue, "c")
     before_ms = driver.now_ms
-    assert driver.run(driver.store.trim_journal(upto=4, before_ms=before_ms)) == 2
-    assert driver.run(driver.store.head()).first == 3
-    assert driver.run(driver.store.trim_journal(upto=3, before_ms=before_ms + 1)) == 1
-    assert driver.run(driver.store.head()).first == 4
+    assert driver.run(driver.store.journal.trim(upto=4, before_ms=before_ms)) == 2
+    assert driver.run(driver.store.journal.head()).first == 3
+    assert driver.run(driver.store.journal.trim(upto=3, before_ms=before_ms + 1)) == 1
+    assert driver.run(driver.store.journal.head()).first == 4
 
 
 def test_offsets_go_on_after_a_trim(driver: Driver, queue: Queue) -> None:
     driver.publish(queue, "a")
     last = driver.last()
-    driver.run(driver.store.trim_journal(upto=last))
+    driver.run(driver.store.journal.trim(upto=last))
     driver.publish(queue, "b")
     assert driver.last() == last + 1
     assert [event["offset"] for event in driver.events(after=last)] == [last + 1]
@@ -659,9 +659,9 @@ def test_offsets_go_on_after_a_trim(driver: Driver, queue: Queue) -> None:
 
 def test_a_trim_below_the_first_offset_forgets_nothing(driver: Driver, queue: Queue) -> None:
     driver.publish(queue, "a")
-    assert driver.run(driver.store.trim_journal(upto=0)) == 0
-    driver.run(driver.store.trim_journal(upto=1))
-    assert driver.run(driver.store.trim_journal(upto=1)) == 0
+    assert driver.run(driver.store.journal.trim(upto=0)) == 0
+    driver.run(driver.store.journal.trim(upto=1))
+    assert driver.run(driver.store.journal.trim(upto=1)) == 0
     assert driver.last() == 2
 
 
@@ -669,7 +669,7 @@ def test_runs_are_in_order_and_do_not_overlap(driver: Driver, queue: Queue) -> N
     driver.publish(queue, *"abc")
     driver.lease(queue, count=2)
     driver.publish(queue, "d")
-    runs = driver.run(driver.store.read_journal(after=0, limit=100))
+    runs = driver.run(driver.store.journal.read(after=0, limit=100))
     expected = 1
     for run in runs:
         assert run.offset == expected
@@ -688,10 +688,10 @@ def test_values_that_only_compare_equal_are_told_apart(driver: Driver, queue: Qu
 
 def test_checking_a_store_that_works_is_no_event(driver: Driver, queue: Queue) -> None:
     driver.publish(queue, "a")
-    before, figures = driver.last(), driver.store.figures()
-    driver.run(driver.store.check())
+    before, figures = driver.last(), driver.store.health.figures()
+    driver.run(driver.store.health.check())
     assert driver.last() == before
-    assert all(driver.store.figures()[name] >= value for name, value in figures.items())
+    assert all(driver.store.health.figures()[name] >= value for name, value in figures.items())
 
 
 # --- what happened when ---
@@ -725,9 +725,9 @@ def test_an_offset_is_looked_up_in_what_is_left_of_the_journal(
     for body in "abc":
         driver.advance(10)
         driver.publish(queue, body)
-    driver.run(driver.store.trim_journal(upto=2))
+    driver.run(driver.store.journal.trim(upto=2))
     assert [driver.offset_at(start_ms + ms) for ms in (0, 20, 21, 30, 31)] == [2, 2, 3, 3, 4]
-    driver.run(driver.store.trim_journal(upto=3))
+    driver.run(driver.store.journal.trim(upto=3))
     assert [driver.offset_at(start_ms + ms) for ms in (0, 30, 31)] == [3, 3, 4]
 
 
@@ -740,7 +740,7 @@ def test_a_long_journal_is_read_in_parts_and_at_least_one_row_at_a_time(
 
     def read(after: int, bytes_max: int | None) -> int:
         """The last offset of what is read in one go."""
-        runs = driver.run(driver.store.read_journal(after=after, limit=1_000, bytes_max=bytes_max))
+        runs = driver.run(driver.store.journal.read(after=after, limit=1_000, bytes_max=bytes_max))
         assert runs[0].offset <= after + 1
         return runs[-1].offset + runs[-1].count - 1
 
@@ -748,3 +748,13 @@ def test_a_long_journal_is_read_in_parts_and_at_least_one_row_at_a_time(
     assert read(last - 20, 1) == last - 19
     assert last - 20 < read(last - 20, 5_000) <= last - 14
     assert read(last - 20, 1 << 20) == last
+
+
+def test_a_trim_leaves_the_bodies_of_later_events(driver: Driver, queue: Queue) -> None:
+    for body in ("a", "b", "c"):
+        driver.publish(queue, body)
+        driver.ack(queue, driver.lease_one(queue))
+    published = [event["offset"] for event in driver.events() if event["kind"] == "published"]
+    driver.run(driver.store.journal.trim(upto=published[1] - 1))
+    left = driver.events(after=published[1] - 1)
+    assert [event["body"] for event in left if event["kind"] == "published"] == [b"b", b"c"]

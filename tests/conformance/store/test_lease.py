@@ -1,5 +1,8 @@
+import asyncio
+
 import pytest
 
+from courier.core.limits import Allowance, AnswerRoom
 from courier.core.types import Draft, Outcome, Queue
 from tests.conformance.store.driver import CALLER, Driver, bodies
 
@@ -214,3 +217,128 @@ def test_browsing_does_not_show_what_expired(driver: Driver) -> None:
     assert bodies(driver.browse(queue)) == ["a"]
     driver.advance(50)
     assert driver.browse(queue) == []
+
+
+@pytest.mark.parametrize("verb", ["lease", "leased again", "peek", "browse", "claimed"])
+@pytest.mark.parametrize("fifo", [False, True])
+def test_an_answer_is_as_long_as_its_bytes_allow_but_never_empty(
+    driver: Driver, verb: str, fifo: bool
+) -> None:
+    queue = driver.queue("q", fifo=fifo)
+    for bytes_max, expected in (
+        (3, ["aaaa"]),
+        (5, ["aaaa"]),
+        (8, ["aaaa", "bb", "cc"]),
+        (11, ["aaaa", "bb", "cc"]),
+        (100, ["aaaa", "bb", "cc", "dddd", "e"]),
+    ):
+        driver.purge(queue, upto_seq=driver.tail(queue))
+        driver.publish(queue, "aaaa", "bb")
+        driver.publish(queue, "cc", "dddd", "e")
+        first = driver.tail(queue) - 5
+        if verb == "claimed":
+            driver.claim(queue, str(bytes_max))
+            found = driver.claimed(queue, str(bytes_max), bytes_max=bytes_max)
+        elif verb == "peek":
+            found = driver.peek(queue, bytes_max=bytes_max)
+        elif verb == "browse":
+            found = driver.browse(queue, after_seq=first, bytes_max=bytes_max)
+        else:
+            if verb == "leased again":
+                driver.lease(queue, lease_ms=1)
+                driver.advance(1)
+            found = driver.lease(queue, bytes_max=bytes_max)
+        assert bodies(found) == expected, bytes_max
+
+
+def test_messages_are_listed_without_their_bodies(driver: Driver, queue: Queue) -> None:
+    driver.publish(queue, Draft(b"aaaa", headers={"a": 1}), "bb")
+    driver.lease(queue, count=1)
+    driver.publish(queue, "cc")
+    listed = driver.browse(queue, bodies=False)
+    assert [(each.seq, each.body, each.headers, each.attempts) for each in listed] == [
+        (1, b"", {"a": 1}, 1),
+        (2, b"", None, 0),
+        (3, b"", None, 0),
+    ]
+    assert [(each.seq, each.body) for each in driver.peek(queue, bodies=False)] == [
+        (2, b""),
+        (3, b""),
+    ]
+
+
+@pytest.mark.parametrize("fifo", [False, True])
+def test_callers_at_once_each_get_what_their_bytes_allow(driver: Driver, fifo: bool) -> None:
+    queue = driver.queue("q", fifo=fifo)
+    drafts = [Draft(b"x" * size, group=str(n)) for n, size in enumerate((9, 1, 2, 8, 3, 3))]
+    driver.publish(queue, *drafts)
+
+    async def all_at_once() -> list[list[int]]:
+        leases = [
+            driver.store.lease(
+                queue.id,
+                count=count,
+                lease_ms=1_000,
+                actor=CALLER,
+                now_ms=driver.now_ms,
+                allowance=Allowance(4),
+            )
+            for count in (1, 2, 2, 1)
+        ]
+        leased = await asyncio.gather(*leases)
+        return [[message.seq for message in each.messages] for each in leased]
+
+    got = driver.run(all_at_once())
+    every = sorted(seq for seqs in got for seq in seqs)
+    assert all(got) and every == list(range(1, len(every) + 1))
+    for seqs in got:
+        size = sum(len(drafts[seq - 1].body) for seq in seqs)
+        assert len(seqs) == 1 or size <= 4
+
+
+def test_a_full_room_hands_out_nothing_that_is_counted(driver: Driver, queue: Queue) -> None:
+    driver.publish(queue, Draft(b"x" * 100_000), "small")
+    room = AnswerRoom(150_000)
+
+    def lease() -> tuple[list[int], Allowance]:
+        allowance = Allowance(1 << 20, room)
+        leased = driver.run(
+            driver.store.lease(
+                queue.id,
+                count=10,
+                lease_ms=10,
+                actor=CALLER,
+                now_ms=driver.now_ms,
+                allowance=allowance,
+            )
+        )
+        return [message.seq for message in leased.messages], allowance
+
+    first, held = lease()
+    assert (first, room.held) == ([1, 2], 100_005)
+    driver.advance(10)
+    assert lease()[0] == []
+    held.release()
+    assert room.held == 0
+    again, held = lease()
+    assert (again, held.refused) == ([1, 2], False)
+
+
+def test_neighbours_of_a_removed_message_are_leased_and_settled(
+    driver: Driver, queue: Queue
+) -> None:
+    driver.publish(queue, "a", "b", "c", "d")
+    driver.remove(queue, 2, 3)
+    a, d = driver.lease(queue)
+    assert (a.body, d.body) == (b"a", b"d")
+    assert driver.ack(queue, d) is Outcome.DONE
+    assert bodies(driver.browse(queue)) == ["a"]
+    assert driver.ack(queue, a) is Outcome.DONE
+    assert driver.stats(queue).count == 0
+
+
+def test_leased_messages_are_browsed_from_any_place(driver: Driver, queue: Queue) -> None:
+    driver.publish(queue, "a", "b", "c", "d")
+    driver.lease(queue)
+    assert bodies(driver.browse(queue, after_seq=2, limit=1)) == ["c"]
+    assert bodies(driver.browse(queue, after_seq=2)) == ["c", "d"]

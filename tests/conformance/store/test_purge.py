@@ -75,6 +75,20 @@ def test_a_removal_deletes_the_named_messages_whatever_their_state(
     assert bodies(driver.lease(queue)) == ["kept"]
 
 
+def test_a_removal_can_leave_leased_messages_alone(driver: Driver, queue: Queue) -> None:
+    driver.publish(queue, "leased", "waiting", Draft(b"delayed", delay_ms=500))
+    leased = driver.lease_one(queue)
+    before = driver.last()
+    for dry_run in (True, False):
+        assert driver.remove(queue, 1, 2, 2, 3, 9, leased=False, dry_run=dry_run) == [
+            False, True, False, True, False,
+        ]  # fmt: skip
+        assert (driver.last() == before) is dry_run
+    assert driver.remove(queue, 1, dry_run=True) == [True]
+    assert driver.stats(queue).count == 1
+    assert driver.ack(queue, leased) is Outcome.DONE
+
+
 def test_a_removal_of_nothing_writes_nothing(driver: Driver, queue: Queue) -> None:
     driver.publish(queue, "a")
     before = driver.last()

@@ -300,11 +300,11 @@ def test_a_listener_can_become_ordered_and_cease_to_be(
 # --- listeners that are not there ---
 
 VERBS: dict[str, Callable[[Store, str], Coroutine[Any, Any, Any]]] = {
-    "take": lambda s, id: s.take_pushes(id, count=1, lease_ms=1, now_ms=9),
-    "settle": lambda s, id: s.settle_pushes(id, [], now_ms=9),
-    "missed": lambda s, id: s.missed(id, limit=1, now_ms=9),
-    "retry": lambda s, id: s.retry_push(id, 1, now_ms=9),
-    "backfill": lambda s, id: s.backfill(
+    "take": lambda s, id: s.pushes.take(id, count=1, lease_ms=1, now_ms=9),
+    "settle": lambda s, id: s.pushes.settle(id, [], now_ms=9),
+    "missed": lambda s, id: s.pushes.missed(id, limit=1, now_ms=9),
+    "retry": lambda s, id: s.pushes.retry(id, 1, now_ms=9),
+    "backfill": lambda s, id: s.pushes.backfill(
         id, since_ms=0, until_ms=9, after_seq=0, limit=1, now_ms=9
     ),
 }
@@ -344,3 +344,12 @@ def test_a_verb_on_a_listener_whose_queue_is_gone_is_refused(
             driver.run(VERBS[verb](driver.store, listener.id))
         assert (refused.value.kind, refused.value.ref) == ("queue", queue.id)
         driver.sweep_all()
+
+
+def test_what_was_delayed_is_taken_after_what_was_published_before_it(
+    driver: Driver, queue: Queue, listener: Listener
+) -> None:
+    driver.publish(queue, "a", Draft(b"b", delay_ms=50), "c")
+    driver.advance(50)
+    assert bodies(driver.take(listener, count=1)) == ["a"]
+    assert bodies(driver.take(listener, count=2)) == ["b", "c"]

@@ -108,6 +108,16 @@ def test_a_deleted_listener_owes_nothing(driver: Driver, queue: Queue, listener:
     assert kept(driver, queue) == ["a", "b"]
 
 
+def test_what_only_a_deleted_listener_was_owed_was_not_delivered(
+    driver: Driver, queue: Queue, listener: Listener
+) -> None:
+    driver.publish(queue, "a")
+    driver.listener(queue, "press")
+    driver.change(drops=[listener])
+    driver.sweep_all()
+    assert bodies(driver.browse(queue)) == ["a"]
+
+
 @pytest.mark.parametrize("how", ["lease", "empty lease", "peek", "claim", "pull", "push"])
 def test_a_queue_that_is_pulled_from_keeps_its_messages_for_pullers(
     driver: Driver, queue: Queue, listener: Listener, how: str

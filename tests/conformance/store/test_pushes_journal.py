@@ -411,9 +411,27 @@ def test_events_of_pushes_are_tallied_under_their_queue(
 
 def test_a_record_keeps_what_its_event_does_not_tell(driver: Driver, queue: Queue) -> None:
     listener = driver.listener(queue, secrets=(Secret("s", until_ms=5),), private="p")
-    assert driver.run(driver.store.get(Listener, listener.id)) == listener
+    assert driver.store.records.get(Listener, listener.id) == listener
     renamed = msgspec.structs.replace(listener, title="press", name=f"{queue.id}/press")
     driver.change(puts=[renamed])
-    found = driver.run(driver.store.named(Listener, tenant=TENANT, name=renamed.name))
+    found = driver.store.records.named(Listener, tenant=TENANT, name=renamed.name)
     assert found == renamed
-    assert driver.run(driver.store.scan(Listener, parent=queue.id)) == [renamed]
+    assert driver.store.records.scan(Listener, parent=queue.id) == [renamed]
+
+
+def test_a_deleted_listener_is_owed_nothing_that_is_published_later(
+    driver: Driver, queue: Queue, listener: Listener
+) -> None:
+    driver.pull(queue)
+    driver.publish(queue, "a")
+    driver.change(drops=[listener])
+    driver.publish(queue, "b", Draft(b"c", delay_ms=50))
+    before = driver.last()
+    driver.sweep_all()
+    assert [(event["kind"], event["seq"]) for event in driver.events(after=before)] == [
+        ("push_dropped", 1)
+    ]
+    driver.advance(50)
+    for message in driver.lease(queue):
+        driver.ack(queue, message)
+    assert driver.browse(queue, kept=True) == []

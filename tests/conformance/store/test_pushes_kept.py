@@ -558,3 +558,33 @@ def test_a_kept_message_that_expires_after_a_lease_ended_is_dropped_as_expired(
     found = [event for event in driver.events() if event["kind"].startswith("push_")]
     assert [event["kind"] for event in found] == ["push_failed", "push_dropped"]
     assert found[-1]["detail"]["reason"] == "expired"
+
+
+def test_a_push_given_up_under_a_longer_retention_ends_with_that(driver: Driver) -> None:
+    queue = driver.queue(retention_ms=100)
+    driver.pull(queue)
+    listener = driver.listener(queue)
+    driver.publish(queue, "a", "b")
+    for message in driver.lease(queue):
+        driver.ack(queue, message)
+    a, b = driver.take(listener, lease_ms=DAY_MS)
+    driver.miss(listener, b, delay_ms=None)
+    driver.advance(100)
+    driver.sweep_all()
+    assert bodies(driver.browse(queue, kept=True)) == ["a"]
+    driver.update(queue, retention_ms=1_000)
+    driver.miss(listener, a, delay_ms=None)
+    assert bodies(driver.browse(queue, kept=True)) == ["a"]
+    driver.advance(900)
+    driver.sweep_all()
+    assert driver.browse(queue, kept=True) == []
+
+
+def test_a_kept_message_outlives_its_events(
+    driver: Driver, queue: Queue, listener: Listener
+) -> None:
+    driver.publish(queue, "a")
+    driver.ack(queue, driver.lease_one(queue))
+    driver.publish(queue, "b")
+    driver.run(driver.store.journal.trim(upto=driver.last()))
+    assert bodies(driver.take(listener)) == ["a", "b"]

@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 
 from courier import ids
+from courier.core.records import decided
 from courier.core.types import Ack, Draft, Listener, Message, Pushed, Queue
 from tests.conformance.store.driver import ARRIVED, CALLER, TENANT, Driver
 
@@ -15,7 +16,7 @@ def test_no_push_is_taken_twice(driver: Driver, queue: Queue, listener: Listener
     store, now_ms = driver.store, driver.now_ms
 
     async def take() -> list[Message]:
-        return await store.take_pushes(listener.id, count=7, lease_ms=1_000, now_ms=now_ms)
+        return await store.pushes.take(listener.id, count=7, lease_ms=1_000, now_ms=now_ms)
 
     async def all_at_once() -> list[list[Message]]:
         return await asyncio.gather(*(take() for _ in range(60)))
@@ -35,7 +36,7 @@ def test_one_of_many_settlements_takes_effect(
     item = Pushed(1, 1, ARRIVED)
 
     async def all_at_once() -> list[list[bool]]:
-        calls = [store.settle_pushes(listener.id, [item], now_ms=now_ms) for _ in range(30)]
+        calls = [store.pushes.settle(listener.id, [item], now_ms=now_ms) for _ in range(30)]
         return await asyncio.gather(*calls)
 
     assert Counter(done for [done] in driver.run(all_at_once())) == {True: 1, False: 29}
@@ -56,7 +57,7 @@ def test_a_message_that_is_acked_while_it_arrives_is_not_kept(
         calls = []
         for seq in range(1, total + 1):
             ack = store.settle(queue.id, [Ack(seq, 1)], actor=CALLER, now_ms=now_ms)
-            arrival = store.settle_pushes(listener.id, [Pushed(seq, 1, ARRIVED)], now_ms=now_ms)
+            arrival = store.pushes.settle(listener.id, [Pushed(seq, 1, ARRIVED)], now_ms=now_ms)
             calls += [ack, arrival] if seq % 2 else [arrival, ack]
         await asyncio.gather(*calls)
 
@@ -83,14 +84,14 @@ def test_listeners_come_and_go_among_busy_callers(driver: Driver, queue: Queue) 
                 url="https://mill.example/push",
                 liveness_url="https://mill.example/live",
             )
-            await store.change(puts=[listener], actor=CALLER, now_ms=now_ms)
+            await store.change(decided(puts=[listener]), actor=CALLER, now_ms=now_ms)
             await asyncio.sleep(0)
-            taken = await store.take_pushes(listener.id, count=3, lease_ms=1_000, now_ms=now_ms)
+            taken = await store.pushes.take(listener.id, count=3, lease_ms=1_000, now_ms=now_ms)
             arrived = [Pushed(message.seq, 1, ARRIVED) for message in taken[:2]]
-            done = await store.settle_pushes(listener.id, arrived, now_ms=now_ms)
+            done = await store.pushes.settle(listener.id, arrived, now_ms=now_ms)
             assert all(done)
             await asyncio.sleep(0)
-            await store.change(drops=[listener], actor=CALLER, now_ms=now_ms)
+            await store.change(decided(drops=[listener]), actor=CALLER, now_ms=now_ms)
 
     async def publish_and_ack() -> None:
         for number in range(rounds * 3):

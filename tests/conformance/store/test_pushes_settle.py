@@ -3,6 +3,7 @@
 import pytest
 
 from courier import ids
+from courier.core.limits import Allowance
 from courier.core.types import (
     DAY_MS,
     Draft,
@@ -474,6 +475,24 @@ def test_the_numbers_count_what_is_there_but_for_what_arrived(
     assert driver.missed(listener) == []
 
 
+def test_a_take_is_cut_by_bytes(driver: Driver, queue: Queue, listener: Listener) -> None:
+    driver.publish(queue, *("abcde"[n] * 40_000 for n in range(5)))
+
+    def taken(bytes_max: int) -> str:
+        found = driver.take(listener, allowance=Allowance(bytes_max), lease_ms=60_000)
+        return "".join(message.body.decode()[0] for message in found)
+
+    first = driver.take(listener, count=2)
+    for message in first:
+        driver.miss(listener, message, delay_ms=0)
+    # Those that failed come first, then fresh ones; the first of all however long it is.
+    assert taken(1) == "a"
+    assert taken(90_000) == "bc"
+    assert taken(39_999) == "d"
+    assert taken(1 << 20) == "e"
+    assert taken(1 << 20) == ""
+
+
 def test_missed_messages_are_told_newest_first(
     driver: Driver, queue: Queue, listener: Listener
 ) -> None:
@@ -487,8 +506,33 @@ def test_missed_messages_are_told_newest_first(
     ]
     assert driver.missed(listener) == made
     assert driver.missed(listener, limit=2) == made[:2]
+    seqs = [ids.message_seq(id, queue=listener.parent) or 0 for id in made]
+    assert driver.missed(listener, before_seq=seqs[1]) == made[2:]
+    assert driver.missed(listener, limit=1, before_seq=seqs[0]) == made[1:2]
+    assert driver.missed(listener, before_seq=seqs[-1]) == []
     again = {message.seq: message for message in driver.take(listener)}
     driver.arrive(listener, again[3])
     assert driver.missed(listener) == [made[0], made[2], made[3]]
     driver.remove(queue, 4)
     assert driver.missed(listener) == made[2:]
+
+
+def test_a_push_that_failed_twice_is_missed_once(
+    driver: Driver, queue: Queue, listener: Listener
+) -> None:
+    driver.publish(queue, "a")
+    for _ in range(2):
+        driver.miss(listener, driver.take_one(listener), delay_ms=0)
+        assert driver.push_stats(listener).missed == 1
+        assert len(driver.missed(listener)) == 1
+
+
+def test_a_push_that_is_on_its_way_again_cannot_be_retried(
+    driver: Driver, queue: Queue, listener: Listener
+) -> None:
+    driver.publish(queue, "a")
+    driver.miss(listener, driver.take_one(listener), delay_ms=0)
+    again = driver.take_one(listener)
+    assert not driver.retry_push(listener, again.seq)
+    assert driver.take(listener) == []
+    assert driver.arrive(listener, again)

@@ -4,6 +4,7 @@ import pytest
 
 from courier.core.types import (
     DAY_MS,
+    MINUTE_MS,
     Ack,
     Draft,
     Listener,
@@ -315,3 +316,18 @@ def test_dropping_several_listeners_ends_all_their_pushes(driver: Driver, queue:
     driver.change(drops=listeners)
     driver.sweep_all()
     assert driver.kinds().count("push_dropped") == 6
+
+
+def test_an_acknowledged_push_is_known_as_long_as_its_message_is_there(
+    driver: Driver, queue: Queue, listener: Listener
+) -> None:
+    driver.pull(queue)
+    driver.publish(queue, "a", "b")
+    for message in driver.take(listener):
+        driver.arrive(listener, message)
+    driver.ack(queue, driver.lease_one(queue))
+    for _ in range(2):
+        driver.advance(2 * MINUTE_MS)
+        driver.sweep_all()
+    assert driver.pushes(queue, 1) == []
+    assert driver.push(listener, 2).status == "acknowledged"

@@ -9,6 +9,8 @@ from courier.core.errors import OverLimit
 from courier.core.types import DAY_MS, Draft, Listener, Pushed, PushFailed, Queue
 from tests.conformance.store.driver import ARRIVED, CALLER, REFUSED, Driver, bodies
 
+pytestmark = pytest.mark.one_node
+
 WAIT_SECONDS_MAX = 60
 
 
@@ -277,10 +279,10 @@ def test_no_hint_is_lost_among_busy_callers(driver: Driver, queue: Queue, is_ord
 
     async def push() -> None:
         while True:
-            hint = store.wait(listener.id)
-            taken = await store.take_pushes(listener.id, count=2, lease_ms=DAY_MS, now_ms=now_ms)
+            hint = store.waiters.wait(listener.id)
+            taken = await store.pushes.take(listener.id, count=2, lease_ms=DAY_MS, now_ms=now_ms)
             if taken and hint.done():
-                store.wake(listener.id)
+                store.waiters.wake(listener.id)
             elif taken:
                 hint.set_result(False)
             else:
@@ -288,7 +290,7 @@ def test_no_hint_is_lost_among_busy_callers(driver: Driver, queue: Queue, is_ord
                 continue
             for message in taken:
                 report = Pushed(message.seq, message.attempts, ARRIVED)
-                if await store.settle_pushes(listener.id, [report], now_ms=now_ms) == [True]:
+                if await store.pushes.settle(listener.id, [report], now_ms=now_ms) == [True]:
                     done.append(message.seq)
 
     async def all_at_once() -> None:

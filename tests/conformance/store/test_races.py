@@ -5,7 +5,8 @@ import msgspec
 import pytest
 
 from courier import ids
-from courier.core.errors import Conflict
+from courier.core.errors import Conflict, NotFound, OverLimit
+from courier.core.records import decided
 from courier.core.types import Ack, Draft, Message, Outcome, Queue, QueueStats, Retry, Settlement
 from tests.conformance.store.driver import CALLER, TENANT, Driver, bodies
 
@@ -105,7 +106,7 @@ def test_one_of_many_queues_of_the_same_name_is_created(driver: Driver) -> None:
             id=ids.new_id(), tenant=TENANT, name="orders", created_ms=now_ms, modified_ms=now_ms
         )
         try:
-            await store.change(puts=[queue], actor=CALLER, now_ms=now_ms)
+            await store.change(decided(puts=[queue]), actor=CALLER, now_ms=now_ms)
         except Conflict:
             return False
         return True
@@ -114,7 +115,7 @@ def test_one_of_many_queues_of_the_same_name_is_created(driver: Driver) -> None:
         return await asyncio.gather(*(create() for _ in range(20)))
 
     assert driver.run(all_at_once()).count(True) == 1
-    [queue] = driver.run(store.scan(Queue))
+    [queue] = store.records.scan(Queue)
     driver.publish(queue, "a")
     assert driver.kinds() == ["queue_created", "published"]
 
@@ -126,7 +127,7 @@ def test_an_answer_of_one_call_is_seen_by_the_next(driver: Driver, queue: Queue)
     async def round_trip(number: int) -> None:
         draft = Draft(str(number).encode())
         [receipt] = await store.publish([(queue.id, [draft])], actor=CALLER, now_ms=now_ms)
-        found = await store.find(queue.id, receipt.ids[0], now_ms=now_ms)
+        found = await store.messages.find(queue.id, receipt.ids[0], now_ms=now_ms)
         assert found is not None
         assert found.body == draft.body
 
@@ -198,7 +199,7 @@ def test_settings_and_messages_change_side_by_side(driver: Driver, queue: Queue)
 
     async def change(number: int) -> None:
         changed = msgspec.structs.replace(queue, labels={"n": str(number)})
-        await store.change(puts=[changed], actor=CALLER, now_ms=now_ms)
+        await store.change(decided(puts=[changed]), actor=CALLER, now_ms=now_ms)
 
     async def all_at_once() -> None:
         await asyncio.gather(*(call(n) for n in range(30) for call in (publish, change)))
@@ -218,7 +219,7 @@ def test_a_queue_dropped_among_publishes_leaves_nothing_behind(
         await store.publish([(queue.id, [Draft(b"a")])], actor=CALLER, now_ms=now_ms)
 
     async def drop() -> None:
-        await store.change(drops=[queue], actor=CALLER, now_ms=now_ms)
+        await store.change(decided(drops=[queue]), actor=CALLER, now_ms=now_ms)
 
     async def all_at_once() -> list[BaseException | None]:
         calls = [*(publish() for _ in range(10)), drop(), *(publish() for _ in range(10))]
@@ -231,6 +232,7 @@ def test_a_queue_dropped_among_publishes_leaves_nothing_behind(
     assert kinds["queue_deleted"] == 1
 
 
+@pytest.mark.one_node
 @pytest.mark.parametrize("turns", range(4))
 def test_a_caller_that_gives_up_leaves_the_store_whole(
     driver: Driver, queue: Queue, turns: int
@@ -260,8 +262,44 @@ def test_a_queue_is_deleted_once_by_many_callers(driver: Driver, queue: Queue) -
     store, now_ms = driver.store, driver.now_ms
 
     async def all_at_once() -> None:
-        calls = [store.change(drops=[queue], actor=CALLER, now_ms=now_ms) for _ in range(5)]
+        calls = [
+            store.change(decided(drops=[queue]), actor=CALLER, now_ms=now_ms) for _ in range(5)
+        ]
         await asyncio.gather(*calls)
 
     driver.run(all_at_once())
     assert driver.kinds() == ["queue_created", "queue_deleted"]
+
+
+def test_concurrent_publishes_fill_a_queue_to_its_last_byte(driver: Driver, queue: Queue) -> None:
+    store, now_ms = driver.store, driver.now_ms
+
+    async def publish() -> bool:
+        try:
+            await store.publish(
+                [(queue.id, [Draft(b"ten bytes.")])], actor=CALLER, now_ms=now_ms, bytes_max=30
+            )
+        except OverLimit:
+            return False
+        return True
+
+    async def all_at_once() -> list[bool]:
+        return await asyncio.gather(*(publish() for _ in range(5)))
+
+    assert driver.run(all_at_once()).count(True) == 3
+    assert driver.stats(queue).bytes == 30
+
+
+def test_each_of_several_refused_callers_gets_an_error_of_its_own(driver: Driver) -> None:
+    async def all_at_once() -> list[object]:
+        calls = [
+            driver.store.lease("missing", count=1, lease_ms=1, actor=CALLER, now_ms=driver.now_ms)
+            for _ in range(3)
+        ]
+        return await asyncio.gather(*calls, return_exceptions=True)
+
+    refused = driver.run(all_at_once())
+    assert [(type(e), vars(e)["kind"], vars(e)["ref"]) for e in refused] == [
+        (NotFound, "queue", "missing")
+    ] * 3
+    assert len({id(error) for error in refused}) == 3

@@ -1,3 +1,4 @@
+import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -5,7 +6,8 @@ import msgspec
 import pytest
 
 from courier import ids
-from courier.core.errors import Conflict, NotFound
+from courier.core.errors import Conflict, NotFound, OverLimit
+from courier.core.records import Change, Decide, Records, decided
 from courier.core.store import Store
 from courier.core.types import (
     AnyRecord,
@@ -189,10 +191,10 @@ RECORDS: list[AnyRecord] = [
 def test_a_record_is_read_as_it_was_put(driver: Driver, record: AnyRecord) -> None:
     driver.change(puts=[record])
     store, kind = driver.store, type(record)
-    assert driver.run(store.get(kind, record.id)) == record
-    found = driver.run(store.named(kind, tenant=record.tenant, name=record.name))
+    assert store.records.get(kind, record.id) == record
+    found = store.records.named(kind, tenant=record.tenant, name=record.name)
     assert found == (record if record.name else None)
-    assert driver.run(store.scan(kind)) == [record]
+    assert store.records.scan(kind) == [record]
 
 
 @pytest.mark.parametrize("record", RECORDS, ids=lambda record: type(record).__name__)
@@ -200,18 +202,18 @@ def test_a_dropped_record_is_gone(driver: Driver, record: AnyRecord) -> None:
     driver.change(puts=[record])
     driver.change(drops=[record])
     store, kind = driver.store, type(record)
-    assert driver.run(store.get(kind, record.id)) is None
-    assert driver.run(store.named(kind, tenant=record.tenant, name=record.name)) is None
-    assert driver.run(store.scan(kind)) == []
+    assert store.records.get(kind, record.id) is None
+    assert store.records.named(kind, tenant=record.tenant, name=record.name) is None
+    assert store.records.scan(kind) == []
 
 
 def test_records_of_different_kinds_may_share_an_id_and_a_name(driver: Driver) -> None:
     queue = sample_queue("shared")
     key = msgspec.structs.replace(sample_key("shared"), id=queue.id)
     driver.change(puts=[queue, key])
-    assert driver.run(driver.store.get(Queue, queue.id)) == queue
-    assert driver.run(driver.store.get(Key, queue.id)) == key
-    assert driver.run(driver.store.get(Tenant, queue.id)) is None
+    assert driver.store.records.get(Queue, queue.id) == queue
+    assert driver.store.records.get(Key, queue.id) == key
+    assert driver.store.records.get(Tenant, queue.id) is None
 
 
 def test_a_put_of_a_known_id_replaces_the_record(driver: Driver) -> None:
@@ -219,19 +221,112 @@ def test_a_put_of_a_known_id_replaces_the_record(driver: Driver) -> None:
     changed = msgspec.structs.replace(queue, name="returns", delay_ms=9)
     driver.change(puts=[queue])
     driver.change(puts=[changed])
-    assert driver.run(driver.store.scan(Queue)) == [changed]
-    assert driver.run(driver.store.named(Queue, tenant=TENANT, name="orders")) is None
+    assert driver.store.records.scan(Queue) == [changed]
+    assert driver.store.records.named(Queue, tenant=TENANT, name="orders") is None
+
+
+@pytest.mark.one_node
+def test_a_record_is_the_same_object_until_it_is_changed(driver: Driver) -> None:
+    records, queue, other = driver.store.records, sample_queue(), sample_queue("returns")
+    driver.change(puts=[queue, other])
+    first, version = records.require(Queue, queue.id), records.version_of(Queue, queue.id)
+    driver.change(puts=[msgspec.structs.replace(other, delay_ms=9)])
+    assert driver.store.records is records
+    assert records.get(Queue, queue.id) is first
+    assert records.named(Queue, tenant=TENANT, name="orders") is first
+    assert records.scan(Queue)[0] is first
+    assert records.version_of(Queue, queue.id) == version
+    driver.change(puts=[msgspec.structs.replace(queue, delay_ms=9)])
+    assert records.get(Queue, queue.id) is not first
+    assert records.version == records.version_of(Queue, queue.id) > version
+    driver.change(drops=[queue])
+    assert records.version_of(Queue, queue.id) == 0
+    assert driver.run(records.sought(Queue, queue.id)) is None
+    with pytest.raises(NotFound) as missing:
+        records.require(Queue, queue.id)
+    assert (missing.value.kind, missing.value.ref) == ("queue", queue.id)
+
+
+def test_a_decision_sees_what_others_of_its_group_decided(driver: Driver) -> None:
+    store, queue = driver.store, sample_queue(delay_ms=0)
+    driver.change(puts=[queue])
+
+    def more(records: Records) -> Change[int]:
+        known = records.require(Queue, queue.id)
+        assert records.named(Queue, tenant=TENANT, name=known.name) is known
+        assert records.scan(Queue, tenant=TENANT) == [known]
+        longer = msgspec.structs.replace(known, delay_ms=known.delay_ms + 1)
+        return Change(puts=[longer], answer=longer.delay_ms)
+
+    async def all_at_once() -> list[int]:
+        calls = [store.change(more, actor=CALLER, now_ms=driver.now_ms) for _ in range(20)]
+        return await asyncio.gather(*calls)
+
+    assert sorted(driver.run(all_at_once())) == list(range(1, 21))
+    assert store.records.require(Queue, queue.id).delay_ms == 20
+
+
+@pytest.mark.one_node
+def test_a_limit_holds_for_those_who_decide_at_once(driver: Driver) -> None:
+    """Names that others of the group take are taken, those that they give up are free."""
+    store, old = driver.store, sample_queue("old", created_ms=1)
+    driver.change(puts=[old])
+
+    def add(name: str) -> Decide[None]:
+        def decide(records: Records) -> Change[None]:
+            if records.count(Queue, tenant=TENANT) >= 4:
+                raise OverLimit("queues", limit=4, actual=5)
+            assert records.count(Queue) == len(records.scan(Queue))
+            return Change(puts=[sample_queue(name)])
+
+        return decide
+
+    async def all_at_once() -> list[object]:
+        decisions = [add("a"), add("a"), decided(drops=[old]), add("old")]
+        decisions += [add("b"), add("c"), add("d")]
+        calls = [store.change(each, actor=CALLER, now_ms=driver.now_ms) for each in decisions]
+        return await asyncio.gather(*calls, return_exceptions=True)
+
+    answers = [type(answer) for answer in driver.run(all_at_once())]
+    done = type(None)
+    assert answers == [done, Conflict, done, done, done, done, OverLimit]
+    assert sorted(queue.name for queue in store.records.scan(Queue)) == ["a", "b", "c", "old"]
+
+
+def test_a_decision_that_raises_changes_nothing_and_harms_nobody(driver: Driver) -> None:
+    store, queue = driver.store, sample_queue()
+
+    def fail(_: Records) -> Change[None]:
+        raise ValueError("undecided")
+
+    async def all_at_once() -> list[object]:
+        decisions = [decided(puts=[queue]), fail, decided(puts=[sample_queue("b")])]
+        calls = [store.change(each, actor=CALLER, now_ms=driver.now_ms) for each in decisions]
+        return await asyncio.gather(*calls, return_exceptions=True)
+
+    answers = driver.run(all_at_once())
+    assert answers[0] is None and answers[2] is None
+    assert isinstance(answers[1], ValueError)
+    assert [each.name for each in store.records.scan(Queue)] == ["b", "orders"]
+
+
+def test_a_decision_to_change_nothing_is_no_event(driver: Driver) -> None:
+    before = driver.run(driver.store.journal.head()).last
+    nothing: Change[str] = Change(answer="as it was")
+    call = driver.store.change(lambda _: nothing, actor=CALLER, now_ms=driver.now_ms)
+    assert driver.run(call) == "as it was"
+    assert driver.run(driver.store.journal.head()).last == before
 
 
 def test_names_are_looked_up_exactly_and_within_their_tenant(driver: Driver) -> None:
     here, there = sample_queue(), sample_queue(tenant=OTHER_TENANT)
     driver.change(puts=[here, there])
-    named = driver.store.named
-    assert driver.run(named(Queue, tenant=TENANT, name="orders")) == here
-    assert driver.run(named(Queue, tenant=OTHER_TENANT, name="orders")) == there
+    named = driver.store.records.named
+    assert named(Queue, tenant=TENANT, name="orders") == here
+    assert named(Queue, tenant=OTHER_TENANT, name="orders") == there
     for name in ("Orders", "order", "orders ", "order_", "%", ""):
-        assert driver.run(named(Queue, tenant=TENANT, name=name)) is None
-    assert driver.run(named(Queue, tenant="", name="orders")) is None
+        assert named(Queue, tenant=TENANT, name=name) is None
+    assert named(Queue, tenant="", name="orders") is None
 
 
 def test_a_scan_lists_the_oldest_first_then_by_name_and_id(driver: Driver) -> None:
@@ -243,7 +338,7 @@ def test_a_scan_lists_the_oldest_first_then_by_name_and_id(driver: Driver) -> No
         sample_queue("a", created_ms=3, tenant=OTHER_TENANT),
     ]
     driver.change(puts=wanted[::-1])
-    assert driver.run(driver.store.scan(Queue)) == wanted
+    assert driver.store.records.scan(Queue) == wanted
 
 
 def test_a_scan_is_narrowed_by_tenant_and_parent(driver: Driver) -> None:
@@ -254,7 +349,7 @@ def test_a_scan_is_narrowed_by_tenant_and_parent(driver: Driver) -> None:
     driver.change(puts=[here, there, operators])
 
     def found(**narrowed: str) -> set[str]:
-        return {record.id for record in driver.run(driver.store.scan(Consumer, **narrowed))}
+        return {record.id for record in driver.store.records.scan(Consumer, **narrowed)}
 
     assert found() == {here.id, there.id, operators.id}
     assert found(tenant=TENANT) == {here.id}
@@ -264,6 +359,19 @@ def test_a_scan_is_narrowed_by_tenant_and_parent(driver: Driver) -> None:
     assert found(tenant=TENANT, parent=right) == set()
 
 
+def test_queues_are_found_by_the_one_they_bury_in(driver: Driver) -> None:
+    dead, other = driver.queue("dead"), driver.queue("other")
+    one, two = (driver.queue(name, dead_letter=dead.id) for name in ("one", "two"))
+
+    def buriers(queue: Queue) -> list[str]:
+        found = driver.store.records.scan(Queue, tenant=TENANT, parent=queue.id)
+        return [each.name for each in found]
+
+    assert (buriers(dead), buriers(other)) == (["one", "two"], [])
+    driver.change(puts=[msgspec.structs.replace(one, dead_letter=other.id)], drops=[two])
+    assert (buriers(dead), buriers(other)) == ([], ["one"])
+
+
 def test_a_taken_name_is_a_conflict_and_nothing_of_the_call_happens(driver: Driver) -> None:
     taken, dropped = sample_queue("orders"), sample_queue("old")
     driver.change(puts=[taken, dropped])
@@ -271,7 +379,7 @@ def test_a_taken_name_is_a_conflict_and_nothing_of_the_call_happens(driver: Driv
     with pytest.raises(Conflict) as refused:
         driver.change(puts=[sample_queue("new"), sample_queue("orders")], drops=[dropped])
     assert (refused.value.kind, refused.value.ref) == ("queue", "orders")
-    assert {q.name for q in driver.run(driver.store.scan(Queue))} == {"orders", "old"}
+    assert {q.name for q in driver.store.records.scan(Queue)} == {"orders", "old"}
     assert driver.last() == before
 
 
@@ -279,7 +387,7 @@ def test_two_new_records_of_one_call_cannot_share_a_name(driver: Driver) -> None
     with pytest.raises(Conflict) as refused:
         driver.change(puts=[sample_key("same"), sample_key("same")])
     assert (refused.value.kind, refused.value.ref) == ("key", "same")
-    assert driver.run(driver.store.scan(Key)) == []
+    assert driver.store.records.scan(Key) == []
 
 
 def test_a_rename_onto_a_taken_name_is_a_conflict(driver: Driver) -> None:
@@ -287,20 +395,20 @@ def test_a_rename_onto_a_taken_name_is_a_conflict(driver: Driver) -> None:
     driver.change(puts=[first, second])
     with pytest.raises(Conflict):
         driver.change(puts=[msgspec.structs.replace(second, name="first")])
-    assert driver.run(driver.store.get(Queue, second.id)) == second
+    assert driver.store.records.get(Queue, second.id) == second
 
 
 def test_a_name_is_free_in_another_tenant_and_for_another_kind(driver: Driver) -> None:
     other = sample_queue("orders", tenant=OTHER_TENANT)
     driver.change(puts=[sample_queue("orders"), other, sample_key()])
-    assert len(driver.run(driver.store.scan(Queue))) == 2
+    assert len(driver.store.records.scan(Queue)) == 2
 
 
 def test_a_record_may_keep_its_own_name(driver: Driver) -> None:
     queue = sample_queue()
     driver.change(puts=[queue])
     driver.change(puts=[msgspec.structs.replace(queue, delay_ms=1)])
-    assert driver.run(driver.store.scan(Queue))[0].delay_ms == 1
+    assert driver.store.records.scan(Queue)[0].delay_ms == 1
 
 
 def test_a_dropped_or_renamed_record_frees_its_name_in_the_same_call(driver: Driver) -> None:
@@ -310,7 +418,7 @@ def test_a_dropped_or_renamed_record_frees_its_name_in_the_same_call(driver: Dri
     renamed = msgspec.structs.replace(second, name="returns")
     third = sample_queue("orders")
     driver.change(puts=[renamed, third])
-    assert {q.id: q.name for q in driver.run(driver.store.scan(Queue))} == {
+    assert {q.id: q.name for q in driver.store.records.scan(Queue)} == {
         second.id: "returns",
         third.id: "orders",
     }
@@ -318,14 +426,14 @@ def test_a_dropped_or_renamed_record_frees_its_name_in_the_same_call(driver: Dri
 
 def test_records_without_a_name_are_not_compared(driver: Driver) -> None:
     driver.change(puts=[sample_consumer(ids.new_id()), sample_consumer(ids.new_id())])
-    assert len(driver.run(driver.store.scan(Consumer))) == 2
+    assert len(driver.store.records.scan(Consumer)) == 2
 
 
 def test_an_exchange_has_any_number_of_bindings(driver: Driver) -> None:
     exchange, other = ids.new_id(), ids.new_id()
     bindings = [sample_binding(exchange) for _ in range(3)]
     driver.change(puts=[*bindings, sample_binding(other)])
-    found = driver.run(driver.store.scan(Binding, parent=exchange))
+    found = driver.store.records.scan(Binding, parent=exchange)
     assert {binding.id for binding in found} == {binding.id for binding in bindings}
 
 
@@ -334,8 +442,8 @@ def test_an_exchange_may_have_the_name_of_a_queue(driver: Driver, queue: Queue) 
         id=ids.new_id(), tenant=TENANT, name=queue.name, created_ms=1, modified_ms=1
     )
     driver.change(puts=[exchange])
-    assert driver.run(driver.store.named(Queue, tenant=TENANT, name=queue.name)) == queue
-    assert driver.run(driver.store.named(Exchange, tenant=TENANT, name=queue.name)) == exchange
+    assert driver.store.records.named(Queue, tenant=TENANT, name=queue.name) == queue
+    assert driver.store.records.named(Exchange, tenant=TENANT, name=queue.name) == exchange
     with pytest.raises(Conflict) as refused:
         driver.change(puts=[msgspec.structs.replace(exchange, id=ids.new_id())])
     assert (refused.value.kind, refused.value.ref) == ("exchange", queue.name)
@@ -349,21 +457,21 @@ def test_a_queue_has_at_most_one_consumer(driver: Driver, queue: Queue) -> None:
     assert (refused.value.kind, refused.value.ref) == ("consumer", queue.id)
     driver.change(puts=[msgspec.structs.replace(first, batch_size=9)])
     driver.change(puts=[second], drops=[first])
-    assert driver.run(driver.store.scan(Consumer)) == [second]
+    assert driver.store.records.scan(Consumer) == [second]
 
 
 def test_dropping_what_is_not_there_changes_nothing(driver: Driver, queue: Queue) -> None:
     before = driver.last()
     driver.change(drops=[sample_queue("ghost"), sample_consumer(queue.id)])
     assert driver.last() == before
-    assert driver.run(driver.store.scan(Queue)) == [queue]
+    assert driver.store.records.scan(Queue) == [queue]
 
 
 def test_names_may_hold_any_text(driver: Driver) -> None:
     names = ["o'rders", 'o"rders', "o%rders_", "größe", "\N{OWL}", "a/b c\n", "o\\rders"]
     driver.change(puts=[sample_queue(name) for name in names])
     for name in names:
-        found = driver.run(driver.store.named(Queue, tenant=TENANT, name=name))
+        found = driver.store.records.named(Queue, tenant=TENANT, name=name)
         assert found is not None
         assert found.name == name
 
@@ -372,17 +480,17 @@ VERBS: dict[str, Callable[[Store, str], Coroutine[Any, Any, Any]]] = {
     "publish": lambda s, q: s.publish([(q, [Draft(b"a")])], actor=CALLER, now_ms=9),
     "lease": lambda s, q: s.lease(q, count=1, lease_ms=1, actor=CALLER, now_ms=9),
     "settle": lambda s, q: s.settle(q, [], actor=CALLER, now_ms=9),
-    "peek": lambda s, q: s.peek(q, count=1, now_ms=9),
-    "find": lambda s, q: s.find(q, "m", now_ms=9),
+    "peek": lambda s, q: s.messages.peek(q, count=1, now_ms=9),
+    "find": lambda s, q: s.messages.find(q, "m", now_ms=9),
     "rename": lambda s, q: s.rename(q, 1, "n", actor=CALLER, now_ms=9),
     "remove": lambda s, q: s.remove(q, [1], actor=CALLER, now_ms=9),
     "purge": lambda s, q: s.purge(q, upto_seq=9, limit=9, actor=CALLER, now_ms=9),
-    "tail": lambda s, q: s.tail(q),
-    "browse": lambda s, q: s.browse(q, after_seq=0, limit=1, now_ms=9),
-    "browse kept": lambda s, q: s.browse(q, after_seq=0, limit=1, now_ms=9, kept=True),
-    "pushes": lambda s, q: s.pushes(q, 1, now_ms=9),
+    "tail": lambda s, q: s.messages.tail(q),
+    "browse": lambda s, q: s.messages.browse(q, after_seq=0, limit=1, now_ms=9),
+    "browse kept": lambda s, q: s.messages.browse(q, after_seq=0, limit=1, now_ms=9, kept=True),
+    "pushes": lambda s, q: s.pushes.of_message(q, 1, now_ms=9),
     "redrive": lambda s, q: s.redrive(q, seqs=[1], actor=CALLER, now_ms=9),
-    "levels": lambda s, q: s.levels(q, since_ms=0),
+    "levels": lambda s, q: s.past.levels([q], since_ms=0),
 }
 
 

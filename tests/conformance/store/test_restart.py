@@ -53,9 +53,9 @@ def test_records_survive(driver: Driver, restart: Restart) -> None:
     driver.change(puts=RECORDS)
     restart()
     for record in RECORDS:
-        assert driver.run(driver.store.get(type(record), record.id)) == record
+        assert driver.store.records.get(type(record), record.id) == record
         name = record.name
-        found = driver.run(driver.store.named(type(record), tenant=record.tenant, name=name))
+        found = driver.store.records.named(type(record), tenant=record.tenant, name=name)
         assert found == (record if name else None)
 
 
@@ -63,16 +63,16 @@ def test_a_dropped_record_stays_dropped(driver: Driver, restart: Restart) -> Non
     driver.change(puts=RECORDS)
     driver.change(drops=RECORDS)
     restart()
-    assert driver.run(driver.store.scan(Key)) == []
-    assert driver.run(driver.store.scan(Queue)) == []
+    assert driver.store.records.scan(Key) == []
+    assert driver.store.records.scan(Queue) == []
 
 
 def test_the_secret_and_the_epoch_survive(driver: Driver, restart: Restart) -> None:
-    secret, head = driver.store.secret, driver.run(driver.store.head())
+    secret, head = driver.store.secret, driver.run(driver.store.journal.head())
     assert len(secret) == 32
     restart()
     assert driver.store.secret == secret
-    assert driver.run(driver.store.head()).epoch == head.epoch
+    assert driver.run(driver.store.journal.head()).epoch == head.epoch
 
 
 def test_another_store_has_another_secret_and_epoch(
@@ -81,7 +81,9 @@ def test_another_store_has_another_secret_and_epoch(
     other = runner.run(opener(tmp_path / "other.db"))
     try:
         assert other.secret != driver.store.secret
-        assert runner.run(other.head()).epoch != driver.run(driver.store.head()).epoch
+        assert (
+            runner.run(other.journal.head()).epoch != driver.run(driver.store.journal.head()).epoch
+        )
     finally:
         runner.run(other.close())
 
@@ -324,9 +326,9 @@ def test_levels_survive_and_go_on(driver: Driver, restart: Restart) -> None:
 def test_the_journal_survives_and_goes_on(driver: Driver, queue: Queue, restart: Restart) -> None:
     driver.publish(queue, Draft(b"a", headers={"k": ["v"]}), "b")
     driver.ack(queue, driver.lease_one(queue))
-    events, head = driver.events(), driver.run(driver.store.head())
+    events, head = driver.events(), driver.run(driver.store.journal.head())
     restart()
-    assert driver.run(driver.store.head()) == head
+    assert driver.run(driver.store.journal.head()) == head
     assert driver.events() == events
     driver.publish(queue, "c")
     assert driver.events()[:-1] == events
@@ -338,10 +340,10 @@ def test_a_trimmed_journal_goes_on_where_it_was(
 ) -> None:
     driver.publish(queue, "a")
     driver.publish(queue, "b")
-    driver.run(driver.store.trim_journal(upto=driver.last()))
-    head = driver.run(driver.store.head())
+    driver.run(driver.store.journal.trim(upto=driver.last()))
+    head = driver.run(driver.store.journal.head())
     restart()
-    assert driver.run(driver.store.head()) == head
+    assert driver.run(driver.store.journal.head()) == head
     driver.publish(queue, "c")
     assert driver.last() == head.last + 1
 
@@ -475,6 +477,32 @@ def test_a_message_is_still_kept_for_its_pushes(
     for message in driver.lease(queue):
         driver.ack(queue, message)
     assert bodies(driver.browse(queue, kept=True)) == ["b"]
+
+
+def test_a_message_that_a_listener_gave_up_still_ends_with_its_retention(
+    driver: Driver, restart: Restart
+) -> None:
+    queue = driver.queue(retention_ms=1_000)
+    listener = driver.listener(queue)
+    driver.publish(queue, "a")
+    driver.ack(queue, driver.lease_one(queue))
+    driver.miss(listener, driver.take_one(listener), delay_ms=None)
+    restart()
+    driver.advance(999)
+    assert bodies(driver.browse(queue, kept=True)) == ["a"]
+    driver.advance(1)
+    assert driver.browse(queue, kept=True) == []
+
+
+def test_a_queue_that_was_pulled_from_is_still_for_pullers(
+    driver: Driver, queue: Queue, restart: Restart
+) -> None:
+    driver.pull(queue)
+    listener = driver.listener(queue)
+    restart()
+    driver.publish(queue, "a")
+    driver.arrive(listener, driver.take_one(listener))
+    assert driver.stats(queue).count == 1
 
 
 def test_a_restarted_store_binds_to_the_listeners_that_are_there(

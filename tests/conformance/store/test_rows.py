@@ -230,7 +230,7 @@ def test_of_callers_with_other_drafts_one_goes_on_and_none_is_mixed(
         for first in range(0, len(whole), size):
             part = whole[first : first + size]
             try:
-                await store.publish_rows(
+                await store.rows.publish(
                     queue.id,
                     [Draft(each.encode()) for each in part],
                     Numbering("k", first, now_ms + DAY_MS, marks[first : first + len(part) + 1]),
@@ -302,7 +302,7 @@ def test_of_callers_with_the_same_drafts_each_draft_is_stored_once(
         """All of them, `size` at a time."""
         stored = 0
         for first in range(0, len(drafts), size):
-            stored += await store.publish_rows(
+            stored += await store.rows.publish(
                 queue.id,
                 drafts[first : first + size],
                 Numbering("k", first, now_ms + DAY_MS),
@@ -559,6 +559,7 @@ def test_a_draft_for_one_listener_lives_no_longer_than_others(driver: Driver) ->
     assert driver.kinds()[-1] == "push_dropped"
 
 
+@pytest.mark.one_node
 def test_pullers_get_no_hint_of_what_is_for_a_listener(
     driver: Driver, queue: Queue, listener: Listener
 ) -> None:
@@ -579,3 +580,29 @@ def test_a_listener_must_be_one_of_the_queue(
             driver.publish_rows(queue, "a", listener=wrong)
         assert (refused.value.kind, refused.value.ref) == ("listener", wrong.id)
     assert (driver.rows(queue), driver.last()) == (0, before)
+
+
+def test_drafts_for_one_listener_and_for_all_may_come_at_one_moment(
+    driver: Driver, queue: Queue, listener: Listener
+) -> None:
+    other = driver.listener(queue, "other")
+    store, now_ms = driver.store, driver.now_ms
+    numbering = Numbering("k", 0, now_ms + DAY_MS)
+
+    async def both() -> None:
+        await asyncio.gather(
+            store.publish([(queue.id, [Draft(b"all")])], actor=CALLER, now_ms=now_ms),
+            store.rows.publish(
+                queue.id,
+                [Draft(b"one")],
+                numbering,
+                actor=CALLER,
+                now_ms=now_ms,
+                listener=listener.id,
+            ),
+        )
+
+    driver.run(both())
+    assert sorted(bodies(driver.take(listener))) == ["all", "one"]
+    assert bodies(driver.take(other)) == ["all"]
+    assert bodies(driver.lease(queue)) == ["all"]

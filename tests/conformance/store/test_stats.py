@@ -28,7 +28,7 @@ def test_stats_of_many_listeners_leave_out_those_that_do_not_exist(driver: Drive
     driver.publish(queue, "a")
     driver.change(drops=[other, lost])
     wanted = [*(each.id for each in listeners), lost.id, queue.id, ids.new_id()]
-    stats = driver.run(driver.store.push_stats(wanted, now_ms=driver.now_ms))
+    stats = driver.run(driver.store.pushes.stats(wanted, now_ms=driver.now_ms))
     assert stats == {each.id: PushStats(open=1) for each in listeners}
 
 

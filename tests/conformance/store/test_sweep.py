@@ -69,7 +69,9 @@ def test_a_shorter_retention_applies_to_stored_messages_at_once(
     driver.publish(queue, "new")
     queue = driver.update(queue, retention_ms=101)
     assert bodies(driver.peek(queue)) == ["old", "new"]
+    driver.sweep()  # from now on it is known when the next message would have expired
     queue = driver.update(queue, retention_ms=100)
+    assert driver.stats(queue).count == 1
     assert bodies(driver.peek(queue)) == ["new"]
 
 

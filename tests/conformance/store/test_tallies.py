@@ -278,16 +278,16 @@ def test_what_is_no_news_counts_nowhere(driver: Driver) -> None:
     assert driver.tallies() == []
 
 
-def test_a_minute_counts_when_any_of_it_is_asked_for(driver: Driver, queue: Queue) -> None:
+@pytest.mark.parametrize("of", ["queue", "tenant"])
+def test_a_minute_counts_when_any_of_it_is_asked_for(driver: Driver, queue: Queue, of: str) -> None:
+    id = queue.id if of == "queue" else None
     start_ms = driver.now_ms
     for _ in range(3):
         driver.advance(MINUTE_MS)
         driver.publish(queue, "a")
 
     def found(since_ms: int, until_ms: int) -> list[int]:
-        tallies = driver.tallies(
-            queue.id, since_ms=start_ms + since_ms, until_ms=start_ms + until_ms
-        )
+        tallies = driver.tallies(id, since_ms=start_ms + since_ms, until_ms=start_ms + until_ms)
         published = [tally for tally in tallies if tally.kind == "published"]
         return [tally.minute - start_ms // MINUTE_MS for tally in published]
 

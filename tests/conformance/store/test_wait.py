@@ -10,6 +10,8 @@ from courier.core.errors import Conflict, NotFound, OverLimit
 from courier.core.types import DAY_MS, Ack, Draft, Queue
 from tests.conformance.store.driver import CALLER, TENANT, Driver, bodies
 
+pytestmark = pytest.mark.one_node
+
 WAIT_SECONDS_MAX = 60
 
 
@@ -348,14 +350,14 @@ def test_a_hint_can_be_passed_on(driver: Driver, queue: Queue) -> None:
     first, second, third = (driver.wait(queue) for _ in range(3))
     driver.publish(queue, "a")
     assert driver.hints(first, second, third) == [True, False, False]
-    driver.store.wake(queue.id)
+    driver.store.waiters.wake(queue.id)
     assert driver.hints(second, third) == [True, False]
 
 
 def test_a_hint_for_nobody_is_lost(driver: Driver, queue: Queue) -> None:
-    driver.store.wake(queue.id)
+    driver.store.waiters.wake(queue.id)
     driver.publish(queue, "a")
-    driver.store.wake(ids.new_id())
+    driver.store.waiters.wake(ids.new_id())
     assert driver.hints(driver.wait(queue)) == [False]
 
 
@@ -369,13 +371,13 @@ def test_a_hint_is_not_given_before_the_change_is_there_for_all(
 
     async def publish_and_look() -> None:
         for number in range(20):
-            hint = store.wait(queue.id)
+            hint = store.waiters.wait(queue.id)
             publish = asyncio.ensure_future(
                 store.publish([(queue.id, [Draft(b"a")])], actor=CALLER, now_ms=now_ms)
             )
             await hint
-            assert (await store.head()).last == before + number + 1
-            assert len(await store.read_journal(after=before + number, limit=9)) == 1
+            assert (await store.journal.head()).last == before + number + 1
+            assert len(await store.journal.read(after=before + number, limit=9)) == 1
             await publish
 
     driver.run(publish_and_look())
@@ -400,12 +402,12 @@ def test_no_hint_is_lost_among_busy_callers(driver: Driver, is_fifo: bool) -> No
 
     async def consume() -> None:
         while True:
-            hint = store.wait(queue.id)
+            hint = store.waiters.wait(queue.id)
             leased = await store.lease(
                 queue.id, count=2, lease_ms=DAY_MS, actor=CALLER, now_ms=now_ms
             )
             if leased.messages and hint.done():
-                store.wake(queue.id)
+                store.waiters.wake(queue.id)
             elif leased.messages:
                 hint.set_result(False)
             else:

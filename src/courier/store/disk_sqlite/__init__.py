@@ -24,7 +24,6 @@ from courier.store.disk_sqlite.connection import (
     keep_log,
 )
 from courier.store.disk_sqlite.damage import recover
-from courier.store.disk_sqlite.masks import packed_mask, unpacked_mask
 from courier.store.disk_sqlite.migrate import migrate, refuse_earlier
 from courier.store.disk_sqlite.past import Past
 from courier.store.disk_sqlite.secret import load as load_secret
@@ -51,6 +50,7 @@ from courier.store.engine.disk import (
 )
 from courier.store.engine.layout import SEQ_BITS, SPAN
 from courier.store.engine.lines import Delivery
+from courier.store.engine.masks import packed_mask, unpacked_mask
 
 T = TypeVar("T")
 
@@ -121,7 +121,9 @@ class SqliteDisk(Past):
 
     # --- reading inside a group ---
 
-    async def blocks(self, line: int, seq: int, *, messages: int, bodies: bool) -> list[BlockRow]:
+    async def blocks(
+        self, line: int, seq: int, *, messages: int, bodies: bool, bytes_max: int
+    ) -> list[BlockRow]:
         base = line << SEQ_BITS
         key = base | seq
         begin = self._execute(sql.BLOCK_AT, (base, key)).fetchone()
@@ -133,7 +135,8 @@ class SqliteDisk(Past):
         for row in self._execute(statement, (key, base + SPAN, _BLOCKS_MAX)):
             found.append(BlockRow(*row))
             left -= row[4]
-            if left <= 0:
+            bytes_max -= len(row[9]) if bodies else 0
+            if left <= 0 or (bodies and bytes_max <= 0):
                 break
         return found
 
@@ -165,7 +168,7 @@ class SqliteDisk(Past):
             rows = self._rows(sql.OPEN, (base, end, limit))
         else:
             assert isinstance(which, Missed)
-            rows = self._rows(sql.MISSED, (base, end, limit))
+            rows = self._rows(sql.MISSED, (base, base + which.before, limit))
         return [_stored(row) for row in rows]
 
     async def due(self, now_ms: int, *, limit: int) -> Due:
@@ -241,6 +244,8 @@ class SqliteDisk(Past):
                 execute(sql.PUT_LINE, line.row())
         for block in changes.blocks:
             execute(sql.PUT_BLOCK, block)
+        for long_block in changes.long_blocks:
+            execute(sql.PUT_BLOCK, long_block.row())
         for key, ended in changes.ranges.items():
             if ended.left:
                 mask = packed_mask(ended.done) if ended.left < len(ended.done) else None
@@ -291,6 +296,12 @@ class SqliteDisk(Past):
     def _changes(self, statement: str, values: tuple[int, ...]) -> int:
         self._execute(statement, values)
         return self.db.changes()
+
+    async def hold(self, duty: str, *, now_ms: int) -> int | None:
+        return 1
+
+    def ahead_ns(self) -> int | None:
+        return None
 
     async def close(self) -> None:
         self._readers.shutdown()

@@ -3,7 +3,7 @@ own."""
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
@@ -88,11 +88,14 @@ class Past:
 
         return await self._read(read)
 
-    async def levels(self, queue: str, since_minute: int) -> list[Level]:
-        def read() -> list[Level]:
+    async def levels(self, queues: Sequence[str], since_minute: int) -> list[list[Level]]:
+        def of(queue: str) -> list[Level]:
+            rows = self._reader().execute(sql.LEVELS, (queue, since_minute))
+            return [Level(*row) for row in rows]
+
+        def read() -> list[list[Level]]:
             with disk_errors():
-                rows = self._reader().execute(sql.LEVELS, (queue, since_minute))
-                return [Level(*row) for row in rows]
+                return [of(queue) for queue in queues]
 
         return await self._read(read)
 

@@ -4,6 +4,9 @@ Statements run on the event loop's thread, one group after the other. Running th
 would be slower: SQLite's driver lets go of the interpreter lock at every step, and a busy loop
 is slow to give it back.
 
+A group with long bodies is written on another thread all the same: what matters then is the time
+that SQLite takes for them, without the interpreter lock.
+
 COMMIT waits for the disk. A slow disk is waited for on a thread of its own: the loop goes on
 serving, and calls pile up into the next group. A fast one answers before a thread would have
 been woken, so then the loop waits itself; the time of recent commits decides. A database in memory
@@ -19,9 +22,9 @@ import logging
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import apsw
 
@@ -29,29 +32,40 @@ from courier.core.errors import (
     OutcomeUnknown,
     Rejected,
     ShuttingDown,
-    StoreDamaged,
     StoreUnavailable,
 )
 from courier.store.disk_sqlite.connection import DISK_ERRORS
 from courier.store.engine.joins import Joined, driven
+from courier.store.engine.units import (
+    DOUBT_RETRY_S,
+    DOUBT_S_MAX,
+    GATHER_S_MAX,
+    GROUP_S_MAX,
+    WAITING_MAX,
+    Call,
+    is_of_one_call,
+    put_back,
+    refuse,
+    reject,
+    share,
+    take,
+    units,
+)
 
 T = TypeVar("T")
 
 RECENT_COMMITS = 16
-GATHER_S_MAX = 0.005
-# The calls of a group hold the loop together; after so much work the rest is the next group's.
-GROUP_S_MAX = 0.03
-# Longest time that callers of a commit in doubt wait for a true answer.
-DOUBT_S_MAX = 5.0
-DOUBT_RETRY_S = 0.1
-# Most calls that wait while a commit is in doubt.
-WAITING_MAX = 10_000
 
 log = logging.getLogger("courier.store")
 
 
 class Group(Protocol):
     """What the writer asks of the state that calls change."""
+
+    @property
+    def heavy(self) -> bool:
+        """So much was published that to write it would hold up the loop."""
+        ...
 
     def flush(self) -> bool:
         """Write what the group's calls left to be written once; False: nothing was changed."""
@@ -85,31 +99,10 @@ class Log(Protocol):
         ...
 
 
-class _Call:
-    """`alone`: no other call shares its transaction."""
-
-    __slots__ = ("alone", "error", "future", "op", "value")
-
-    def __init__(self, op: Callable[[], Any], future: asyncio.Future[Any]) -> None:
-        self.op = op
-        self.alone = False
-        self.future = future
-        self.value: Any = None
-        self.error: BaseException | None = None
-
-    def answer(self) -> None:
-        if self.future.done():
-            return
-        if self.error is None:
-            self.future.set_result(self.value)
-        else:
-            self.future.set_exception(self.error)
-
-
 class _Doubt:
     """Calls of a commit that may have reached the log, and when they are given up."""
 
-    def __init__(self, calls: list[_Call], error: BaseException, until_s: float) -> None:
+    def __init__(self, calls: list[Call], error: BaseException, until_s: float) -> None:
         self.calls = calls
         self.error = error
         self.until_s = until_s
@@ -126,7 +119,7 @@ class Writer:
         self._calls_max = calls_max
         self._loop = asyncio.get_running_loop()
         self._disk = ThreadPoolExecutor(1, thread_name_prefix="courier-commit")
-        self._waiting: deque[_Call] = deque()
+        self._waiting: deque[Call] = deque()
         self._busy = False
         self._stale = False
         self._closed = False
@@ -151,7 +144,7 @@ class Writer:
         if self._doubt is not None and (self._doubt.over or len(self._waiting) >= WAITING_MAX):
             future.set_exception(_unavailable(self._doubt.error))
             return future
-        self._waiting.append(_Call(op, future))
+        self._waiting.append(Call(op, future))
         if not self._busy:
             self._busy = True
             self._begin()
@@ -162,6 +155,16 @@ class Writer:
         if self._doubt is not None:
             raise self._doubt.error
 
+    async def current(self) -> None:
+        """There is one node."""
+
+    def unseen(self) -> "asyncio.Future[None] | None":
+        """There is one node."""
+        return None
+
+    async def spread(self) -> None:
+        """There is one node."""
+
     def _begin(self) -> None:
         self._gathered = 0
         self._gather_until_s = self._loop.time() + GATHER_S_MAX
@@ -170,7 +173,7 @@ class Writer:
     def _gather(self) -> None:
         """Start the group once a round of the loop brings no further call, or time is up.
 
-        Whoever calls alone waits for one empty round; in a crowd, one commit serves everybody
+        A single caller waits for one empty round; in a crowd, one commit serves everybody
         whose request has arrived.
         """
         waiting = len(self._waiting)
@@ -187,25 +190,17 @@ class Writer:
             await asyncio.sleep(0.001)
         await self._loop.run_in_executor(None, self._disk.shutdown)
 
-    def _take(self) -> list[_Call]:
-        calls: list[_Call] = []
-        while self._waiting and len(calls) < self._calls_max:
-            if self._waiting[0].alone and calls:
-                break
-            call = self._waiting.popleft()
-            if not call.future.cancelled():
-                calls.append(call)
-            if call.alone:
-                break
-        return calls
-
     def _turn(self) -> None:
-        calls = self._take()
+        calls = take(self._waiting, self._calls_max)
         if not calls:
             self._next()
             return
         try:
-            changed = self._apply(calls)
+            self._apply(calls)
+            if self._group.heavy and not math.isinf(self._inline_s):
+                self._on_disk(self._write, lambda done: self._written(calls, *done))
+                return
+            changed = self._group.flush()
             if not changed:
                 self._cursor.execute("ROLLBACK")
         except BaseException as error:
@@ -219,6 +214,20 @@ class Writer:
             self._answer(calls)
             self._next()
 
+    def _write(self) -> tuple[bool, BaseException | None]:
+        """Whether COMMIT was reached, and what went wrong."""
+        try:
+            self._group.flush()
+        except BaseException as error:
+            return False, error
+        return True, self._commit()
+
+    def _written(self, calls: list[Call], reached: bool, error: BaseException | None) -> None:
+        if reached or error is None:
+            self._finish(calls, error)
+        else:
+            self._undo(calls, error)
+
     def _on_disk(self, work: Callable[[], T], then: Callable[[T], None]) -> None:
         """Run `work` on the thread that waits for the disk, and `then` back on the loop."""
         self._disk.submit(work).add_done_callback(
@@ -231,69 +240,49 @@ class Writer:
         else:
             self._busy = False
 
-    def _apply(self, calls: list[_Call]) -> bool:
+    def _apply(self, calls: list[Call]) -> None:
+        """Run calls, up to those that are for the next group."""
         self._cursor.execute("BEGIN IMMEDIATE")
         if self._stale:
             self._group.reload()
             self._stale = False
         began_s = time.perf_counter()
         worked_s = time.thread_time() if len(calls) > 1 else 0.0
-        units = self._units(calls)
-        for place, unit in enumerate(units, 1):
-            self._run(unit)
+        parts = units(calls)
+        for place, unit in enumerate(parts, 1):
+            if later := self._run(unit):
+                calls[:] = [call for call in calls if call not in later]
+                unit[:] = [call for call in unit if call not in later]
+                self._waiting.extendleft(reversed(later))
             # The second clock does not count what other processes took, but is slow to read.
             if (
                 time.perf_counter() - began_s >= GROUP_S_MAX
                 and time.thread_time() - worked_s >= GROUP_S_MAX
             ):
-                rest = [call for unit in units[place:] for call in unit]
+                rest = [call for unit in parts[place:] for call in unit]
                 self._waiting.extendleft(reversed(rest))
-                calls[:] = [call for unit in units[:place] for call in unit]
+                calls[:] = [call for unit in parts[:place] for call in unit]
                 break
-        return self._group.flush()
 
-    def _units(self, calls: list[_Call]) -> list[list[_Call]]:
-        """What is run at a time, in order. Calls of a group are concurrent, so any is right."""
-        joined: dict[Hashable, list[_Call]] = {}
-        for call in calls:
-            if isinstance(call.op, Joined):
-                joined.setdefault(call.op.key, []).append(call)
-        units: list[list[_Call]] = []
-        for call in calls:
-            if not isinstance(call.op, Joined):
-                units.append([call])
-                continue
-            those = joined.get(call.op.key, [])
-            if those and (not call.op.late or those[-1] is call):
-                units.append(joined.pop(call.op.key))
-        return units
-
-    def _run(self, unit: list[_Call]) -> None:
+    def _run(self, unit: list[Call]) -> list[Call]:
+        """Those of the calls that are for the next group."""
         first = unit[0].op
         if isinstance(first, Joined):
-            self._run_joined(first, unit)
-            return
+            return self._run_joined(first, unit)
         for call in unit:
             try:
                 call.value = call.op()
             except Rejected as error:
                 call.error = error
+        return []
 
-    def _run_joined(self, first: Joined, calls: list[_Call]) -> None:
+    def _run_joined(self, first: Joined, calls: list[Call]) -> list[Call]:
         try:
             answers = driven(first.run([call.op.what for call in calls]))  # type: ignore[attr-defined]
         except Rejected as error:
-            for call in calls:
-                # Each gets its own: a traceback belongs to one exception.
-                call.error = type(error).__new__(type(error))
-                call.error.__dict__.update(error.__dict__)
-                call.error.args = error.args
-            return
-        for call, answer in zip(calls, answers, strict=True):
-            if isinstance(answer, Rejected):
-                call.error = answer
-            else:
-                call.value = answer
+            reject(calls, error)
+            return []
+        return share(calls, answers)
 
     def _commit(self) -> BaseException | None:
         began_s = time.perf_counter()
@@ -305,7 +294,7 @@ class Writer:
         self._commit_s += (took_s - self._commit_s) / RECENT_COMMITS
         return None
 
-    def _finish(self, calls: list[_Call], error: BaseException | None) -> None:
+    def _finish(self, calls: list[Call], error: BaseException | None) -> None:
         if error is not None:
             if isinstance(error, DISK_ERRORS) and not _unwritten(error):
                 self._begin_doubt(calls, error)
@@ -321,7 +310,7 @@ class Writer:
         else:
             self._next()
 
-    def _answer(self, calls: list[_Call]) -> None:
+    def _answer(self, calls: list[Call]) -> None:
         for call in calls:
             call.answer()
 
@@ -340,20 +329,17 @@ class Writer:
             return _unavailable(error), self._log.failed(error)
         return error, False
 
-    def _undo(self, calls: list[_Call], error: BaseException) -> None:
+    def _undo(self, calls: list[Call], error: BaseException) -> None:
         """Nothing of this group happened. One bad call must not fail its neighbours.
 
         Where a full disk was given room they are run once more, and those that need less than
         others may then find it.
         """
         error, room = self._rollback(error)
-        one_call = isinstance(error, StoreDamaged) or not isinstance(error, StoreUnavailable)
-        if room or (one_call and len(calls) > 1):
-            for call in reversed(calls):
-                call.alone, call.error, call.value = True, None, None
-                self._waiting.appendleft(call)
+        if room or (is_of_one_call(error) and len(calls) > 1):
+            put_back(calls, self._waiting)
             calls = []
-        self._refuse(calls, error)
+        refuse(calls, error)
         if self._log.due:
             self._on_disk(self._log.checkpoint, lambda _: self._next())
         else:
@@ -361,7 +347,7 @@ class Writer:
 
     # --- a commit in doubt ---
 
-    def _begin_doubt(self, calls: list[_Call], error: BaseException) -> None:
+    def _begin_doubt(self, calls: list[Call], error: BaseException) -> None:
         refused, _ = self._rollback(error)
         log.error("commit_in_doubt", extra={"reason": str(error), "calls": len(calls)})
         self.doubts += 1
@@ -390,24 +376,18 @@ class Writer:
         assert doubt is not None
         if error is None:
             self._doubt = None
-            self._refuse(doubt.calls, doubt.error)
+            refuse(doubt.calls, doubt.error)
             self._next()
             return
         self._rollback(error)
         if self._loop.time() >= doubt.until_s and not doubt.over:
             doubt.over = True
-            self._refuse(doubt.calls, OutcomeUnknown(str(doubt.error)))
-            self._refuse(list(self._waiting), doubt.error)
+            refuse(doubt.calls, OutcomeUnknown(str(doubt.error)))
+            refuse(list(self._waiting), doubt.error)
             doubt.calls = []
             self._waiting.clear()
         if not (self._closed and doubt.over):
             self._loop.call_later(DOUBT_RETRY_S, self._settle_doubt)
-
-    def _refuse(self, calls: list[_Call], error: BaseException) -> None:
-        """All of them, also those that were rejected: by a state that is no longer true."""
-        for call in calls:
-            call.error = error
-        self._answer(calls)
 
 
 def _unwritten(error: BaseException) -> bool:

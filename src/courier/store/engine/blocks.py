@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 _BODY_OVERHEAD_BYTES = 100
 _LOOK_MAX = 10_000
+COPIED_BYTES_MAX = 1 << 20
+# No further block is read ahead once those that were are so long.
+_AHEAD_BYTES_MAX = 1 << 20
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -131,6 +134,17 @@ class Block:
             self.key, self.at_ms, self.flags, self.only, self.count, self.last, *sums, meta, data
         )
 
+    def row_bytes(self) -> int:
+        """How long `meta` and `data` of its row are, without making the row."""
+        assert self.bodies is not None, "a block that is written has its bodies"
+        self.sizes, self.types = _one(self.sizes), _one(self.types)
+        meta = len(_encode((self.sizes, self.types, self.rare)))
+        lengths = [len(body or b"") for body in self.bodies]
+        heads = len(_encode([b""] * len(lengths))) - 2 * len(lengths)
+        for length, body in zip(lengths, self.bodies, strict=True):
+            heads += 1 if body is None else 2 if length < 1 << 8 else 3 if length < 1 << 16 else 5
+        return meta + heads + sum(lengths)
+
     def only_bodies_at(self, places: Sequence[int]) -> None:
         """Keep the bodies at these places, and what else those messages have, and no others."""
         assert self.bodies is not None, "the bodies were read before"
@@ -183,12 +197,27 @@ class Blocks:
         # The same by line: sorted keys.
         self._keys: dict[int, list[int]] = {}
         self.new: list[Block] = []
+        self._copied = 0
+
+    @property
+    def copied_much(self) -> bool:
+        """This group has copied as many bodies from queue to queue as one should: each is read and
+        written, and nobody is served meanwhile."""
+        return self._copied >= COPIED_BYTES_MAX
+
+    def copied(self, size: int) -> None:
+        self._copied += size
 
     def reset(self) -> None:
         self._cache.clear()
         self._keys.clear()
-        self._bytes = 0
+        self._bytes = self._copied = 0
         self.new = []
+
+    @property
+    def new_bytes(self) -> int:
+        """What this group publishes."""
+        return sum([block.nbytes for block in self.new])
 
     def add(self, block: Block) -> None:
         """A block that this group publishes."""
@@ -200,6 +229,7 @@ class Blocks:
             block.nbytes += _BODY_OVERHEAD_BYTES * block.count
             self._bytes += block.nbytes
         self.new = []
+        self._copied = 0
 
     def shrink(self) -> None:
         """Between two groups: within one, what was found must stay whole."""
@@ -248,7 +278,9 @@ class Blocks:
         if found is None or (bodies and found.bodies is None):
             # Blocks without bodies are not kept, so none is read ahead.
             messages = ahead if bodies else 1
-            rows = await self._disk.blocks(line.no, seq, messages=messages, bodies=bodies)
+            rows = await self._disk.blocks(
+                line.no, seq, messages=messages, bodies=bodies, bytes_max=_AHEAD_BYTES_MAX
+            )
             read = [block_of(row) for row in rows]
             for block in read if bodies else ():
                 self._keep(block)
@@ -267,7 +299,9 @@ class Blocks:
         if any(block.key >> SEQ_BITS == line for block in self.new):
             return True
         seq = 0
-        while rows := await self._disk.blocks(line, seq, messages=_LOOK_MAX, bodies=False):
+        while rows := await self._disk.blocks(
+            line, seq, messages=_LOOK_MAX, bodies=False, bytes_max=0
+        ):
             if any(row.key not in gone for row in rows):
                 return True
             seq = (rows[-1].key & SEQ_MASK) + rows[-1].length

@@ -10,22 +10,27 @@ import msgspec
 
 from courier.core.errors import NotFound, OverLimit, StoreDamaged
 from courier.core.types import MINUTE_MS, Actor, AnyRecord, Consumer, Listener, Queue
+from courier.core.waiters import Waiters
 from courier.store.engine.blocks import Blocks, checksum
-from courier.store.engine.disk import Changes, Disk, Opened, Packet
+from courier.store.engine.disk import Changed, Changes, Disk, Opened, Packet
 from courier.store.engine.journal import PackedRun, sealed
 from courier.store.engine.layout import LEASED, NEVER_MS, SEQ_BITS, SEQ_MASK, LineNumbers
 from courier.store.engine.lines import SHELF, Delivery, PushLine, QueueLine, Range, Shelf
-from courier.store.waiting import Waiters
 
 # Upper bound on waiters woken when the number of ready messages is unknown.
 WAKE_MAX = 100
 WAKE_ALL = 1 << 62
 _HEAP_MIN = 1_000
+# Rows of longer blocks are made one at a time: a message may be copied to hundreds of queues.
+LONG_BLOCK_BYTES = 1 << 20
 # Rows of leased messages that are kept in memory: they are asked for when the lease is settled.
 _LEASED_ROWS_MAX = 10_000
 
 _decode_record: msgspec.json.Decoder[AnyRecord] = msgspec.json.Decoder(AnyRecord)
 Heap = list[tuple[int, int, int]]  # when a range ends, its line, its first sequence
+
+# Kinds of records that lines depend on.
+_OF_LINES = ("Queue", "Listener", "Consumer")
 
 
 class Book:
@@ -54,6 +59,7 @@ class Book:
         # Lines on which something cannot be read. Time does not pass for them, and others go on.
         self.damaged: set[int] = set()
         self._heap_max = _HEAP_MIN
+        self.next_due_ms = self.next_retention_ms = 0
         self.leased_rows: dict[int, Delivery] = {}
         self._reset()
 
@@ -62,7 +68,7 @@ class Book:
     async def load(self) -> None:
         opened = await self.disk.open()
         self.epoch, self.secret = opened.epoch, opened.secret
-        self.records = [_record(body) for body in opened.records]
+        self.records = [record_of(body) for body in opened.records]
         full = {line.no for line in self.lines.values() if line.full}
         self.lines, self.pushes, self.by_no = {}, {}, {}
         self.dropped, self.dropped_pushes, self.spent = {}, {}, {}
@@ -99,6 +105,76 @@ class Book:
         self.leased_rows = {}
         self._reset()
 
+    def is_fifo(self, no: int) -> bool:
+        line = self.by_no.get(no)
+        return isinstance(line, QueueLine) and line.queue.fifo
+
+    def catch_up(self, changed: Changed) -> bool:
+        """Take in what other nodes have changed of these lines; False: there are others by now, or
+        queues and listeners have changed, so that all has to be read."""
+        if any(kind in _OF_LINES for kind, _ in changed.records):
+            return False
+        if not all(_same(self.by_no.get(no), row) for no, row in changed.lines.items()):
+            return False
+        # Nothing that others published since the last look is older than that.
+        new_ms = self.journal_ms
+        for no, row in changed.lines.items():
+            assert row is not None, "looked at above"
+            self._follow_line(self.by_no[no], row, changed.groups.get(no, {}), new_ms)
+        for key, found in changed.ranges.items():
+            self._follow_range(self.by_no[key >> SEQ_BITS], key & SEQ_MASK, found)
+        for key in changed.blocks:
+            self.blocks.forget(key)
+        stale = [key for key in self.leased_rows if key >> SEQ_BITS in changed.lines]
+        for key in stale:
+            del self.leased_rows[key]
+        self.journal_last, self.journal_bytes, self.journal_ms = changed.journal[:3]
+        self.journal_first, self.journal_start_bytes = changed.journal[3:]
+        self.offset, self._runs_ms = self.journal_last, self.journal_ms
+        self.next_due_ms = min(self.next_due_ms, changed.next_due_ms)
+        self.retention_stale = True
+        return True
+
+    def _follow_line(
+        self,
+        line: QueueLine | PushLine,
+        row: tuple[Any, ...],
+        groups: dict[str, int],
+        new_ms: int,
+    ) -> None:
+        aging_ms = min(line.aging_ms, new_ms)
+        line.load(row)
+        if isinstance(line, QueueLine):
+            if line.count:
+                line.aging_ms = aging_ms
+            line.near = None
+            line.oldest_known = line.full = False
+            line.oldest_ms = 0
+            line.leased_groups = groups
+        owner = line if isinstance(line, QueueLine) else line.line
+        if owner is not None:
+            self.next_retention_ms = min(self.next_retention_ms, owner.expiry_ms)
+        self._waiters.wake(line.id, min(line.fresh + line.again, WAKE_MAX))
+
+    def _follow_range(
+        self, line: QueueLine | PushLine, first: int, found: tuple[Any, ...] | None
+    ) -> None:
+        old = line.range_from(first)
+        if old is not None:
+            line.ranged -= old.left
+            line.drop_range(old)
+        if found is not None:
+            _, until_ms, at_ms, claim, done = found
+            new = Range(first, done, until_ms, at_ms, claim, None)
+            line.add_range(new)
+            line.ranged += new.left
+            self.range_ends(line, new)
+
+    def wake_all(self) -> None:
+        """Anything may have changed for anybody who waits."""
+        for line in self.by_no.values():
+            self._waiters.wake(line.id, WAKE_ALL)
+
     def _load_lines(self, opened: Opened) -> None:
         records = {(type(record), record.id): record for record in self.records}
         listening: list[PushLine] = []
@@ -111,7 +187,7 @@ class Book:
                 self.by_no[no] = shelf
                 continue
             kind, id = (Listener, listener_id) if listener_id else (Queue, queue_id)
-            record = records.get((kind, id)) if dropped is None else _record(dropped)
+            record = records.get((kind, id)) if dropped is None else record_of(dropped)
             if record is None:
                 raise StoreDamaged("record of line", no)
             if isinstance(record, Listener):
@@ -408,6 +484,10 @@ class Book:
         size = 0
         for block in self.blocks.new:
             block.last = self.offset
+            if block.nbytes >= LONG_BLOCK_BYTES:
+                size += block.row_bytes()
+                changes.long_blocks.append(block)
+                continue
             row = block.row()
             size += len(row.meta) + len(row.data or b"")
             changes.blocks.append(row)
@@ -427,6 +507,11 @@ class Book:
         self._remember_leased()
         await self.disk.apply(changes, last=True)
         return True
+
+    @property
+    def told(self) -> bool:
+        """The group has something for those who wait, or for everybody's settings."""
+        return bool(self._wakes or self.changes.records)
 
     def committed(self) -> None:
         self.journal_last = self.offset
@@ -452,11 +537,25 @@ class Book:
             self._waiters.wake(id, count)
 
 
-def _record(body: bytes) -> AnyRecord:
+def record_of(body: bytes) -> AnyRecord:
     try:
         return _decode_record.decode(body)
     except msgspec.DecodeError as error:
         raise StoreDamaged("record", 0) from error
+
+
+def _same(line: QueueLine | PushLine | None, row: tuple[Any, ...] | None) -> bool:
+    """The row is of a line that is known, and says no more of it than where it stands."""
+    if line is None or row is None:
+        return False
+    if isinstance(line, PushLine):
+        return (row[1], row[2]) == (line.listener.parent, line.id) and (
+            isinstance(line, Shelf) or (row[18] is not None) == line.dropped
+        )
+    return (row[1], row[2], row[18] is not None, bool(row[19])) == (
+        *(line.id, ""),
+        *(line.dropped, line.spent),
+    )
 
 
 def arrange(line: QueueLine) -> None:

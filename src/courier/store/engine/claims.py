@@ -5,12 +5,12 @@ ranges and the rows that it leases are together as many as it took.
 """
 
 from bisect import bisect_left, bisect_right
-from itertools import accumulate
 from typing import NamedTuple
 
 import msgspec
 
 from courier.core.errors import ClaimLost, NotFound
+from courier.core.limits import Allowance
 from courier.core.types import CLAIM_KNOWN_MS, DAY_MS, Actor, Message
 from courier.store.engine.book import Book
 from courier.store.engine.deliveries import Deliveries
@@ -90,7 +90,7 @@ class Claims:
         *,
         first: int,
         count: int,
-        bytes_max: int | None,
+        allowance: Allowance | None,
         now_ms: int,
     ) -> list[Message]:
         claim = await self._known(line, name, now_ms)
@@ -98,11 +98,10 @@ class Claims:
             raise ClaimLost(name)
         members = await self._members(line, name, claim, now_ms)
         wanted = _places(members, first, count)
-        if bytes_max is not None:
+        if allowance is not None:
             blocks = [(seq, await self._book.blocks.at(line, seq)) for seq, _ in wanted]
             sizes = [block.size(seq - block.first) for seq, block in blocks]
-            fitting = bisect_right(list(accumulate(sizes)), bytes_max)
-            wanted = wanted[: max(1, fitting)]
+            wanted = wanted[: allowance.fitting(sizes)]
         return await self._messages.at(line, wanted)
 
     async def extend(

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
+from courier.core.limits import SMALL_ANSWER_BYTES, Allowance
 from courier.store.engine.blocks import NOT_RARE, Block
 from courier.store.engine.book import Book
 from courier.store.engine.disk import At, Between, Which
@@ -109,9 +110,15 @@ class Deliveries:
         return found
 
     async def standing(
-        self, line: AnyLine, *, after: int = 0, upto: int = SEQ_MASK, limit: int
+        self,
+        line: AnyLine,
+        *,
+        after: int = 0,
+        upto: int = SEQ_MASK,
+        limit: int,
+        fresh: bool = True,
     ) -> list[Delivery]:
-        """Messages that the line has not done with, by sequence."""
+        """Messages that the line has not done with, by sequence; `fresh`: also fresh ones."""
         found: list[Delivery] = []
         at = max(0, bisect_right(line.firsts, after) - 1)
         while at < len(line.ranges) and line.firsts[at] <= upto and len(found) < limit:
@@ -122,8 +129,8 @@ class Deliveries:
             at += 1
         if not line.rowless:
             found += await self.rows(line, Between(after + 1, upto), limit)
-        fresh = await self.fresh(line, limit, after=after, upto=upto)
-        for block, place, count in fresh.spans:
+        beyond = await self.fresh(line, limit if fresh else 0, after=after, upto=upto)
+        for block, place, count in beyond.spans:
             first = block.first + place
             found += [_delivery(line, block, seq, None) for seq in range(first, first + count)]
         found.sort(key=_by_key)
@@ -156,6 +163,7 @@ class Deliveries:
         upto: int = SEQ_MASK,
         now_ms: int | None = None,
         bodies: bool = False,
+        allowance: Allowance | None = None,
     ) -> Fresh:
         """Up to `limit` messages beyond the cursor; of an expired one (by `now_ms`) it stops."""
         owner = queue_line(line)
@@ -164,7 +172,10 @@ class Deliveries:
         found = Fresh([], seq - 1, [])
         spans, passed = found.spans, found.gone
         while seq <= last and limit > 0:
-            block = await self._blocks.seek(owner, seq, bodies=bodies, ahead=limit)
+            # Once there is much, sizes are looked at before bodies are read.
+            much = allowance is not None and allowance.size > SMALL_ANSWER_BYTES
+            read = bodies and not much
+            block = await self._blocks.seek(owner, seq, bodies=read, ahead=limit)
             if block is None:
                 seq = last + 1
                 break
@@ -180,14 +191,19 @@ class Deliveries:
                     seq += 1
                     continue
                 stop = min([at for at in gone if at > seq], default=end) if gone else end
-                count = min(stop - seq, limit)
+                count = wanted = min(stop - seq, limit)
+                place = seq - block.first
                 if now_ms is not None and block.rare:
-                    alive = _unexpired(block, seq - block.first, count, now_ms)
-                    if alive < count:
-                        if alive:
-                            spans.append(Span(block, seq - block.first, alive))
-                        return Fresh(spans, seq + alive - 1, passed)
-                spans.append(Span(block, seq - block.first, count))
+                    count = _unexpired(block, place, count, now_ms)
+                if allowance is not None and count:
+                    count = allowance.fitting(block.sizes_of(place, count))
+                if bodies and count and block.bodies is None:
+                    block = await self._blocks.at(owner, seq, bodies=True)
+                if count < wanted:
+                    if count:
+                        spans.append(Span(block, place, count))
+                    return Fresh(spans, seq + count - 1, passed)
+                spans.append(Span(block, place, count))
                 seq += count
                 limit -= count
         return Fresh(spans, min(seq - 1, last), passed)

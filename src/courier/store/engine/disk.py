@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 from courier.core.types import Level, Tally
-from courier.store.engine.blocks import BlockRow
+from courier.store.engine.blocks import Block, BlockRow
 from courier.store.engine.lines import Delivery, PushLine, QueueLine, Range
 
 
@@ -60,6 +60,22 @@ class Opened(NamedTuple):
     journal: tuple[int, int, int, int, int]
 
 
+class Changed(NamedTuple):
+    """What other nodes have changed of all that is kept in memory. None: it is gone.
+
+    `groups`: of lines of FIFO queues, how many messages of each group are leased. `blocks` may be
+    gone or others by now. `journal` as in Opened; no row comes due before `next_due_ms`.
+    """
+
+    lines: dict[int, tuple[Any, ...] | None]
+    groups: dict[int, dict[str, int]]
+    ranges: dict[int, tuple[Any, ...] | None]
+    blocks: list[int]
+    records: dict[tuple[str, str], bytes | None]
+    journal: tuple[int, ...]
+    next_due_ms: int
+
+
 class Below(NamedTuple):
     """All keys that begin with this and a slash."""
 
@@ -83,7 +99,9 @@ class Open(NamedTuple):
 
 
 class Missed(NamedTuple):
-    """Of a listener's line: failed and not acknowledged since, newest first."""
+    """Of a listener's line: failed and not acknowledged since, newest first, below `before`."""
+
+    before: int
 
 
 class Between(NamedTuple):
@@ -162,6 +180,7 @@ class Changes:
         "freed",
         "levels",
         "lines",
+        "long_blocks",
         "minutes",
         "packet",
         "pushes",
@@ -173,6 +192,7 @@ class Changes:
     def __init__(self) -> None:
         self.lines: dict[int, QueueLine | PushLine | None] = {}
         self.blocks: list[BlockRow] = []
+        self.long_blocks: list[Block] = []  # whose rows are made one after the other
         self.freed: list[int] = []
         # Lines of which everything but the blocks is deleted.
         self.emptied: list[int] = []
@@ -201,8 +221,11 @@ class Disk(Protocol):
         """Everything that is kept in memory, as it was last committed."""
         ...
 
-    async def blocks(self, line: int, seq: int, *, messages: int, bodies: bool) -> list[BlockRow]:
-        """From the block that holds `seq` on, or the next one, until they hold `messages`."""
+    async def blocks(
+        self, line: int, seq: int, *, messages: int, bodies: bool, bytes_max: int
+    ) -> list[BlockRow]:
+        """From the block that holds `seq` on, or the next one, until they hold `messages`, or
+        bodies of `bytes_max`."""
         ...
 
     async def deliveries(
@@ -252,7 +275,16 @@ class Disk(Protocol):
         self, tenant: str, id: str | None, since_minute: int, until_minute: int
     ) -> list[Tally]: ...
 
-    async def levels(self, queue: str, since_minute: int) -> list[Level]: ...
+    async def levels(self, queues: Sequence[str], since_minute: int) -> list[list[Level]]: ...
+
+    async def hold(self, duty: str, *, now_ms: int) -> int | None:
+        """The fence of the duty; None: another process has it. A disk of one process always grants
+        it."""
+        ...
+
+    def ahead_ns(self) -> int | None:
+        """See `HealthVerbs`."""
+        ...
 
     async def close(self) -> None: ...
 

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Sequence
 from typing import Any
 
+from courier.core import events
 from courier.core.types import BROKER, Actor, Message, Origin
 from courier.store.engine.book import Book
 from courier.store.engine.deliveries import Deliveries
@@ -124,7 +125,7 @@ class Endings:
             pushes.expired += len(ended)
         self._deliveries.off_all(pushes, ended)
         if opened:
-            detail = {"listener": pushes.id, "reason": reason}
+            detail = events.push_dropped(pushes.id, reason)
             self._book.note(
                 "push_dropped",
                 line.queue,
@@ -249,11 +250,23 @@ class Endings:
         return sorted(seqs)[:limit]
 
     async def remove(
-        self, line: QueueLine, seqs: Sequence[int], actor: Actor, now_ms: int
+        self,
+        line: QueueLine,
+        seqs: Sequence[int],
+        actor: Actor,
+        now_ms: int,
+        *,
+        leased: bool,
+        dry_run: bool,
     ) -> list[bool]:
         wanted = list(dict.fromkeys(seq for seq in seqs if 0 < seq <= line.tail))
-        there = await self.there(line, wanted)
-        await self.end_any(line, "deleted", sorted(there), actor, now_ms)
+        if leased:
+            there = await self.there(line, wanted)
+        else:
+            held = await self._deliveries.standing_at(line, wanted)
+            there = {seq for seq, each in held.items() if each.state != LEASED}
+        if not dry_run:
+            await self.end_any(line, "deleted", sorted(there), actor, now_ms)
         answers = []
         for seq in seqs:
             answers.append(seq in there)

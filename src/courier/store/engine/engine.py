@@ -3,15 +3,17 @@
 from collections.abc import Sequence
 
 from courier.core.errors import Rejected
+from courier.core.limits import ANSWER_BYTES_MAX, SMALL_ANSWER_BYTES, Allowance
 from courier.core.types import Actor, Draft, Leased, Outcome, Receipt, Settlement
+from courier.core.waiters import Waiters
 from courier.store.engine.book import Book
 from courier.store.engine.claims import Claims
 from courier.store.engine.deliveries import Deliveries
-from courier.store.engine.disk import Disk
+from courier.store.engine.disk import Changed, Disk
 from courier.store.engine.endings import Endings
 from courier.store.engine.facts import Facts
 from courier.store.engine.groups import Groups
-from courier.store.engine.joins import driven
+from courier.store.engine.joins import LATER, Later, driven
 from courier.store.engine.leases import Leases
 from courier.store.engine.lines import PushLine, QueueLine
 from courier.store.engine.messages import Messages
@@ -23,7 +25,9 @@ from courier.store.engine.settings import Settings
 from courier.store.engine.stats import Stats
 from courier.store.engine.sweep import Sweep
 from courier.store.engine.trim import Trim
-from courier.store.waiting import Waiters
+
+# A group that has published so much is written on a thread.
+HEAVY_BYTES = 1 << 20
 
 
 class Engine:
@@ -41,7 +45,7 @@ class Engine:
         self.book = book = Book(disk, waiters, cache_bytes=cache_bytes)
         deliveries = Deliveries(book)
         groups = Groups(book, deliveries)
-        facts = Facts(book)
+        self.facts = facts = Facts(book)
         self.settings = Settings(book, groups)
         self.stats = stats = Stats(book, deliveries)
         self.messages = messages = Messages(book, deliveries, facts)
@@ -90,8 +94,8 @@ class Engine:
         bytes_max: int | None,
     ) -> Sequence[Receipt | Rejected]:
         now_ms = max([now_ms for _, now_ms in calls])
-        await self.enter(queue, now_ms)
-        if len(calls) == 1 or any([_once(drafts) for drafts, _ in calls]):
+        await self.time.pass_time(now_ms)
+        if len(calls) == 1 or _once(calls):
             answers: list[Receipt | Rejected] = []
             for drafts, _ in calls:
                 try:
@@ -106,60 +110,117 @@ class Engine:
         )
 
     async def lease(
-        self, queue: str, calls: Sequence[tuple[int, int]], *, lease_ms: int, actor: Actor
-    ) -> Sequence[Leased]:
-        now_ms = max([now_ms for _, now_ms in calls])
+        self,
+        queue: str,
+        calls: Sequence[tuple[int, int, Allowance | None]],
+        *,
+        lease_ms: int,
+        actor: Actor,
+    ) -> Sequence[Leased | Later]:
+        """Together they are handed out no more than the first of them may have."""
+        now_ms = max([now_ms for _, now_ms, _ in calls])
         line = await self.enter(queue, now_ms)
         # What two callers get of a FIFO queue is of different groups.
         apart = line.queue.fifo
-        if len(calls) == 1 or (apart and any([count != 1 for count, _ in calls])):
-            return [
-                await self.leases.lease(line, count, lease_ms, actor, now_ms) for count, _ in calls
-            ]
-        counts = [max(0, count) for count, _ in calls]
-        leased = await self.leases.lease(line, sum(counts), lease_ms, actor, now_ms, apart=apart)
-        answers: list[Leased] = []
+        answers: list[Leased | Later] = []
+        if len(calls) == 1 or (apart and any([count != 1 for count, _, _ in calls])):
+            size = 0
+            for count, _, allowance in calls:
+                if size > ANSWER_BYTES_MAX:
+                    answers.append(LATER)
+                    continue
+                answers.append(
+                    await self.leases.lease(
+                        line, count, lease_ms, actor, now_ms, allowance=allowance
+                    )
+                )
+                size += allowance.size if allowance else 0
+            return answers
+        counts = [max(0, count) for count, _, _ in calls]
+        first = calls[0][2]
+        leased = await self.leases.lease(
+            line, sum(counts), lease_ms, actor, now_ms, apart=apart, allowance=first
+        )
         at = 0
         for count in counts:
             mine = leased.messages[at : at + count]
             answers.append(Leased(mine, leased.until_ms, leased.stats))
             at += count
+        if first is not None and (first.cut or first.size > SMALL_ANSWER_BYTES):
+            _shared(first, calls, answers)
         return answers
 
     async def settle(
         self, queue: str, calls: Sequence[tuple[Sequence[Settlement], int]], *, actor: Actor
-    ) -> Sequence[list[Outcome]]:
+    ) -> Sequence[list[Outcome] | Later]:
         now_ms = max([now_ms for _, now_ms in calls])
         line = await self.enter(queue, now_ms)
         items = [item for call, _ in calls for item in call]
         outcomes = await self.leases.settle(line, items, actor, now_ms)
-        answers: list[list[Outcome]] = []
+        answers: list[list[Outcome] | Later] = []
         at = 0
         for call, _ in calls:
-            answers.append(outcomes[at : at + len(call)])
+            mine = outcomes[at : at + len(call)]
+            answers.append(mine if mine or not call else LATER)
             at += len(call)
         return answers
 
     # --- a group ---
 
+    @property
+    def heavy(self) -> bool:
+        return self.book.blocks.new_bytes >= HEAVY_BYTES
+
+    async def write(self) -> bool:
+        """Hand what the group has changed to the disk; False: nothing."""
+        await self.pushes.wake_ordered()
+        return await self.book.flush()
+
     def flush(self) -> bool:
-        """Write what the group has changed; False: nothing."""
-
-        async def flush() -> bool:
-            await self.pushes.wake_ordered()
-            return await self.book.flush()
-
-        return driven(flush())
+        """The same on a disk that nothing waits for."""
+        return driven(self.write())
 
     def committed(self) -> None:
-        self.settings.committed()
+        self.settings.pending.commit()
         self.book.committed()
 
-    def reload(self) -> None:
+    async def restore(self) -> None:
         """Forget what a rolled back group did in memory."""
-        self.settings.reset()
-        driven(self.book.load())
+        self.settings.pending.reset()
+        await self.book.load()
+
+    def reload(self) -> None:
+        """The same on a disk that nothing waits for."""
+        driven(self.restore())
+
+    async def catch_up(self, changed: Changed | None) -> None:
+        """Take in what other nodes have changed; None: anything may have."""
+        if changed is None or not self.book.catch_up(changed):
+            await self.restore()
+            self.settings.follow(self.book.records)
+            self.book.wake_all()
+        else:
+            self.settings.follow_some(changed.records)
 
 
-def _once(drafts: Sequence[Draft]) -> bool:
-    return any([draft.once_key is not None for draft in drafts])
+def _shared(
+    first: Allowance,
+    calls: Sequence[tuple[int, int, Allowance | None]],
+    answers: list[Leased | Later],
+) -> None:
+    """Each call holds what it is given; those that were given nothing are run once more."""
+    for place in range(len(calls) - 1, 0, -1):
+        allowance, answer = calls[place][2], answers[place]
+        assert allowance is not None, "calls with and without a limit do not join"
+        assert isinstance(answer, Leased), "every call was answered"
+        if answer.messages:
+            # Asking a message for its size costs a call, and most are not sealed.
+            sizes = [len(m.body) if m.sealed is None else m.size for m in answer.messages]
+            first.share(allowance, sizes)
+        elif first.cut:
+            answers[place] = LATER
+
+
+def _once(calls: Sequence[tuple[Sequence[Draft], int]]) -> bool:
+    keys = [draft.once_key for drafts, _ in calls for draft in drafts]
+    return keys.count(None) < len(keys)

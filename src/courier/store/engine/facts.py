@@ -1,4 +1,4 @@
-"""What is known under a key: publish keys, numbered rows, claims, names."""
+"""What is known under a key: publish keys, numbered rows, claims, names, rates."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -7,7 +7,7 @@ from courier.store.engine.book import Book
 from courier.store.engine.disk import Below, Fact
 from courier.store.engine.lines import QueueLine
 
-Kind = Literal["once", "rows", "claim", "name"]
+Kind = Literal["once", "rows", "claim", "name", "rate"]
 
 
 class Facts:

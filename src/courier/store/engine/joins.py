@@ -19,10 +19,17 @@ def driven(coroutine: Coroutine[Any, Any, T]) -> T:
     raise RuntimeError("a group of an embedded disk waited for something")
 
 
+class Later:
+    """Instead of an answer: the call is run again, in the next group."""
+
+
+LATER = Later()
+
+
 class Joined:
     """What one call asks for. `run` answers several that have the same key, each with a value or
-    with a Rejected of its own, and raises a Rejected that is about them all. They run when the
-    first of them would have, or (`late`) the last."""
+    with a Rejected of its own, and raises a Rejected that is about them all; all but the first may
+    be LATER. They run when the first of them would have, or (`late`) after all others."""
 
     __slots__ = ("key", "late", "run", "what")
 
@@ -44,3 +51,15 @@ class Joined:
         if isinstance(answer, Rejected):
             raise answer
         return answer
+
+
+class Alone:
+    """What one call asks for that is not joined with others."""
+
+    __slots__ = ("verb",)
+
+    def __init__(self, verb: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+        self.verb = verb
+
+    def __call__(self) -> Any:
+        return driven(self.verb())

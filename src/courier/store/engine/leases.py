@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from itertools import takewhile
 from typing import Any
 
-from courier.core import lifecycle
+from courier.core import events, lifecycle
 from courier.core.journal import UNIT_BYTES
+from courier.core.limits import Allowance
 from courier.core.types import (
     BROKER,
     Ack,
@@ -66,15 +67,32 @@ class Leases:
             line.pulled = True
             self._book.touch(line)
 
-    async def peek(self, line: QueueLine, count: int, now_ms: int) -> list[Message]:
+    async def peek(
+        self,
+        line: QueueLine,
+        count: int,
+        now_ms: int,
+        *,
+        bodies: bool,
+        allowance: Allowance | None,
+    ) -> list[Message]:
         self._pulled(line)
-        rows, fresh = await self._ready(line, count, now_ms, bodies=True)
-        return await self._messages.of(line, rows) + await self._messages.of_spans(
-            line, fresh.spans, 0
-        )
+        rows, fresh = await self._ready(line, count, now_ms, bodies=bodies, allowance=allowance)
+        found = await self._messages.of(line, rows, bodies=bodies)
+        if bodies:
+            return found + await self._messages.of_spans(line, fresh.spans, 0)
+        places = [(span.first + i, 0) for span in fresh.spans for i in range(span.length)]
+        return found + await self._messages.at(line, places, bodies=False)
 
     async def _ready(
-        self, line: QueueLine, count: int, now_ms: int, *, bodies: bool, apart: bool = False
+        self,
+        line: QueueLine,
+        count: int,
+        now_ms: int,
+        *,
+        bodies: bool,
+        apart: bool = False,
+        allowance: Allowance | None = None,
     ) -> tuple[list[Delivery], Fresh]:
         """What may be handed out: rows, then fresh messages; none that has expired. `apart`: no
         two of the same group."""
@@ -89,11 +107,19 @@ class Leases:
         if behind:
             alive = list(takewhile(lambda row: not _expired(row, now_ms), rows))
             if len(alive) < len(rows):
-                return alive, _NOTHING
+                return _let_in(alive, allowance), _NOTHING
+        if allowance is not None and rows:
+            rows = _let_in(rows, allowance)
+            if allowance.cut:
+                return rows, _NOTHING
         if line.queue.fifo or len(rows) == count or line.cursor >= line.tail:
             return rows, _NOTHING
         fresh = await self._deliveries.fresh(
-            line, count - len(rows), now_ms=now_ms if behind else None, bodies=bodies
+            line,
+            count - len(rows),
+            now_ms=now_ms if behind else None,
+            bodies=bodies,
+            allowance=allowance,
         )
         return rows, fresh
 
@@ -107,6 +133,7 @@ class Leases:
         *,
         leased_max: int | None = None,
         apart: bool = False,
+        allowance: Allowance | None = None,
     ) -> Leased:
         self._pulled(line)
         until_ms = now_ms + lease_ms
@@ -115,7 +142,9 @@ class Leases:
             line.full = True
         messages: list[Message] = []
         if count > 0:
-            rows, fresh = await self._ready(line, count, now_ms, bodies=True, apart=apart)
+            rows, fresh = await self._ready(
+                line, count, now_ms, bodies=True, apart=apart, allowance=allowance
+            )
             self._hand_out(line, rows, fresh, lease_ms, actor, now_ms, claim=0)
             if rows:
                 messages = await self._messages.of(line, rows)
@@ -208,6 +237,7 @@ class Leases:
     async def settle(
         self, line: QueueLine, items: Sequence[Settlement], actor: Actor, now_ms: int
     ) -> list[Outcome]:
+        """Those of the first items, see `Store.settle`."""
         if not line.ranges and all([type(item) is Ack for item in items]):
             return await self._ack_rows(line, items, actor, now_ms)
         fifo = line.queue.fifo
@@ -223,6 +253,8 @@ class Leases:
                 leased = line.range_at(seq)
                 if leased is not None:
                     first, end = leased.first, leased.first + len(leased.done)
+            if type(item) is Retry and outcomes and self._book.blocks.copied_much:
+                break
             if leased is not None and type(item) is Ack:
                 current = leased.until_ms > now_ms
                 if item.attempt != 1:
@@ -438,12 +470,13 @@ class Leases:
     ) -> None:
         target = self._book.lines.get(into) if into else None
         [message] = await self._messages.of(line, [delivery])
-        detail = {"into": target.id if target else None}
+        detail = events.buried(target.id if target else None)
         await self._endings.end(line, "buried", [delivery], actor, now_ms, detail)
         if target:
             origin = Origin(line.id, message.id, delivery.attempt, "attempts")
             delay_ms = None if target.queue.fifo else 0
             draft = copy_of(message, delivery.own_id, delay_ms=delay_ms)
+            self._book.blocks.copied(message.size)
             await self._publishing.insert(target, [draft], BROKER, now_ms, origin=origin)
 
 
@@ -451,6 +484,10 @@ def _current(delivery: Delivery, item: Settlement, now_ms: int) -> bool:
     """Whether the lease that the item is about still holds."""
     leased = delivery.state == LEASED and delivery.due_ms > now_ms
     return leased and delivery.attempt == item.attempt
+
+
+def _let_in(rows: list[Delivery], allowance: Allowance | None) -> list[Delivery]:
+    return rows if allowance is None else rows[: allowance.fitting([row.size for row in rows])]
 
 
 def _expired(row: Delivery, now_ms: int) -> bool:

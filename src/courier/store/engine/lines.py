@@ -27,6 +27,8 @@ from courier.store.engine.layout import (
     SEQ_MASK,
 )
 
+_EMPTY = QueueStats()
+
 
 class Range:
     """Messages of one block that were leased together, each for the first time.
@@ -276,8 +278,9 @@ class QueueLine(Line):
         self.level = (self.count, self.leased, self.delayed)
 
     def stats(self) -> QueueStats:
-        oldest_ms = self.oldest_ms if self.count else 0
-        return QueueStats(self.count, self.bytes, oldest_ms, self.leased, self.delayed)
+        if not self.count:
+            return _EMPTY
+        return QueueStats(self.count, self.bytes, self.oldest_ms, self.leased, self.delayed)
 
 
 class PushLine(Line):

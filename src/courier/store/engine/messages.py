@@ -6,14 +6,16 @@ from typing import Any
 import msgspec
 
 from courier import ids
+from courier.core import events
 from courier.core.lifecycle import NAME_HEADER
-from courier.core.types import Actor, Message, Origin
+from courier.core.limits import Allowance
+from courier.core.types import Actor, Message, MessageState, Origin, Standing
 from courier.store.engine.blocks import NOT_RARE, Block
 from courier.store.engine.book import Book
 from courier.store.engine.deliveries import Deliveries, Span
 from courier.store.engine.disk import Fact
 from courier.store.engine.facts import Facts
-from courier.store.engine.layout import NEVER_MS, SEQ_MASK
+from courier.store.engine.layout import DELAYED, LEASED, NEVER_MS, SEQ_MASK
 from courier.store.engine.lines import Delivery, QueueLine
 
 _decode_headers: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str, Any])
@@ -39,24 +41,31 @@ class Messages:
         return await self._named(line, found) if line.renamed else found
 
     async def of(
-        self, line: QueueLine, deliveries: Sequence[Delivery], *, plus: int = 0
+        self,
+        line: QueueLine,
+        deliveries: Sequence[Delivery],
+        *,
+        plus: int = 0,
+        bodies: bool = True,
     ) -> list[Message]:
         """In the same order; `plus` is added to their attempts."""
         wanted = [(each.key & SEQ_MASK, each.attempt + plus) for each in deliveries]
-        return await self.at(line, wanted)
+        return await self.at(line, wanted, bodies=bodies)
 
-    async def at(self, line: QueueLine, wanted: Sequence[tuple[int, int]]) -> list[Message]:
-        """Messages by sequence and attempts, which are there."""
+    async def at(
+        self, line: QueueLine, wanted: Sequence[tuple[int, int]], *, bodies: bool = True
+    ) -> list[Message]:
+        """Messages by sequence and attempts, which are there; without `bodies`, those are empty."""
         places: list[tuple[Block, int, int]] = []
         first = end = 0
         for seq, attempts in wanted:
             if not first <= seq < end:
-                block = await self._blocks.at(line, seq, bodies=True)
+                block = await self._blocks.at(line, seq, bodies=bodies)
                 first, end = block.first, block.end
             places.append((block, seq, attempts))
         made = ids.message_ids([(block.at_ms, seq) for block, seq, _ in places], queue=line.id)
         found = [
-            _message(block, seq - block.first, id, attempts)
+            _message(block, seq - block.first, id, attempts, bodies=bodies)
             for (block, seq, attempts), id in zip(places, made, strict=True)
         ]
         return await self._named(line, found) if line.renamed else found
@@ -74,21 +83,58 @@ class Messages:
     # --- asking ---
 
     async def browse(
-        self, line: QueueLine, after_seq: int, limit: int, *, kept: bool
+        self,
+        line: QueueLine,
+        after_seq: int,
+        limit: int,
+        *,
+        kept: bool,
+        bodies: bool,
+        allowance: Allowance | None,
     ) -> list[Message]:
         after_seq = max(0, after_seq)
         held = await self._deliveries.standing(line, after=after_seq, limit=limit)
         wanted = {each.seq: each.attempt for each in held}
+        sizes = {each.seq: each.size for each in held}
         for pushes in line.pushes if kept else ():
             if pushes.owing:
                 owed = await self._deliveries.standing(pushes, after=after_seq, limit=limit)
                 # What pullers did with a message is of no use to listeners.
                 wanted |= {each.seq: 0 for each in owed if each.seq not in wanted}
+                sizes |= {each.seq: each.size for each in owed}
         if kept:
             seqs = sorted(wanted)[:limit]
             there = await self._deliveries.standing_at(line, seqs)
             wanted = {seq: there[seq].attempt if seq in there else 0 for seq in seqs}
-        return await self.at(line, sorted(wanted.items())[:limit])
+        found = sorted(wanted.items())[:limit]
+        if allowance is not None:
+            found = found[: allowance.fitting([sizes[seq] for seq, _ in found])]
+        return await self.at(line, found, bodies=bodies)
+
+    async def states(
+        self,
+        line: QueueLine,
+        after_seq: int,
+        before_seq: int,
+        limit: int,
+        *,
+        state: MessageState | None,
+        now_ms: int,
+    ) -> tuple[list[Standing], int]:
+        """What is fresh waits, so it is not looked at for another state."""
+        held = {None: line.count, "leased": line.leased, "delayed": line.delayed}
+        if not held.get(state, line.count - line.leased - line.delayed):
+            return [], 0
+        looked = await self._deliveries.standing(
+            line,
+            after=max(0, after_seq),
+            upto=min(before_seq - 1, SEQ_MASK),
+            limit=limit,
+            fresh=state in (None, "waiting"),
+        )
+        found = [_standing(each, now_ms) for each in looked]
+        last = looked[-1].seq if len(looked) == limit else 0
+        return [each for each in found if state in (None, each.state)], last
 
     async def find(self, line: QueueLine, message: str) -> Message | None:
         """By its generated id or its own."""
@@ -152,7 +198,7 @@ class Messages:
                 "own_id": block.rare.get(seq - block.first, NOT_RARE).own_id,
                 "published_ms": message.published_ms,
                 "size": message.size,
-                "detail": {"name": name},
+                "detail": events.renamed(name),
             },
         )
         return _renamed(message, name)
@@ -179,9 +225,11 @@ def _of_span(line: QueueLine, span: Span, attempt: int) -> list[Message]:
     ]
 
 
-def _message(block: Block, place: int, made: str, attempts: int) -> Message:
-    assert block.bodies is not None, "the block was read with its bodies"
-    body = block.bodies[place]
+def _message(block: Block, place: int, made: str, attempts: int, *, bodies: bool = True) -> Message:
+    body: bytes | None = b""
+    if bodies:
+        assert block.bodies is not None, "the block was read with its bodies"
+        body = block.bodies[place]
     assert body is not None, "the body of a message that is there"
     rare = block.rare.get(place, NOT_RARE)
     return Message(
@@ -198,3 +246,14 @@ def _message(block: Block, place: int, made: str, attempts: int) -> Message:
         rare.delay_ms,
         rare.sealed,
     )
+
+
+def _standing(delivery: Delivery, now_ms: int) -> Standing:
+    leased = delivery.range
+    if leased is not None:
+        return Standing(delivery.seq, "leased", leased.until_ms)
+    if delivery.state == LEASED:
+        return Standing(delivery.seq, "leased", delivery.due_ms)
+    if delivery.state == DELAYED and delivery.due_ms > now_ms:
+        return Standing(delivery.seq, "delayed", delivery.due_ms)
+    return Standing(delivery.seq, "waiting")

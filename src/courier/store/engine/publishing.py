@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from courier import ids
+from courier.core import events
 from courier.core.errors import OverLimit, Rejected
 from courier.core.lifecycle import GROUP_DEFAULT
 from courier.core.types import Actor, Draft, Message, Origin, Receipt, Via
@@ -78,30 +79,25 @@ class Publishing:
     ) -> list[Receipt | Rejected]:
         """Several calls at once. Each is refused alone if there is no room for it."""
         line = self._book.line(queue)
-        answers: list[Receipt | Rejected] = []
-        together: list[Draft] = []
-        size = 0
-        for drafts in calls:
-            mine = sizes_of(drafts) if bytes_max is not None else 0
-            if bytes_max is not None and line.bytes + size + mine > bytes_max:
-                actual = line.bytes + size + mine
-                answers.append(OverLimit("queue bytes", limit=bytes_max, actual=actual))
-                continue
-            size += mine
-            together += drafts
-            answers.append(Receipt([], [], line.stats()))
-        if not together:
-            return answers
-        await self.make_room(bytes_max, line, together)
-        seqs = await self.insert(line, together, actor, now_ms)
-        made = self._ids(line, together, seqs, now_ms)
+        refused = _over(bytes_max, line, calls)
+        together = [
+            draft for place, drafts in enumerate(calls) if place not in refused for draft in drafts
+        ]
+        made: list[str] = []
+        if together:
+            await self.make_room(bytes_max, line, together)
+            seqs = await self.insert(line, together, actor, now_ms)
+            made = self._ids(line, together, seqs, now_ms)
         stats = await self._stats.of(line)
+        answers: list[Receipt | Rejected] = []
         at = 0
         for place, drafts in enumerate(calls):
-            if isinstance(answers[place], Receipt):
-                mine_ids = made[at : at + len(drafts)]
-                answers[place] = Receipt(mine_ids, [False] * len(drafts), stats)
-                at += len(drafts)
+            if place in refused:
+                answers.append(refused[place])
+                continue
+            count = len(drafts)
+            answers.append(Receipt(made[at : at + count], [False] * count, stats))
+            at += count
         return answers
 
     async def make_room(
@@ -213,7 +209,7 @@ class Publishing:
             delays = [
                 queue.delay_ms if draft.delay_ms is None else draft.delay_ms for draft in drafts
             ]
-        detail = {"exchange": via.exchange} if via else None
+        detail = events.routed(via.exchange) if via else None
         at, count = 0, len(drafts)
         while at < count:
             flags = ROWS if queue.fifo else 0
@@ -248,6 +244,8 @@ class Publishing:
     def _fitting(self, block: Block, drafts: Sequence[Draft], at: int, stop: int) -> int:
         """Where the block is long enough."""
         size = block.nbytes
+        if size + sum([len(draft.body) for draft in drafts[at:stop]]) < self._block_bytes:
+            return stop
         for place in range(at, stop):
             size += len(drafts[place].body)
             if size >= self._block_bytes:
@@ -274,19 +272,18 @@ class Publishing:
         size = sum(sizes)
         aging = count
         source = msgspec.to_builtins(origin) if origin else None
-        for place, draft in enumerate(drafts):
-            if (
-                draft.headers is None
-                and draft.id is None
-                and draft.ttl_ms is None
-                and draft.group is None
-                and draft.sealed is None
-                and source is None
-                and delays is None
-                and not fifo
-                and not doubt_ms
-            ):
-                continue
+        same = source is None and delays is None and not fifo and not doubt_ms
+        unusual = [
+            (place, draft)
+            for place, draft in enumerate(drafts)
+            if not same
+            or draft.headers is not None
+            or draft.id is not None
+            or draft.ttl_ms is not None
+            or draft.group is not None
+            or draft.sealed is not None
+        ]
+        for place, draft in unusual:
             delay_ms = delays[place] if delays is not None else 0
             expires_ms = None
             if draft.ttl_ms is not None or doubt_ms:
@@ -451,6 +448,25 @@ def refuse_over(bytes_max: int | None, line: QueueLine, drafts: Sequence[Draft])
     actual = line.bytes + sizes_of(drafts)
     if actual > bytes_max:
         raise OverLimit("queue bytes", limit=bytes_max, actual=actual)
+
+
+def _over(
+    bytes_max: int | None, line: QueueLine, calls: Sequence[Sequence[Draft]]
+) -> dict[int, Rejected]:
+    """Of several calls, by place, those that the queue has no room for after the others."""
+    refused: dict[int, Rejected] = {}
+    if bytes_max is None:
+        return refused
+    held = line.bytes
+    if held + sizes_of([draft for drafts in calls for draft in drafts]) <= bytes_max:
+        return refused
+    for place, drafts in enumerate(calls):
+        actual = held + sizes_of(drafts)
+        if actual > bytes_max:
+            refused[place] = OverLimit("queue bytes", limit=bytes_max, actual=actual)
+        else:
+            held = actual
+    return refused
 
 
 def copy_of(message: Message, own_id: str | None, *, delay_ms: int | None) -> Draft:

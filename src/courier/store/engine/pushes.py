@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from courier import ids
-from courier.core.journal import push_detail
+from courier.core import events
+from courier.core.limits import Allowance
 from courier.core.types import (
     BROKER,
     Actor,
@@ -32,6 +33,7 @@ from courier.store.engine.layout import (
     FRESH,
     LEASED,
     READY,
+    SPAN,
 )
 from courier.store.engine.lines import Delivery, PushLine, QueueLine
 from courier.store.engine.messages import Messages
@@ -76,11 +78,17 @@ class Pushes:
     # --- handing out ---
 
     async def take(
-        self, line: QueueLine, pushes: PushLine, count: int, lease_ms: int, now_ms: int
+        self,
+        line: QueueLine,
+        pushes: PushLine,
+        count: int,
+        lease_ms: int,
+        now_ms: int,
+        allowance: Allowance | None = None,
     ) -> list[Message]:
         if not count or not pushes.open:
             return []
-        rows, fresh = await self._ready(pushes, count, now_ms)
+        rows, fresh = await self._ready(pushes, count, now_ms, allowance)
         if not rows and not fresh.spans:
             return []
         until_ms = now_ms + lease_ms
@@ -93,9 +101,12 @@ class Pushes:
         return sorted(messages, key=lambda message: message.seq)
 
     async def _ready(
-        self, pushes: PushLine, count: int, now_ms: int
+        self, pushes: PushLine, count: int, now_ms: int, allowance: Allowance | None
     ) -> tuple[list[Delivery], Fresh]:
-        """What may be handed out: rows and fresh messages, the lowest sequences of both."""
+        """What may be handed out: rows and fresh messages, the lowest sequences of both.
+
+        An allowance lets in the rows first: what they end at, fresh messages do not pass.
+        """
         behind_ms = now_ms if self._book.behind(now_ms) else None
         if pushes.listener.ordered:
             first = await self.first_open(pushes)
@@ -106,21 +117,22 @@ class Pushes:
         if behind_ms is not None:
             alive = takewhile(lambda row: not _expired(row, now_ms), rows)
             rows = list(alive)
-        # Of the rows only those that come before the last fresh message are surely wanted.
-        fresh = Fresh([], 0, [])
-        if count and pushes.fresh:
-            fresh = await self._deliveries.fresh(pushes, count, now_ms=behind_ms, bodies=True)
-        if rows and fresh.spans:
+        if rows and count and pushes.fresh:
+            # Only those that come before the last fresh message are surely wanted.
+            fresh = await self._deliveries.fresh(pushes, count, now_ms=behind_ms)
             seqs = [row.seq for row in rows]
             for span in fresh.spans:
                 seqs += range(span.first, span.first + span.length)
             last = sorted(seqs)[:count][-1]
             rows = [row for row in rows if row.seq <= last]
-            left = count - len(rows)
-            fresh = Fresh([], 0, [])
-            if left:
-                fresh = await self._deliveries.fresh(pushes, left, now_ms=behind_ms, bodies=True)
-        return rows, fresh
+        if allowance is not None and rows:
+            rows = rows[: allowance.fitting([row.size for row in rows])]
+        left = count - len(rows)
+        if left <= 0 or not pushes.fresh or (allowance is not None and allowance.cut):
+            return rows, Fresh([], 0, [])
+        return rows, await self._deliveries.fresh(
+            pushes, left, now_ms=behind_ms, bodies=True, allowance=allowance
+        )
 
     async def first_open(self, pushes: PushLine) -> Delivery | None:
         """The first that is neither acknowledged nor exhausted."""
@@ -207,7 +219,7 @@ class Pushes:
             self._deliveries.put(pushes, row, ACKNOWLEDGED, 0)
         pushes.acknowledged += len(rows)
         pushes.last_success_ms = now_ms
-        detail = [push_detail(pushes.id, report, failed=False) for _, report in arrivals]
+        detail = [events.push(pushes.id, report, failed=False) for _, report in arrivals]
         self._note("pushed", line, pushes, rows, now_ms, {"detail": detail})
 
     async def failed(
@@ -229,7 +241,7 @@ class Pushes:
         if ready:
             self._book.wake_pushes(pushes, ready)
         rows = [failure.delivery for failure in failures]
-        detail = [push_detail(pushes.id, failure.report, failed=True) for failure in failures]
+        detail = [events.push(pushes.id, failure.report, failed=True) for failure in failures]
         delays = [failure.delay_ms for failure in failures]
         extra = {"delay_ms": delays, "detail": detail}
         self._note("push_failed", line, pushes, rows, now_ms, extra)
@@ -294,8 +306,10 @@ class Pushes:
                 found.append(_push(pushes.id, row))
         return found
 
-    async def missed(self, line: QueueLine, pushes: PushLine, limit: int) -> list[str]:
-        rows = await self._deliveries.rows(pushes, Missed(), limit)
+    async def missed(
+        self, line: QueueLine, pushes: PushLine, limit: int, before_seq: int
+    ) -> list[str]:
+        rows = await self._deliveries.rows(pushes, Missed(before_seq or SPAN), limit)
         return ids.message_ids([(row.published_ms, row.seq) for row in rows], queue=line.id)
 
     # --- binding later ---

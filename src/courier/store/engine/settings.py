@@ -1,185 +1,103 @@
-"""Records: mirrored in memory, so that reading one costs a dict look-up.
+"""Changes of records, and what they do to the lines of queues and listeners.
 
 Callers see what is committed. Changes of the group that is being written are seen by the changes
 after them in the same group, and by nobody else until the group is durable.
 """
 
-from bisect import bisect_left, insort
-from collections.abc import Iterable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 
+from courier.core import events
 from courier.core.errors import Conflict
-from courier.core.journal import RECORD_KINDS, SECRET_FIELDS, UNNOTED, UNNOTED_UPDATES
-from courier.core.types import Actor, AnyRecord, Binding, Consumer, Listener, Queue
-from courier.store.engine.book import WAKE_ALL, Book, arrange
+from courier.core.journal import RECORD_KINDS, UNNOTED_UPDATES
+from courier.core.records import Change, Pending, Records
+from courier.core.types import Actor, AnyRecord, Consumer, Listener, Queue
+from courier.store.engine.book import WAKE_ALL, Book, arrange, record_of
 from courier.store.engine.groups import Groups
 from courier.store.engine.lines import PushLine, QueueLine
 
-R = TypeVar("R", bound=AnyRecord)
-RecordKey = tuple[type, str]
-
-
-class Mirror:
-    """Records by kind and id, by name, by parent."""
-
-    def __init__(self) -> None:
-        self._by_name: dict[tuple[type, str, str], AnyRecord] = {}
-        self._by_parent: dict[tuple[type, str], dict[str, AnyRecord]] = {}
-        self._by_kind: dict[type, dict[str, AnyRecord]] = {kind: {} for kind in RECORD_KINDS}
-        # The same records in order: of a kind, and of a kind and tenant.
-        self._ordered: dict[tuple[type, str | None], list[AnyRecord]] = {}
-
-    def keep(self, record: AnyRecord) -> None:
-        kind = type(record)
-        self.forget(kind, record.id)
-        self._by_kind[kind][record.id] = record
-        if record.name:
-            self._by_name[kind, record.tenant, record.name] = record
-        self._by_parent.setdefault((kind, record.parent), {})[record.id] = record
-        for owner in (None, record.tenant):
-            insort(self._ordered.setdefault((kind, owner), []), record, key=_order)
-
-    def forget(self, kind: type, id: str) -> None:
-        old = self._by_kind[kind].pop(id, None)
-        if old is None:
-            return
-        named = (kind, old.tenant, old.name)
-        # Within one group another record may have taken the name already.
-        if self._by_name.get(named) is old:
-            del self._by_name[named]
-        siblings = self._by_parent[kind, old.parent]
-        del siblings[id]
-        if not siblings:
-            del self._by_parent[kind, old.parent]
-        for owner in (None, old.tenant):
-            among = self._ordered[kind, owner]
-            del among[bisect_left(among, _order(old), key=_order)]
-            if not among:
-                del self._ordered[kind, owner]
-
-    def get(self, kind: type, id: str) -> AnyRecord | None:
-        return self._by_kind[kind].get(id)
-
-    def named(self, kind: type, tenant: str, name: str) -> AnyRecord | None:
-        return self._by_name.get((kind, tenant, name))
-
-    def of_parent(self, kind: type, parent: str) -> Iterable[AnyRecord]:
-        return self._by_parent.get((kind, parent), {}).values()
-
-    def scan(self, kind: type, tenant: str | None, parent: str | None) -> list[Any]:
-        if parent is None:
-            return list(self._ordered.get((kind, tenant), ()))
-        among = self.of_parent(kind, parent)
-        return sorted(
-            [record for record in among if tenant is None or record.tenant == tenant], key=_order
-        )
+_KINDS: dict[str, type[AnyRecord]] = {kind.__name__: kind for kind in RECORD_KINDS}
 
 
 class Settings:
-    """`mirror` is what callers see. `_changed` are the records of the group, None for deleted."""
+    """`mirror` is what callers see, `pending` what the changes of a group see."""
 
     def __init__(self, book: Book, groups: Groups) -> None:
         self._book = book
         self._groups = groups
-        self.mirror = Mirror()
-        self._changed: dict[RecordKey, AnyRecord | None] = {}
+        self.mirror = Records()
+        self.pending = Pending(self.mirror)
 
     def load(self) -> None:
-        self.mirror = Mirror()
-        self.reset()
-        for record in sorted(self._book.records, key=_order):
-            self.mirror.keep(record)
+        self.mirror.apply(puts=self._book.records)
 
-    def reset(self) -> None:
-        """The group was rolled back."""
-        self._changed = {}
+    def follow(self, records: Sequence[AnyRecord]) -> None:
+        """These are all the records there are by now. Those that are as before stay the same
+        objects."""
+        known = {(type(record), record.id) for record in records}
+        gone = [old for old in self.mirror.all() if (type(old), old.id) not in known]
+        new = [each for each in records if self.mirror.get(type(each), each.id) != each]
+        if new or gone:
+            self.mirror.apply(puts=new, drops=gone)
 
-    def committed(self) -> None:
-        """Make the group's changes visible."""
-        for (kind, id), record in self._changed.items():
-            if record is None:
-                self.mirror.forget(kind, id)
-        for record in self._changed.values():
-            if record is not None:
-                self.mirror.keep(record)
-        self._changed = {}
+    def follow_some(self, bodies: Mapping[tuple[str, str], bytes | None]) -> None:
+        """Another node has changed these."""
+        old: list[AnyRecord] = []
+        for kind, id in bodies:
+            known = self.mirror.get(_KINDS[kind], id)
+            if known is not None:
+                old.append(known)
+        new = [record_of(body) for body in bodies.values() if body is not None]
+        if bodies:
+            self.mirror.apply(puts=new, drops=old)
 
     def is_new(self, record: AnyRecord) -> bool:
         """It would add to what is stored for good; sessions and notes of progress do not."""
         kind = type(record)
-        return kind not in UNNOTED_UPDATES and self._get(kind, record.id) is None
-
-    # --- as the group sees it ---
-
-    def _get(self, kind: type, id: str) -> AnyRecord | None:
-        key = (kind, id)
-        return self._changed[key] if key in self._changed else self.mirror.get(kind, id)
-
-    def _named(self, kind: type, tenant: str, name: str) -> AnyRecord | None:
-        for record in self._changed.values():
-            if record is None or type(record) is not kind:
-                continue
-            if (record.tenant, record.name) == (tenant, name):
-                return record
-        found = self.mirror.named(kind, tenant, name)
-        return None if found is None or (kind, found.id) in self._changed else found
-
-    def _of_parent(self, kind: type, parent: str) -> list[AnyRecord]:
-        found = [
-            record
-            for record in self._changed.values()
-            if record is not None and type(record) is kind and record.parent == parent
-        ]
-        kept = self.mirror.of_parent(kind, parent)
-        return found + [record for record in kept if (kind, record.id) not in self._changed]
+        return kind not in UNNOTED_UPDATES and self.pending.get(kind, record.id) is None
 
     # --- changing ---
 
-    def _check(self, puts: Sequence[AnyRecord], drops: Sequence[AnyRecord]) -> None:
+    def check(self, change: Change[Any]) -> None:
         """Raise Conflict when a name, or the place of a queue's consumer, is taken."""
-        changed = {(type(record), record.id) for record in (*drops, *puts)}
+        changed = {(type(record), record.id) for record in (*change.drops, *change.puts)}
         names: set[tuple[type, str, str]] = set()
         parents: set[str] = set()
-        for record in puts:
+        for record in change.puts:
             kind = type(record)
             if record.name:
                 name = (kind, record.tenant, record.name)
-                holder = self._named(*name)
+                holder = self.pending.named(kind, tenant=record.tenant, name=record.name)
                 if name in names or (holder and (kind, holder.id) not in changed):
                     raise Conflict(RECORD_KINDS[kind], record.name)
                 names.add(name)
             if isinstance(record, Consumer):
-                others = self._of_parent(kind, record.parent)
+                others = self.pending.scan(Consumer, parent=record.parent)
                 taken = any((kind, other.id) not in changed for other in others)
                 if record.parent in parents or taken:
                     raise Conflict("consumer", record.parent)
                 parents.add(record.parent)
 
-    async def change(
-        self,
-        puts: Sequence[AnyRecord],
-        drops: Sequence[AnyRecord],
-        actor: Actor,
-        now_ms: int,
-    ) -> None:
-        self._check(puts, drops)
+    async def change(self, change: Change[Any], actor: Actor, now_ms: int) -> None:
+        puts, drops = change.puts, change.drops
+        if not puts and not drops:
+            return
         new = self._new_lines(puts, drops)
         for record in drops:
-            known = self._get(type(record), record.id)
+            known = self.pending.get(type(record), record.id)
             if known is not None:
                 self._drop(known)
-                self._note("deleted", known, None, puts, actor, now_ms)
+                self._note(None, known, puts, actor, now_ms)
         for record in puts:
-            known = self._get(type(record), record.id)
+            known = self.pending.get(type(record), record.id)
             self._put(record)
             if isinstance(record, Queue):
                 await self._put_queue(record, new, now_ms)
             elif isinstance(record, Listener):
                 self._put_listener(record, new)
-            what = "updated" if known else "created"
-            self._note(what, record, known, puts, actor, now_ms)
+            self._note(record, known, puts, actor, now_ms)
         self._book.changed = True
 
     def _new_lines(self, puts: Sequence[AnyRecord], drops: Sequence[AnyRecord]) -> dict[str, int]:
@@ -200,8 +118,7 @@ class Settings:
 
     def _put(self, record: AnyRecord) -> None:
         kind = type(record)
-        self._changed.pop((kind, record.id), None)
-        self._changed[kind, record.id] = record
+        self.pending.apply(puts=[record])
         body = msgspec.json.encode(record)
         self._book.changes.records[kind.__name__, record.id] = body
         if isinstance(record, Consumer):
@@ -209,8 +126,7 @@ class Settings:
 
     def _drop(self, record: AnyRecord) -> None:
         kind, book = type(record), self._book
-        self._changed.pop((kind, record.id), None)
-        self._changed[kind, record.id] = None
+        self.pending.apply(drops=[record])
         book.changes.records[kind.__name__, record.id] = None
         if isinstance(record, Queue):
             line = book.lines.pop(record.id)
@@ -248,7 +164,7 @@ class Settings:
         book.lines[queue.id] = book.by_no[line.no] = line
         book.touch(line)
         # A listener may have been there before its queue.
-        for listener in self._of_parent(Listener, queue.id):
+        for listener in self.pending.scan(Listener, parent=queue.id):
             pushes = book.pushes.get(listener.id)
             if pushes is not None:
                 book.attach(pushes, line)
@@ -273,27 +189,20 @@ class Settings:
 
     def _note(
         self,
-        what: str,
-        record: AnyRecord,
+        record: AnyRecord | None,
         known: AnyRecord | None,
         puts: Sequence[AnyRecord],
         actor: Actor,
         now_ms: int,
     ) -> None:
-        unnoted = UNNOTED_UPDATES if what == "updated" else UNNOTED
-        if isinstance(record, unnoted):
+        event, about = events.setting(record, known, actor=actor), record or known
+        if event is None or about is None:
             return
-        detail = msgspec.to_builtins(record)
-        if what == "updated" and known is not None:
-            detail["changed"] = _changed(known, record)
-        for name in SECRET_FIELDS:
-            detail.pop(name, None)
-        if actor.address:
-            detail["address"] = actor.address
+        kind, detail = event
         self._book.note(
-            f"{RECORD_KINDS[type(record)]}_{what}",
-            self._queue_of(record, puts),
-            tenant=record.tenant,
+            kind,
+            self._queue_of(about, puts),
+            tenant=about.tenant,
             actor=actor,
             now_ms=now_ms,
             columns={"detail": detail},
@@ -303,18 +212,7 @@ class Settings:
         """The queue that a record is about, which may come or go in the same call."""
         if isinstance(record, Queue):
             return record
-        id = record.queue if isinstance(record, Binding) else record.parent
+        id = events.queue_of(record)
         new = {put.id: put for put in puts if isinstance(put, Queue)}
-        found = new.get(id) or self._get(Queue, id) or self.mirror.get(Queue, id)
+        found = new.get(id) or self.pending.get(Queue, id) or self.mirror.get(Queue, id)
         return found if isinstance(found, Queue) else None
-
-
-def _order(record: AnyRecord) -> tuple[int, str, str]:
-    """Oldest first, then by name and id."""
-    return record.created_ms, record.name, record.id
-
-
-def _changed(old: AnyRecord, new: AnyRecord) -> list[str]:
-    """Names of the fields that differ."""
-    names = type(new).__struct_fields__
-    return sorted(name for name in names if getattr(old, name) != getattr(new, name))

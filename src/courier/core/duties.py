@@ -1,0 +1,117 @@
+"""Loops that must run once, however many processes share a store."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from contextvars import ContextVar, copy_context
+from typing import Any, NamedTuple
+
+from msgspec import Struct
+
+from courier.clock import Clock
+from courier.core.errors import Unavailable
+from courier.core.store import Store
+
+# How often a process that does not have a duty asks for it.
+ASK_AGAIN_S = 1.0
+# How often a process asks for it again while a step lasts.
+RENEW_EVERY_S = 1.0
+
+
+class Fence(NamedTuple):
+    """The right to a duty: `number` grows whenever another process gets it."""
+
+    duty: str
+    number: int
+
+
+# The right by which a step writes. It is no argument, because a step uses verbs that callers use.
+FENCE: ContextVar[Fence | None] = ContextVar("FENCE", default=None)
+
+
+class DutyLost(Exception):
+    """Another process has the duty by now, so what this one was about to write is refused."""
+
+
+class Duty(Struct, frozen=True):
+    """A loop, and what it does while this process has the duty.
+
+    `turn` is one step, which returns in how many seconds the next is due; None: there is nothing
+    left to do. `failed` is logged when a step fails, and the next one is tried after `rest_s`.
+    `lost` forgets what is in memory, because another process goes on; `woken` ends a rest early.
+    What a step does must be harmless when it is done twice; what it writes is refused once another
+    process has the duty.
+    """
+
+    name: str
+    turn: Callable[[], Coroutine[Any, Any, float | None]]
+    failed: str
+    rest_s: float
+    log: logging.Logger
+    lost: Callable[[], None] = lambda: None
+    woken: asyncio.Event | None = None
+
+
+async def run(duty: Duty, store: Store, clock: Clock) -> None:
+    """Do the duty whenever the store grants it; until cancelled, or until nothing is left."""
+    held: Fence | None = None
+    while True:
+        wait_s: float | None = duty.rest_s
+        try:
+            number = await store.hold(duty.name, now_ms=clock.now_ms())
+            if held is not None and number != held.number:
+                duty.lost()
+            held = None if number is None else Fence(duty.name, number)
+            wait_s = ASK_AGAIN_S if held is None else await _step(duty, held, store, clock)
+        except DutyLost:
+            duty.log.warning("duty_lost", extra={"duty": duty.name})
+            duty.lost()
+            held = None
+        except Unavailable as error:
+            duty.log.warning(duty.failed, extra={"reason": str(error)})
+        except Exception:
+            duty.log.exception(duty.failed)
+        if wait_s is None:
+            return
+        while not await _rest(min(wait_s, RENEW_EVERY_S), duty.woken):
+            wait_s -= RENEW_EVERY_S
+            if wait_s <= 0 or held is None or not await _renewed(held, store, clock):
+                break
+
+
+async def _renewed(fence: Fence, store: Store, clock: Clock) -> bool:
+    """Ask for the duty again. False: another process had it, so that it is lost even if it is
+    granted."""
+    with suppress(Unavailable):
+        return await store.hold(fence.duty, now_ms=clock.now_ms()) == fence.number
+    return True
+
+
+async def _step(duty: Duty, fence: Fence, store: Store, clock: Clock) -> float | None:
+    """One step under this right, which is renewed for as long as the step lasts."""
+    context = copy_context()
+    context.run(FENCE.set, fence)
+    turn = asyncio.get_running_loop().create_task(duty.turn(), context=context)
+    renewed = True
+    try:
+        while not (await asyncio.wait([turn], timeout=RENEW_EVERY_S))[0]:
+            renewed = renewed and await _renewed(fence, store, clock)
+        return turn.result()
+    except asyncio.CancelledError:
+        turn.cancel()
+        await asyncio.wait([turn])
+        raise
+
+
+async def _rest(seconds: float, woken: asyncio.Event | None) -> bool:
+    """Whether it was ended early."""
+    if woken is None:
+        await asyncio.sleep(seconds)
+        return False
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await woken.wait()
+    early = woken.is_set()
+    woken.clear()
+    return early

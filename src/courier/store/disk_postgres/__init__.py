@@ -1,0 +1,512 @@
+"""The engine's disk on PostgreSQL: many nodes. See `engine/disk.py` for what it promises.
+
+All nodes change one state, one group after the other: a group begins by locking the row `head`,
+then learns what other nodes have changed since its own last one. So everything that the engine
+keeps in memory is as true as on one node, and offsets are dense as they are given.
+"""
+
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any, NamedTuple
+
+import asyncpg
+
+from courier.core.duties import Fence
+from courier.core.types import Level, Tally
+from courier.store.disk_postgres import statements as sql
+from courier.store.disk_postgres.connection import ERRORS, Address, disk_errors
+from courier.store.disk_postgres.database_time import DatabaseTime
+from courier.store.engine.blocks import BlockRow
+from courier.store.engine.disk import (
+    At,
+    Below,
+    Between,
+    Changed,
+    Changes,
+    Claimed,
+    Cutoffs,
+    Due,
+    Fact,
+    Heads,
+    InGroup,
+    Loose,
+    Missed,
+    Open,
+    Opened,
+    Packet,
+    Ready,
+    ReadyGroups,
+    Which,
+)
+from courier.store.engine.layout import DELAYED, LEASED, NEVER_MS, SEQ_BITS, SPAN
+from courier.store.engine.lines import Delivery
+from courier.store.engine.masks import packed_mask, unpacked_mask
+
+Connection = Any
+
+_BLOCKS_MAX = 64
+_PACKETS_MAX = 64
+# How many groups are remembered for nodes that were away; who was away for longer reads everything.
+GROUPS_KEPT = 5_000
+_FORGET_EVERY = 500
+
+
+class _Head(NamedTuple):
+    grp: int
+    journal_last: int
+    journal_bytes: int
+    journal_ms: int
+    journal_first: int
+    journal_start_bytes: int
+    next_due_ms: int
+
+
+class PostgresDisk:
+    """`token` names this node among those that write groups."""
+
+    def __init__(
+        self,
+        address: Address,
+        readers: "asyncpg.Pool[Any]",
+        *,
+        epoch: str,
+        secret: bytes,
+        token: int,
+        time: DatabaseTime,
+    ) -> None:
+        self._address = address
+        self._epoch = epoch
+        self._secret = secret
+        self._token = token
+        self._readers = readers
+        self._time = time
+        self._connection: Connection = None
+        self._head = _Head(0, 0, 0, 0, 1, 0, 0)
+        # Up to which group this node knows what is in the database.
+        self.seen = 0
+
+    # --- a group, for the writer ---
+
+    async def lock(self, connection: Connection) -> bool:
+        """Begin a group in the open transaction; False: other nodes have written since."""
+        self._connection = connection
+        self._head = _Head(*await connection.fetchrow(sql.LOCK_HEAD))
+        return self._head.grp == self.seen
+
+    async def look(self, connection: Connection) -> bool:
+        """The same without a lock, in a transaction that only reads."""
+        self._connection = connection
+        self._head = _Head(*await connection.fetchrow(sql.HEAD))
+        return self._head.grp == self.seen
+
+    async def happened(self, connection: Connection) -> bool:
+        """Whether the group that was in doubt is in the database. Waits for the connection that it
+        was sent on; what is then committed says that all before it is durable, too."""
+        self._connection = connection
+        self._head = _Head(*await connection.fetchrow(sql.LOCK_HEAD))
+        token = await connection.fetchval(sql.TOKEN, self.seen + 1)
+        await connection.execute(sql.BARRIER)
+        return bool(token == self._token)
+
+    def committed(self) -> None:
+        """The group is in the database."""
+        self.seen += 1
+
+    async def changed(self, is_fifo: Callable[[int], bool]) -> Changed | None:
+        """What other nodes have changed since the last look; None: it is not known any more."""
+        groups = await self._rows(sql.GROUPS_AFTER, self.seen)
+        if len(groups) != self._head.grp - self.seen:
+            return None
+        lines = {no for group in groups for no in group["lines"]}
+        ranges = {key for group in groups for key in group["ranges"]}
+        records: dict[tuple[str, str], bytes | None] = {}
+        for name in {name for group in groups for name in group["records"]}:
+            kind, _, id = name.partition(":")
+            records[kind, id] = await self._connection.fetchval(sql.RECORD, kind, id)
+        found = await self._rows(sql.LINES_OF, list(lines)) if lines else []
+        groups_of: dict[int, dict[str, int]] = {}
+        for no in filter(is_fifo, lines):
+            base = no << SEQ_BITS
+            leased = await self._rows(sql.LEASED_GROUPS_OF, base, base + SPAN)
+            groups_of[no] = {name.decode(): count for name, count in leased}
+        head = self._head
+        self.seen = head.grp
+        return Changed(
+            dict.fromkeys(lines) | {row[0]: tuple(row) for row in found},
+            groups_of,
+            dict.fromkeys(ranges) | await self._ranges(sql.RANGES_OF, list(ranges)),
+            [key for group in groups for key in group["blocks"]],
+            records,
+            (*head[1:6],),
+            head.next_due_ms,
+        )
+
+    # --- reading inside a group ---
+
+    async def _rows(self, statement: str, *values: Any) -> list[Any]:
+        found: list[Any] = await self._connection.fetch(statement, *values)
+        return found
+
+    async def _ranges(self, statement: str, *values: Any) -> dict[int, Any]:
+        return {
+            key: (key, until_ms, at_ms, claim, unpacked_mask(count, done))
+            for key, until_ms, at_ms, count, claim, done in await self._rows(statement, *values)
+        }
+
+    async def open(self) -> Opened:
+        self.seen = self._head.grp
+        groups = await self._rows(sql.LEASED_GROUPS)
+        return Opened(
+            self._epoch,
+            self._secret,
+            [row[0] for row in await self._rows(sql.RECORDS)],
+            [tuple(row) for row in await self._rows(sql.LINES)],
+            list((await self._ranges(sql.RANGES)).values()),
+            [(no, name.decode(), count) for no, name, count in groups],
+            (*self._head[1:6],),
+        )
+
+    async def blocks(
+        self, line: int, seq: int, *, messages: int, bodies: bool, bytes_max: int
+    ) -> list[BlockRow]:
+        base = line << SEQ_BITS
+        key = base | seq
+        begin = await self._connection.fetchrow(sql.BLOCK_AT, base, key)
+        if begin is not None and begin[0] + begin[1] > key:
+            key = begin[0]
+        count = 1
+        if messages > 1:
+            sizes = await self._rows(sql.BLOCK_SIZES, key, base + SPAN, _BLOCKS_MAX)
+            count = _enough(sizes, messages, bytes_max if bodies else None)
+        statement = sql.BLOCKS if bodies else sql.BLOCK_METAS
+        return [BlockRow(*row) for row in await self._rows(statement, key, base + SPAN, count)]
+
+    async def deliveries(
+        self, line: int, which: Which, *, pushes: bool, limit: int
+    ) -> list[Delivery]:
+        base = line << SEQ_BITS
+        end = base + SPAN
+        table = sql.PUSHES if pushes else sql.DELIVERIES
+        if isinstance(which, At):
+            rows = await self._rows(table.at, [base | seq for seq in which.seqs])
+        elif isinstance(which, Ready):
+            rows = await self._rows(table.ready, base, end, limit)
+        elif isinstance(which, ReadyGroups):
+            rows = await self._rows(sql.READY_GROUPS, base, end, limit)
+        elif isinstance(which, Between):
+            statement = table.between_all if which.over else table.between
+            rows = await self._rows(statement, base | which.first, base | which.last, limit)
+        elif isinstance(which, InGroup):
+            rows = await self._rows(sql.GROUP, which.name.encode(), base, end, limit)
+        elif isinstance(which, Heads):
+            names = [name.encode() for name in which.names]
+            rows = await self._rows(sql.HEADS, base, end, names)
+        elif isinstance(which, Claimed):
+            rows = await self._rows(sql.CLAIMED, which.claim, limit)
+        elif isinstance(which, Open):
+            rows = await self._rows(sql.OPEN, base, end, limit)
+        else:
+            assert isinstance(which, Missed)
+            rows = await self._rows(sql.MISSED, base, base + which.before, limit)
+        return [_stored(row) for row in rows]
+
+    async def due(self, now_ms: int, *, limit: int) -> Due:
+        return Due(
+            [_stored(row) for row in await self._rows(sql.DELIVERIES.due, now_ms, limit)],
+            [_stored(row) for row in await self._rows(sql.PUSHES.due, now_ms, limit)],
+            [(row[0], row[1]) for row in await self._rows(sql.EXPIRED, now_ms, limit)],
+        )
+
+    async def next_due(self) -> tuple[int | None, tuple[int, int] | None]:
+        fetchval = self._connection.fetchval
+        found = [await fetchval(table.next_due) for table in (sql.DELIVERIES, sql.PUSHES)]
+        rows_ms = min((ms for ms in found if ms is not None), default=None)
+        expiry = await self._connection.fetchrow(sql.NEXT_EXPIRY)
+        found = [rows_ms, None if expiry is None else expiry[0]]
+        next_ms = min((ms for ms in found if ms is not None), default=NEVER_MS)
+        self._head = self._head._replace(next_due_ms=next_ms)
+        return rows_ms, None if expiry is None else (expiry[0], expiry[1])
+
+    async def known(self, line: int, kind: str, keys: Sequence[str] | Below) -> dict[str, Fact]:
+        if isinstance(keys, Below):
+            # What begins with the prefix and a slash sorts before the prefix and what follows: a 0.
+            prefix = keys.prefix.encode()
+            rows = await self._rows(sql.FACTS_BELOW, line, kind, prefix + b"/", prefix + b"0")
+        else:
+            rows = await self._rows(sql.FACTS, line, kind, [key.encode() for key in keys])
+        return {key.decode(): Fact(until_ms, value) for key, until_ms, value in rows}
+
+    # --- writing a group ---
+
+    async def apply(self, changes: Changes, *, last: bool) -> None:
+        execute = self._connection.execute
+        for rows, table in ((changes.deliveries, sql.DELIVERIES), (changes.pushes, sql.PUSHES)):
+            if rows:
+                kept = [row for row in rows.values() if row is not None]
+                if new := [_row(row) for row in kept if not row.stored]:
+                    await execute(table.insert, new)
+                if changed := [_row(row) for row in kept if row.stored]:
+                    await execute(table.update, changed)
+                if len(kept) < len(rows):
+                    await execute(table.delete, [key for key, row in rows.items() if row is None])
+                self._due(row.due_ms for row in kept if row.state in (LEASED, DELAYED))
+                for row in kept:
+                    row.stored = True
+                rows.clear()
+        if changes.expiries:
+            expiries = [
+                (key, at_ms) for key, at_ms in changes.expiries.items() if at_ms is not None
+            ]
+            await self._connection.executemany(sql.PUT_EXPIRY, expiries)
+            over = [key for key, at_ms in changes.expiries.items() if at_ms is None]
+            await execute(sql.DROP_EXPIRIES, over)
+            self._due(at_ms for _, at_ms in expiries)
+            changes.expiries.clear()
+        if changes.facts:
+            await self._apply_facts(changes)
+        if last:
+            await self._apply_rest(changes)
+
+    def _due(self, times_ms: Iterable[int]) -> None:
+        """Rows come due at these times."""
+        first_ms = min(times_ms, default=self._head.next_due_ms)
+        self._head = self._head._replace(next_due_ms=min(first_ms, self._head.next_due_ms))
+
+    async def _apply_facts(self, changes: Changes) -> None:
+        many = self._connection.executemany
+        kept = [
+            (line, kind, key.encode(), *fact)
+            for (line, kind, key), fact in changes.facts.items()
+            if fact is not None
+        ]
+        gone = [
+            (line, kind, key.encode())
+            for (line, kind, key), fact in changes.facts.items()
+            if fact is None
+        ]
+        if kept:
+            await many(sql.PUT_FACT, kept)
+        if gone:
+            await many(sql.DROP_FACT, gone)
+        changes.facts.clear()
+
+    async def _apply_rest(self, changes: Changes) -> None:
+        execute, many = self._connection.execute, self._connection.executemany
+        for (kind, id), body in changes.records.items():
+            if body is None:
+                await execute(sql.DROP_RECORD, kind, id)
+            else:
+                await execute(sql.PUT_RECORD, kind, id, body)
+        for no in changes.emptied:
+            base = no << SEQ_BITS
+            for statement in sql.EMPTY:
+                await execute(statement, base, base + SPAN)
+            await execute(sql.DROP_FACTS, no)
+        if gone := [no for no, line in changes.lines.items() if line is None]:
+            await execute("DELETE FROM lines WHERE no = ANY($1)", gone)
+        await self._apply_rows(changes)
+        for block in changes.long_blocks:
+            await execute(sql.PUT_BLOCK, *block.row())
+        if changes.freed:
+            await execute(sql.DROP_BLOCKS, changes.freed)
+            await execute(sql.DROP_EXPIRIES, changes.freed)
+        if changes.settled:
+            await many(sql.DROP_SETTLED, changes.settled)
+        for line, kind, first, end in changes.forgotten:
+            await execute(sql.DROP_FACTS_BETWEEN, line, kind, first.encode(), end.encode())
+        if changes.levels:
+            await many(sql.PUT_LEVEL, changes.levels)
+        if self._head.grp % _FORGET_EVERY == 0:
+            await execute(sql.FORGET_GROUPS, self._head.grp - GROUPS_KEPT)
+
+    async def _apply_rows(self, changes: Changes) -> None:
+        """What nearly every group writes, and the note of what it changed."""
+        ranges = []
+        ended = []
+        for key, found in changes.ranges.items():
+            if found.left:
+                mask = packed_mask(found.done) if found.left < len(found.done) else None
+                count = len(found.done)
+                ranges.append((key, found.until_ms, found.at_ms, count, found.claim, mask))
+            elif found.stored:
+                ended.append(key)
+        head = self._head
+        packets = [] if changes.packet is None else [changes.packet]
+        if changes.packet is not None:
+            packet = changes.packet
+            head = head._replace(
+                journal_last=packet.last,
+                journal_bytes=packet.total_bytes,
+                journal_ms=packet.at_ms,
+            )
+        grp = head.grp + 1
+        note = (
+            grp,
+            self._token,
+            list(changes.lines),
+            list(changes.ranges),
+            [*changes.freed, *(block.key for block in changes.blocks)],
+            [f"{kind}:{id}" for kind, id in changes.records],
+        )
+        self._head = head._replace(grp=grp)
+        await self._connection.execute(
+            sql.APPLY,
+            [line.row() for line in changes.lines.values() if line is not None],
+            changes.blocks,
+            ranges,
+            ended,
+            packets,
+            [(*minute, *totals) for minute, totals in changes.minutes.items()],
+            [note],
+            *self._head,
+        )
+
+    # --- trimming, inside a group ---
+
+    async def trim(self, upto: int, *, before_ms: int | None, limit: int) -> tuple[int, int] | None:
+        last = await self._connection.fetchval(sql.LAST_OLD, upto, limit, before_ms)
+        if last is None:
+            return None
+        await self._connection.execute(sql.TRIM, last)
+        first, total_bytes = await self._connection.fetchrow(sql.OLDEST_PACKET)
+        self._head = self._head._replace(journal_first=first, journal_start_bytes=total_bytes)
+        return first, total_bytes
+
+    async def loose(self, after: int, upto: int, *, limit: int) -> list[Loose]:
+        return [Loose(*row) for row in await self._rows(sql.LOOSE, after, upto, limit)]
+
+    async def forget(self, cutoffs: Cutoffs, *, limit: int) -> bool:
+        forgotten = [
+            await self._deleted(sql.FORGET_FACTS, cutoffs.now_ms, limit),
+            await self._deleted(sql.FORGET_LEVELS, cutoffs.level, limit),
+            await self._deleted(sql.FORGET_MINUTES, cutoffs.hour, limit),
+        ]
+        rolled = await self._connection.fetchval(sql.ROLLED)
+        summed = await self._connection.fetchval(sql.SUM_UP, rolled, cutoffs.minute, limit)
+        if 0 < summed < limit:
+            await self._connection.execute(sql.SAVE_ROLLED, cutoffs.minute)
+        return bool(max(*forgotten, summed) < limit)
+
+    async def _deleted(self, statement: str, *values: int) -> int:
+        status: str = await self._connection.execute(statement, *values)
+        return int(status.rpartition(" ")[2])
+
+    # --- the past, beside the group ---
+
+    @asynccontextmanager
+    async def _reading(self) -> AsyncIterator[Connection]:
+        """A connection that sees one moment."""
+        with disk_errors(self._address):
+            async with (
+                self._readers.acquire() as db,
+                db.transaction(isolation="repeatable_read", readonly=True),
+            ):
+                yield db
+
+    async def packets(
+        self, after: int, *, limit: int, bytes_max: int | None
+    ) -> list[tuple[Packet, list[BlockRow]]]:
+        found: list[tuple[Packet, list[BlockRow]]] = []
+        count = size = 0
+        # Packets and blocks must be of one moment: a trim may come between.
+        async with self._reading() as db:
+            while rows := await db.fetch(sql.PACKETS, after, _PACKETS_MAX if limit > 1 else 1):
+                for row in rows:
+                    packet = Packet(*row)
+                    blocks = [BlockRow(*b) for b in await db.fetch(sql.BLOCKS_OF, packet.last)]
+                    found.append((packet, blocks))
+                    count += min(packet.length, packet.last - after)
+                    size += len(packet.data) + sum([len(block.data or b"") for block in blocks])
+                    if count >= limit or (bytes_max is not None and size >= bytes_max):
+                        return found
+                after = packet.last
+        return found
+
+    async def packet_at(self, at_ms: int) -> tuple[int, Packet | None]:
+        """Packets lie in the order of their times, so the first of a time is found by halving."""
+        async with self._reading() as db:
+            before, upto = 0, await db.fetchval(sql.LAST_OFFSET) or 0
+            found: Packet | None = None
+            while before < upto:
+                middle = (before + upto) // 2
+                packet = Packet(*await db.fetchrow(sql.PACKET_AFTER, middle))
+                if packet.at_ms < at_ms:
+                    before = packet.last
+                else:
+                    upto, found = middle, packet
+        return before, found
+
+    async def tallies(
+        self, tenant: str, id: str | None, since_minute: int, until_minute: int
+    ) -> list[Tally]:
+        minutes = (since_minute, until_minute)
+        async with self._reading() as db:
+            if id is None:
+                rows = await db.fetch(sql.TALLIES, tenant, *minutes)
+            else:
+                rows = await db.fetch(sql.TALLIES_OF, id, tenant, *minutes)
+        return [Tally(*row) for row in rows]
+
+    async def levels(self, queues: Sequence[str], since_minute: int) -> list[list[Level]]:
+        async with self._reading() as db:
+            return [
+                [Level(*row) for row in await db.fetch(sql.LEVELS, queue, since_minute)]
+                for queue in queues
+            ]
+
+    async def hold(self, duty: str, *, now_ms: int) -> int | None:
+        """By the database's clock: who does not ask for five seconds has lost it."""
+        with disk_errors(self._address):
+            fence: int | None = await self._readers.fetchval(sql.HOLD, duty, self._token)
+            return fence
+
+    async def held(self, duties: Sequence[str]) -> set[Fence]:
+        """Of these duties those that this node has, until the group is over."""
+        return {Fence(*row) for row in await self._rows(sql.HELD, self._token, list(duties))}
+
+    def ahead_ns(self) -> int | None:
+        return self._time.ahead_ns()
+
+    async def close(self) -> None:
+        """Let others have this node's duties at once."""
+        with suppress(*ERRORS):
+            await self._readers.execute(sql.LET_GO, self._token)
+        self._readers.terminate()
+
+
+def _enough(sizes: Sequence[Any], messages: int, bytes_max: int | None) -> int:
+    """How many blocks it takes to reach that many messages, or bytes."""
+    count = size = held = 0
+    for length, nbytes in sizes:
+        count, held, size = count + 1, held + length, size + nbytes
+        if held >= messages or (bytes_max is not None and size >= bytes_max):
+            break
+    return max(1, count)
+
+
+def _stored(row: Any) -> Delivery:
+    values = list(row)
+    values[8] = None if values[8] is None else values[8].decode()
+    values[10] = None if values[10] is None else values[10].decode()
+    found = Delivery(*values)
+    found.stored = True
+    return found
+
+
+def _row(d: Delivery) -> tuple[Any, ...]:
+    return (
+        d.key,
+        d.state,
+        d.attempt,
+        d.due_ms,
+        d.published_ms,
+        d.first_ms,
+        d.last_ms,
+        d.size,
+        None if d.own_id is None else d.own_id.encode(),
+        d.expires_ms,
+        None if d.group is None else d.group.encode(),
+        int(d.follows),
+        d.claim,
+        d.report,
+    )

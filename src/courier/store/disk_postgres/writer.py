@@ -1,0 +1,448 @@
+"""Group commit on PostgreSQL: concurrent calls of a node share a transaction, nodes take turns.
+
+A group locks the head of the state, takes in what other nodes have changed, runs its calls against
+the engine's memory and writes the rows that they changed. Nobody is answered before COMMIT was.
+
+When the connection is lost after COMMIT was sent, nobody knows whether the group happened. Then
+the writer connects again, to the next primary if there is one, and looks whether the group is
+there. The look locks the head as well, so that it waits for what the lost connection may still do,
+and it commits something of its own: once that is durable, so is all that was found.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from courier.clock import elapsed_ns
+from courier.core.duties import FENCE, DutyLost, Fence
+from courier.core.errors import (
+    OutcomeUnknown,
+    Rejected,
+    ShuttingDown,
+    StoreUnavailable,
+)
+from courier.store.disk_postgres import PostgresDisk
+from courier.store.disk_postgres.connection import AGAIN, ERRORS, LOST, Address, sentence
+from courier.store.disk_postgres.notices import Notices
+from courier.store.engine.engine import Engine
+from courier.store.engine.joins import Alone, Joined
+from courier.store.engine.units import (
+    DOUBT_RETRY_S,
+    DOUBT_S_MAX,
+    GATHER_S_MAX,
+    WAITING_MAX,
+    Call,
+    is_of_one_call,
+    put_back,
+    refuse,
+    reject,
+    share,
+    take,
+    units,
+)
+
+T = TypeVar("T")
+
+# How long callers wait for a database that is away; then they are told so.
+AWAY_S_MAX = 5.0
+# How often a node that writes nothing looks at what others wrote, if no notice comes.
+LOOK_EVERY_S = 0.25
+# A node that has not looked for so long may take a revoked key for a good one: it serves nobody
+# before it has looked.
+UNSEEN_S_MAX = 1.0
+# How often a group that other transactions stood in the way of is tried.
+TRIES_MAX = 5
+_LOOK = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+_NOT_ON_STANDBY = "canceling wait for synchronous replication"
+
+log = logging.getLogger("courier.store")
+
+
+class _InDoubt(Exception):
+    """COMMIT was sent, and no answer came."""
+
+
+class _FencedCall(Call):
+    """A call of a duty."""
+
+    __slots__ = ("fence",)
+
+    def __init__(self, op: Callable[[], Any], future: "asyncio.Future[Any]", fence: Fence) -> None:
+        super().__init__(op, future)
+        self.fence = fence
+
+
+class Writer:
+    def __init__(
+        self,
+        address: Address,
+        disk: PostgresDisk,
+        engine: Engine,
+        connection: Any,
+        notices: Notices,
+        *,
+        calls_max: int,
+    ) -> None:
+        self._address = address
+        self._disk = disk
+        self._engine = engine
+        self._connection = connection
+        self._notices = notices
+        self._calls_max = calls_max
+        self._loop = asyncio.get_running_loop()
+        self._waiting: deque[Call] = deque()
+        self._arrived = asyncio.Event()
+        # Those who wait for a look that has not begun yet.
+        self._lookers: list[asyncio.Future[None]] = []
+        self._closed = False
+        # What is in memory is not what is in the database: read all of it.
+        self._stale = False
+        self._looked_s = self._loop.time()
+        # Since when this node knows all that was written before; time asleep counts.
+        self._known_ns = elapsed_ns()
+        # Since when the database is away, and what it said last.
+        self._away: tuple[float, StoreUnavailable] | None = None
+        self._local_only = False
+        # The last group of this node that changed settings.
+        self._settings_group = 0
+        self.groups = self.calls = self.doubts = 0
+        self._listen_to_log()
+        self._task = asyncio.create_task(self._serve())
+
+    def submit(self, op: Callable[[], T]) -> "asyncio.Future[T]":
+        """Run `op` in a group; the answer comes once it is durable.
+
+        An op that raises Rejected must not have changed anything.
+        """
+        future = self._loop.create_future()
+        if self._closed:
+            future.set_exception(ShuttingDown())
+            return future
+        if self._away is not None and (self._gave_up or len(self._waiting) >= WAITING_MAX):
+            future.set_exception(self._away[1])
+            return future
+        fence = FENCE.get()
+        call = Call(op, future) if fence is None else _FencedCall(op, future, fence)
+        self._waiting.append(call)
+        self._arrived.set()
+        return future
+
+    @property
+    def _gave_up(self) -> bool:
+        return self._away is not None and self._loop.time() - self._away[0] > AWAY_S_MAX
+
+    def require_no_doubt(self) -> None:
+        """Raises StoreUnavailable while the database is away."""
+        if self._away is not None:
+            raise self._away[1]
+
+    async def current(self) -> None:
+        """Until this node knows all that others had written before."""
+        await self._looker()
+
+    def unseen(self) -> "asyncio.Future[None] | None":
+        """None: this node knows what others have written, but for the last second at most.
+        Otherwise what ends when it does, or raises StoreUnavailable."""
+        if elapsed_ns() - self._known_ns <= UNSEEN_S_MAX * 1e9:
+            return None
+        return self._looker()
+
+    def _looker(self) -> "asyncio.Future[None]":
+        future = self._loop.create_future()
+        if self._closed:
+            future.set_exception(ShuttingDown())
+        elif self._away is not None and self._gave_up:
+            future.set_exception(self._away[1])
+        else:
+            self._lookers.append(future)
+            self._arrived.set()
+            # A database that hangs does not say that it is away.
+            timer = self._loop.call_later(AWAY_S_MAX, self._give_up_look, future)
+            future.add_done_callback(lambda _: timer.cancel())
+        return future
+
+    def _give_up_look(self, looker: "asyncio.Future[None]") -> None:
+        if not looker.done():
+            looker.set_exception(self._unavailable(TimeoutError("it does not answer")))
+
+    async def spread(self) -> None:
+        """Until every node knows the settings that this one has written."""
+        # Requests run without a task of their own, which a wait with an end needs.
+        await asyncio.ensure_future(self._notices.spread(self._settings_group))
+
+    def look_soon(self) -> None:
+        """Another node has written something."""
+        self._looked_s = 0.0
+        self._arrived.set()
+
+    async def close(self) -> None:
+        """Finish what was submitted; refuse what comes after."""
+        self._closed = True
+        self._arrived.set()
+        await self._task
+        with suppress(*ERRORS):
+            await self._connection.close(timeout=1)
+
+    # --- one group after the other ---
+
+    async def _serve(self) -> None:
+        while self._waiting or self._lookers or not self._closed:
+            if not self._waiting and not self._lookers:
+                self._arrived.clear()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(LOOK_EVERY_S):
+                        await self._arrived.wait()
+            calls: list[Call] = []
+            try:
+                if self._waiting:
+                    await self._gather()
+                    calls = take(self._waiting, self._calls_max)
+                    await self._group(calls)
+                elif self._lookers or self._loop.time() - self._looked_s >= LOOK_EVERY_S:
+                    await self._look()
+            except Exception as error:
+                log.exception("group_failed")
+                self._stale = True
+                refuse(calls, OutcomeUnknown(str(error)))
+
+    async def _gather(self) -> None:
+        """Until a round of the loop brings no further call, or time is up."""
+        until_s = self._loop.time() + GATHER_S_MAX
+        gathered = 0
+        while len(self._waiting) != gathered and self._loop.time() < until_s:
+            gathered = len(self._waiting)
+            await asyncio.sleep(0)
+
+    async def _group(self, calls: list[Call]) -> None:
+        tries = 0
+        while calls:
+            try:
+                await self._attempt(calls)
+                return
+            except _InDoubt as doubt:
+                if await self._happened(calls, doubt):
+                    return
+            except AGAIN as error:
+                self._stale = True
+                await self._rollback()
+                tries += 1
+                if tries == TRIES_MAX or self._closed:
+                    refuse(calls, self._unavailable(error))
+                    return
+            except LOST as error:
+                self._stale = True
+                if not await self._connect(error, calls):
+                    return
+            except BaseException as error:
+                await self._rollback()
+                self._undo(calls, error)
+                return
+
+    async def _attempt(self, calls: list[Call]) -> None:
+        connection = self._connection
+        for call in calls:
+            call.forget()
+        lookers, self._lookers = self._lookers, []
+        begun_ns = elapsed_ns()
+        try:
+            await connection.execute("BEGIN")
+            await self._catch_up(await self._disk.lock(connection))
+        except BaseException:
+            self._lookers = [*lookers, *self._lookers]
+            raise
+        self._looked(lookers, begun_ns)
+        await self._refuse_late(calls)
+        for unit in units(calls):
+            if later := await self._run(unit):
+                calls[:] = [call for call in calls if call not in later]
+                self._waiting.extendleft(reversed(later))
+        if not await self._engine.write():
+            await connection.execute("ROLLBACK")
+            self._answer(calls)
+            return
+        self._local_only = False
+        try:
+            await connection.execute("COMMIT")
+        except LOST as error:
+            raise _InDoubt(str(error)) from error
+        if self._local_only:
+            raise _InDoubt("no standby has confirmed it")
+        self._committed(calls)
+
+    async def _catch_up(self, same: bool) -> None:
+        if self._stale:
+            await self._engine.catch_up(None)
+            self._stale = False
+            self._notices.saw(self._disk.seen, settings=True)
+        elif not same:
+            changed = await self._disk.changed(self._engine.book.is_fifo)
+            await self._engine.catch_up(changed)
+            settings = changed is None or bool(changed.records)
+            self._notices.saw(self._disk.seen, settings=settings)
+
+    async def _refuse_late(self, calls: list[Call]) -> None:
+        """Calls of duties that other nodes have by now."""
+        fenced = [call for call in calls if isinstance(call, _FencedCall)]
+        if not fenced:
+            return
+        held = await self._disk.held([call.fence.duty for call in fenced])
+        late = [call for call in fenced if call.fence not in held]
+        for call in late:
+            refuse([call], DutyLost(call.fence.duty))
+        calls[:] = [call for call in calls if call not in late]
+
+    async def _run(self, unit: list[Call]) -> list[Call]:
+        """Those of the calls that are for the next group."""
+        first = unit[0].op
+        try:
+            if isinstance(first, Joined):
+                return share(unit, await first.run([call.op.what for call in unit]))  # type: ignore[attr-defined]
+            elif isinstance(first, Alone):
+                unit[0].value = await first.verb()
+            else:
+                unit[0].value = first()
+        except Rejected as error:
+            reject(unit, error)
+        return []
+
+    def _committed(self, calls: list[Call]) -> None:
+        self.groups += 1
+        self.calls += len(calls)
+        self._disk.committed()
+        book = self._engine.book
+        told = book.told
+        if book.changes.records:
+            self._settings_group = self._disk.seen
+        self._engine.committed()
+        self._answer(calls)
+        if told:
+            self._notices.tell()
+
+    def _answer(self, calls: list[Call]) -> None:
+        for call in calls:
+            call.answer()
+
+    def _undo(self, calls: list[Call], error: BaseException) -> None:
+        """Nothing of this group happened."""
+        self._stale = True
+        if isinstance(error, ERRORS):
+            error = self._unavailable(error)
+        if is_of_one_call(error) and len(calls) > 1:
+            put_back(calls, self._waiting)
+        else:
+            refuse(calls, error)
+
+    def _unavailable(self, error: BaseException) -> StoreUnavailable:
+        found = StoreUnavailable(sentence(self._address, error))
+        found.__cause__ = error
+        return found
+
+    async def _rollback(self) -> None:
+        with suppress(*ERRORS):
+            if self._connection.is_in_transaction():
+                await self._connection.execute("ROLLBACK")
+
+    async def _look(self) -> None:
+        """Take in what other nodes have changed, without standing in their way."""
+        lookers, self._lookers = self._lookers, []
+        begun_ns = elapsed_ns()
+        try:
+            await self._connection.execute(_LOOK)
+            await self._catch_up(await self._disk.look(self._connection))
+            await self._connection.execute("COMMIT")
+        except ERRORS as error:
+            self._stale = True
+            self._lookers = [*lookers, *self._lookers]
+            await self._rollback()
+            if isinstance(error, LOST):
+                await self._connect(error, [])
+            return
+        self._looked(lookers, begun_ns)
+
+    def _looked(self, lookers: "list[asyncio.Future[None]]", begun_ns: int) -> None:
+        self._looked_s = self._loop.time()
+        self._known_ns = begun_ns
+        for looker in lookers:
+            if not looker.done():
+                looker.set_result(None)
+
+    # --- a database that is away ---
+
+    async def _connect(
+        self, error: BaseException, calls: list[Call], *, in_doubt: bool = False
+    ) -> bool:
+        """Connect again. False: it took too long, and the calls have been refused; those that are
+        `in_doubt` with what says so."""
+        refused = False
+        since_s = self._loop.time()
+        log.warning("database_lost", extra={"reason": sentence(self._address, error)})
+        while True:
+            self._away = since_s, self._unavailable(error)
+            if self._gave_up and not refused:
+                refused = True
+                refuse(calls, OutcomeUnknown(str(error)) if in_doubt else self._away[1])
+                refuse(self._waiting, self._away[1])
+                self._waiting.clear()
+                for looker in self._lookers:
+                    if not looker.done():
+                        looker.set_exception(self._away[1])
+                self._lookers = []
+            if self._closed and refused:
+                return False
+            self._connection.terminate()
+            try:
+                self._connection = await self._address.connect()
+            except ERRORS as again:
+                error = again
+                await asyncio.sleep(DOUBT_RETRY_S)
+                continue
+            self._listen_to_log()
+            self._away = None
+            log.info("database_back", extra={"away_ms": int((self._loop.time() - since_s) * 1000)})
+            return not refused
+
+    async def _happened(self, calls: list[Call], doubt: _InDoubt) -> bool:
+        """Whether the group in doubt is over: it happened, or its callers were told that nobody
+        knows. Otherwise it did not happen, and can run again."""
+        self.doubts += 1
+        log.error("commit_in_doubt", extra={"reason": str(doubt), "calls": len(calls)})
+        since_s = self._loop.time()
+        while True:
+            if self._loop.time() - since_s > DOUBT_S_MAX:
+                refuse(calls, OutcomeUnknown(str(doubt)))
+                calls = []
+                if self._closed:  # the next start finds out by itself
+                    self._stale = True
+                    return True
+            if not await self._connect(doubt.__cause__ or doubt, calls, in_doubt=True):
+                calls = []
+                if self._closed:
+                    self._stale = True
+                    return True
+            try:
+                connection = self._connection
+                self._local_only = False
+                await connection.execute("BEGIN")
+                happened = await self._disk.happened(connection)
+                await connection.execute("COMMIT")
+            except ERRORS as error:
+                doubt.__cause__ = error
+                await asyncio.sleep(DOUBT_RETRY_S)
+                continue
+            if self._local_only:
+                continue
+            if happened:
+                self._committed(calls)
+                return True
+            self._stale = True
+            return not calls
+
+    def _listen_to_log(self) -> None:
+        self._connection.add_log_listener(self._warned)
+
+    def _warned(self, connection: Any, message: Any) -> None:
+        if str(message.message).startswith(_NOT_ON_STANDBY):
+            self._local_only = True

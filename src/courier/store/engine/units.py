@@ -1,0 +1,118 @@
+"""Calls that wait for their group, and how those of a group are put together."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+from courier.core.errors import Rejected, StoreDamaged, StoreUnavailable
+from courier.store.engine.joins import LATER, Joined
+
+# Longest time that further calls are waited for while they keep coming.
+GATHER_S_MAX = 0.005
+# The calls of a group hold the loop together; after so much work the rest is the next group's.
+GROUP_S_MAX = 0.03
+# Longest time that callers of a commit in doubt wait for a true answer.
+DOUBT_S_MAX = 5.0
+DOUBT_RETRY_S = 0.1
+# Most calls that wait while a commit is in doubt.
+WAITING_MAX = 10_000
+
+
+class Call:
+    """`alone`: no other call shares its transaction."""
+
+    __slots__ = ("alone", "error", "future", "op", "value")
+
+    def __init__(self, op: Callable[[], Any], future: "asyncio.Future[Any]") -> None:
+        self.op = op
+        self.alone = False
+        self.future = future
+        self.value: Any = None
+        self.error: BaseException | None = None
+
+    def answer(self) -> None:
+        if self.future.done():
+            return
+        if self.error is None:
+            self.future.set_result(self.value)
+        else:
+            self.future.set_exception(self.error)
+
+    def forget(self) -> None:
+        """What came of it has not happened: it is to run once more."""
+        self.error = self.value = None
+
+
+def take(waiting: "deque[Call]", calls_max: int) -> list[Call]:
+    """The calls of the next group."""
+    calls: list[Call] = []
+    while waiting and len(calls) < calls_max:
+        if waiting[0].alone and calls:
+            break
+        call = waiting.popleft()
+        if not call.future.cancelled():
+            calls.append(call)
+        if call.alone:
+            break
+    return calls
+
+
+def put_back(calls: Sequence[Call], waiting: "deque[Call]") -> None:
+    """Each of them runs once more, by itself."""
+    for call in reversed(calls):
+        call.forget()
+        call.alone = True
+        waiting.appendleft(call)
+
+
+def is_of_one_call(error: BaseException) -> bool:
+    """One bad call must not fail its neighbours; a disk that is away fails them all."""
+    return isinstance(error, StoreDamaged) or not isinstance(error, StoreUnavailable)
+
+
+def refuse(calls: Sequence[Call], error: BaseException) -> None:
+    """All of them, also those that were rejected: by a state that is no longer true."""
+    for call in calls:
+        call.error = error
+        call.answer()
+
+
+def units(calls: Sequence[Call]) -> list[list[Call]]:
+    """What is run at a time, in order. Calls of a group are concurrent, so any is right."""
+    joined: dict[Hashable, list[Call]] = {}
+    found: list[list[Call]] = []
+    late: list[list[Call]] = []
+    for call in calls:
+        op = call.op
+        if not isinstance(op, Joined):
+            found.append([call])
+            continue
+        those = joined.get(op.key)
+        if those is not None:
+            those.append(call)
+        else:
+            joined[op.key] = those = [call]
+            (late if op.late else found).append(those)
+    return found + late
+
+
+def share(calls: Sequence[Call], answers: Sequence[Any]) -> list[Call]:
+    """Each call of a unit gets its own answer. Returns those that are for the next group."""
+    later: list[Call] = []
+    for call, answer in zip(calls, answers, strict=True):
+        if isinstance(answer, Rejected):
+            call.error = answer
+        elif answer is LATER:
+            later.append(call)
+        else:
+            call.value = answer
+    return later
+
+
+def reject(calls: Sequence[Call], error: Rejected) -> None:
+    """All of them are rejected. Each gets its own error: a traceback belongs to one exception."""
+    for call in calls:
+        call.error = type(error).__new__(type(error))
+        call.error.__dict__.update(error.__dict__)
+        call.error.args = error.args

@@ -1,0 +1,110 @@
+"""The store of many nodes: the engine on PostgreSQL, and the writer between them."""
+
+from typing import Self
+
+import asyncpg
+
+from courier import ids
+from courier.core.errors import StoreUnavailable
+from courier.core.sealed import Sealer
+from courier.core.waiters import Waiters
+from courier.store.disk_postgres import PostgresDisk
+from courier.store.disk_postgres.connection import Address, disk_errors
+from courier.store.disk_postgres.database_time import DatabaseTime
+from courier.store.disk_postgres.migrate import migrate
+from courier.store.disk_postgres.notices import Notices
+from courier.store.disk_postgres.rates import SharedRates
+from courier.store.disk_postgres.secret import load as load_secret
+from courier.store.disk_postgres.writer import Writer
+from courier.store.engine import EngineStore
+from courier.store.engine.engine import Engine
+
+READERS = 4
+_TOKEN_BYTES = 7
+
+
+class SharedStore(EngineStore):
+    disk: PostgresDisk
+    writer: Writer
+    notices: Notices
+
+    @classmethod
+    async def open(
+        cls,
+        url: str,
+        *,
+        sealer: Sealer,
+        commit_calls_max: int = 1_024,
+        block_messages: int = 128,
+        block_bytes: int = 256 << 10,
+        block_cache_bytes: int = 16 << 20,
+    ) -> Self:
+        """Open the database, or make it Courier's. Raises StoreUnavailable when it cannot be."""
+        address = Address(url)
+        with disk_errors(address):
+            connection = await address.connect()
+        try:
+            with disk_errors(address):
+                await migrate(connection, address)
+                epoch, secret = await load_secret(connection, sealer)
+                readers = await asyncpg.create_pool(
+                    connect=lambda *_, **__: address.connect(), min_size=0, max_size=READERS
+                )
+            token = int.from_bytes(ids.new_bytes(_TOKEN_BYTES))
+            time = DatabaseTime()
+            disk = PostgresDisk(
+                address, readers, epoch=epoch, secret=secret, token=token, time=time
+            )
+            waiters = Waiters()
+            engine = Engine(
+                disk,
+                waiters,
+                cache_bytes=block_cache_bytes,
+                block_messages=block_messages,
+                block_bytes=block_bytes,
+            )
+            with disk_errors(address):
+                await time.measure(connection)
+                async with connection.transaction(isolation="repeatable_read", readonly=True):
+                    await disk.look(connection)
+                    await engine.load()
+        except BaseException:
+            connection.terminate()
+            raise
+        notices = Notices(address, token, time)
+        writer = Writer(address, disk, engine, connection, notices, calls_max=commit_calls_max)
+        notices.start(writer.look_soon, disk.seen)
+        store = cls(disk, _Elsewhere(), engine, waiters, writer, accepted={})
+        store.notices = notices
+        store.rates = SharedRates(disk, store.room, engine, writer)
+        return store
+
+    async def close(self) -> None:
+        await self.notices.close()
+        await super().close()
+
+
+class _Elsewhere:
+    """In place of a volume: the database looks after its own disk."""
+
+    short = False
+    free_bytes: int | None = None
+    refusals = checkpoint_failures = damaged_reads = 0
+
+    def __init__(self) -> None:
+        self._damaged = ""
+
+    def look(self) -> None: ...
+
+    def touch(self) -> None: ...
+
+    def met_damage(self, what: str) -> None:
+        self.damaged_reads += 1
+        self._damaged = self._damaged or what
+
+    def require_space(self) -> None: ...
+
+    def require_health(self) -> None:
+        """Raises StoreUnavailable once damage was met."""
+        if self._damaged:
+            raise StoreUnavailable(f"the database is damaged: {self._damaged}")
