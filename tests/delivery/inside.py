@@ -16,11 +16,13 @@ from courier.core.admin import Admin
 from courier.core.broker import Broker
 from courier.core.lifecycle import NAME_HEADER
 from courier.core.limits import Limits
+from courier.core.records import decided
 from courier.core.store import Store
 from courier.core.types import BROKER, DAY_MS, Draft, Listener, Message, Push, Queue, Secret, Tenant
 from courier.delivery import secrets, signing
 from courier.delivery.engine import Engine
 from courier.delivery.http import HttpTransport
+from courier.delivery.room import PushRoom
 from courier.delivery.slots import Slots
 from courier.delivery.targets import Targets, networks
 from courier.sealing import KEY_BYTES, Sealer
@@ -48,7 +50,12 @@ class Inside:
     """A store, an engine over it, and one queue. Probes come once a day unless told otherwise."""
 
     def __init__(
-        self, store: Store, *, pushes_max: int = 1_000, liveness_every_ms: int = DAY_MS
+        self,
+        store: Store,
+        *,
+        pushes_max: int = 1_000,
+        pushes_bytes_max: int = 256 << 20,
+        liveness_every_ms: int = DAY_MS,
     ) -> None:
         self.store = store
         self.clock = ManualClock(time.time_ns() // 1_000_000)
@@ -58,6 +65,7 @@ class Inside:
         self.admin = Admin(store, self.clock, limits)
         self.transport = HttpTransport(Targets(networks("127.0.0.0/8")), connections_max=1_000)
         self.slots = Slots(pushes_max)
+        self.room = PushRoom(pushes_bytes_max)
         self.engine = Engine(
             store,
             self.broker,
@@ -67,6 +75,7 @@ class Inside:
             self.transport,
             Plain(),
             slots=self.slots,
+            room=self.room,
             delay_percent=100,
             liveness_every_ms=liveness_every_ms,
             domains_required=False,
@@ -86,7 +95,9 @@ class Inside:
 
     async def set_up(self) -> None:
         now_ms = self.clock.now_ms()
-        await self.store.change(puts=[self.tenant, self.queue], actor=BROKER, now_ms=now_ms)
+        await self.store.change(
+            decided(puts=[self.tenant, self.queue]), actor=BROKER, now_ms=now_ms
+        )
 
     async def listen(self, url: str, **fields: Any) -> Listener:
         """A new listener of the queue."""
@@ -102,7 +113,7 @@ class Inside:
             secrets=(self.sealed(id, tenant=fields.get("tenant", self.tenant.id)),),
             **{**on, **fields},
         )
-        await self.store.change(puts=[listener], actor=BROKER, now_ms=now_ms)
+        await self.store.change(decided(puts=[listener]), actor=BROKER, now_ms=now_ms)
         return listener
 
     def sealed(self, listener: str, *, tenant: str) -> Secret:
@@ -110,7 +121,7 @@ class Inside:
         return secrets.sealed(secret, self.sealer, Listener, tenant=tenant, id=listener)
 
     async def change(self, *records: Any) -> None:
-        await self.store.change(puts=records, actor=BROKER, now_ms=self.clock.now_ms())
+        await self.store.change(decided(puts=records), actor=BROKER, now_ms=self.clock.now_ms())
 
     async def publish(self, *bodies: str) -> None:
         drafts = [Draft(body.encode()) for body in bodies]
@@ -118,7 +129,9 @@ class Inside:
 
     async def push(self, seq: int = 1) -> Push:
         """How far the message has come on its way to the first listener."""
-        return (await self.store.pushes(self.queue.id, seq, now_ms=self.clock.now_ms()))[0]
+        return (await self.store.pushes.of_message(self.queue.id, seq, now_ms=self.clock.now_ms()))[
+            0
+        ]
 
     async def pass_time(self, ms: int) -> None:
         self.clock.advance(ms)

@@ -321,6 +321,11 @@ class Receiver:
         assert came, f"after {seconds:.0f} s only {len(received)} requests came to {path}"
         return received
 
+    def wait_for_open(self, count: int) -> None:
+        """Until no more connections than that are open."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: len(self._tasks) <= count, ARRIVE_S_MAX)
+
     # --- in its thread ---
 
     def _place(self, path: str) -> _Place:
@@ -375,7 +380,9 @@ class Receiver:
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.CancelledError):
             pass  # the other side is gone, or it is over
         finally:
-            self._tasks.discard(task)
+            with self._changed:
+                self._tasks.discard(task)
+                self._changed.notify_all()
             with suppress(RuntimeError):
                 writer.close()
 

@@ -236,7 +236,7 @@ def test_nothing_is_left_in_flight_however_the_engine_is_stopped(
                 for _ in range(number):
                     await asyncio.sleep(0)
             now_ms = inside.clock.now_ms()
-            stats = (await inside.store.push_stats([listener.id], now_ms=now_ms))[listener.id]
+            stats = (await inside.store.pushes.stats([listener.id], now_ms=now_ms))[listener.id]
             assert stats.in_flight == 0
             if not stats.open:
                 break
@@ -264,7 +264,7 @@ def test_a_listener_that_falls_silent_is_probed_soon_though_it_was_idle_before(
             await inside.publish(*"abcde")
 
             async def inactive() -> bool:
-                known = await inside.store.get(Liveness, listener.id)
+                known = inside.store.records.get(Liveness, listener.id)
                 return known is not None and known.state == "inactive"
 
             await until(inactive, "it is not inactive")
@@ -320,7 +320,7 @@ def test_what_is_taken_ahead_is_never_more_than_ten_on_their_way_and_goes_back_u
 
             async def in_flight() -> int:
                 now_ms = inside.clock.now_ms()
-                stats = await inside.store.push_stats([listener.id], now_ms=now_ms)
+                stats = await inside.store.pushes.stats([listener.id], now_ms=now_ms)
                 return stats[listener.id].in_flight
 
             async def ahead() -> bool:
@@ -372,7 +372,7 @@ def test_nothing_that_was_taken_ahead_is_sent_late(
 
             async def done() -> bool:
                 now_ms = inside.clock.now_ms()
-                stats = (await inside.store.push_stats([listener.id], now_ms=now_ms))[listener.id]
+                stats = (await inside.store.pushes.stats([listener.id], now_ms=now_ms))[listener.id]
                 return stats.acknowledged == 21
 
             await until(done, "not all are acknowledged")

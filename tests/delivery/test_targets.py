@@ -234,6 +234,16 @@ def test_a_name_that_stands_for_both_kinds_is_refused(
     assert receiver.connections == 0
 
 
+def test_every_address_of_a_name_is_checked_before_it_is_called() -> None:
+    """Not only the one that the client would choose."""
+
+    async def main(loop: NamesLoop) -> None:
+        with pytest.raises(Refused, match="not a public address"):
+            await Targets(look=look).resolve("both.example", 80, socket.AF_UNSPEC)
+
+    run_with_names({"both.example": [["8.8.8.8", "127.0.0.1"]]}, main)
+
+
 def test_a_name_that_changes_its_mind_gains_nothing(receiver: Receiver) -> None:
     """It is looked up once, and the connection goes to the address that was checked.
 

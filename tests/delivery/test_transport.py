@@ -6,6 +6,7 @@ import socket
 import ssl
 import subprocess
 import time
+from base64 import b64encode
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,10 +14,12 @@ from typing import Any, TypeVar
 import pytest
 import uvloop
 
+import courier.delivery.http
 from courier import __version__
 from courier.delivery.http import ANSWER_BYTES_MAX, HttpTransport
 from courier.delivery.targets import Targets, networks
 from courier.delivery.transport import Push, PushResult
+from tests import certificates
 from tests.delivery import receiver as answers
 from tests.delivery.receiver import MANY_BYTES, Receiver, closed_port
 
@@ -353,6 +356,101 @@ def test_a_header_cannot_smuggle_in_another(receiver: Receiver, headers: dict[st
     for request in receiver.received("/"):
         assert "x-other" not in request.headers
     assert result.status in (0, 200)
+
+
+@pytest.mark.parametrize("name", ["Host", "content-length", "Transfer-Encoding", "connection"])
+def test_headers_that_rule_the_connection_are_the_clients_own(
+    receiver: Receiver, name: str
+) -> None:
+    async def use(transport: HttpTransport) -> PushResult:
+        push = Push(receiver.url("/"), BODY, {name: "chunked"})
+        return await transport.send(push, timeout_ms=TIMEOUT_MS)
+
+    assert with_transport(use).status == 0
+    assert receiver.received("/") == []
+
+
+def test_a_header_of_the_owners_takes_the_place_of_a_default(receiver: Receiver) -> None:
+    async def use(transport: HttpTransport) -> PushResult:
+        push = Push(receiver.url("/"), BODY, {"Accept": "text/plain"})
+        return await transport.send(push, timeout_ms=TIMEOUT_MS)
+
+    assert with_transport(use).ok
+    assert receiver.received("/")[0].headers["accept"] == "text/plain"
+
+
+def test_a_user_in_the_operators_url_becomes_a_header(receiver: Receiver) -> None:
+    async def use(transport: HttpTransport) -> PushResult:
+        url = receiver.url("/").replace("://", "://me:s%40crt@")
+        return await transport.send(Push(url, BODY, {}, trusted=True), timeout_ms=TIMEOUT_MS)
+
+    assert with_transport(use).ok
+    [request] = receiver.received("/")
+    assert request.headers["authorization"] == "Basic " + b64encode(b"me:s@crt").decode()
+    assert request.headers["host"] == f"127.0.0.1:{receiver.port}"
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"HTTP/1.1 100 Continue\r\n\r\n" * 10_000,
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;" + b"x" * 200_000,
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n" + b"x: y\r\n" * 50_000,
+    ],
+    ids=["announcements", "chunk extension", "trailers"],
+)
+def test_what_is_not_the_body_of_an_answer_has_a_limit(receiver: Receiver, raw: bytes) -> None:
+    async def answer(peer: answers.Peer) -> None:
+        await peer.write(raw)
+        await answers.hang(peer)
+
+    receiver.on("/", answer)
+    [result] = send(receiver.url("/"), timeout_ms=10_000)
+    assert (result.status, "65536 bytes" in result.error) == (0, True), result
+
+
+def test_open_connections_are_bounded_also_to_many_endpoints(receiver: Receiver) -> None:
+    """Each spelling of the address is an endpoint of its own; the oldest idle one is closed."""
+    spellings = ["127.0.0.1", "127.0.1", "127.1", "0x7f.1", "2130706433", "017700000001"]
+
+    async def main() -> list[int]:
+        transport = HttpTransport(Targets(networks("127.0.0.0/8")), connections_max=2)
+        statuses = []
+        for host in spellings:
+            push = Push(f"http://{host}:{receiver.port}/", BODY, {})
+            statuses.append((await transport.send(push, timeout_ms=TIMEOUT_MS)).status)
+            await asyncio.to_thread(receiver.wait_for_open, 2)
+        await transport.close()
+        return statuses
+
+    assert uvloop.run(main()) == [200] * len(spellings)
+    assert receiver.connections == len(spellings)
+
+
+def test_idle_connections_are_closed_after_a_while(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(courier.delivery.http, "IDLE_S_MAX", 0.05)
+
+    async def use(transport: HttpTransport) -> None:
+        push = Push(receiver.url("/"), BODY, {})
+        for _ in range(2):
+            assert (await transport.send(push, timeout_ms=TIMEOUT_MS)).ok
+            await asyncio.to_thread(receiver.wait_for_open, 0)
+
+    with_transport(use)
+    assert receiver.connections == 2
+
+
+def test_an_encrypted_receiver_that_is_vouched_for_is_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trusted, context = certificates.make(tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", str(trusted))
+    with Receiver(tls=context) as receiver:
+        results = send(*[f"https://127.0.0.1:{receiver.port}/"] * 3, body=b"x" * 1_000_000)
+        assert [result.status for result in results] == [200] * 3
+        assert receiver.connections == 1
 
 
 def test_a_probe_is_not_held_up_by_pushes_that_hang(receiver: Receiver) -> None:

@@ -15,6 +15,7 @@ from courier.core.types import HOUR_MS, MINUTE_MS, SECOND_MS, Actor, Domain
 from courier.delivery.http import HttpTransport
 from courier.delivery.targets import Targets, networks
 from courier.delivery.verifier import LOOKS_MAX, DomainVerifier, looks_due
+from tests.core import tenants
 from tests.delivery.receiver import closed_port
 from tests.oracle.store import Oracle
 
@@ -31,6 +32,7 @@ class Watch:
     def __init__(self, runner: asyncio.Runner) -> None:
         self._runner = runner
         self.store = Oracle()
+        self.store.records.apply(puts=tenants(TENANT))
         self.clock = ManualClock()
         self.domains = Admin(self.store, self.clock, Limits()).domains
         self.transport = self.run(self._transport())

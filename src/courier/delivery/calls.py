@@ -143,11 +143,13 @@ class Calls:
         loop = asyncio.get_running_loop()
         until_s = loop.time() + LEASE_MARGIN_MS / SECOND_MS
         actor = Actor(leased.consumer.id, "worker")
-        while True:
+        while items:
             try:
                 now_ms = self._clock.now_ms()
-                await self._store.settle(leased.queue.id, items, actor=actor, now_ms=now_ms)
-                return
+                outcomes = await self._store.settle(
+                    leased.queue.id, items, actor=actor, now_ms=now_ms
+                )
+                items = items[len(outcomes) :]
             except NotFound:
                 return  # the queue went, and its messages with it
             except Unavailable as error:

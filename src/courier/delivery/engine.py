@@ -11,7 +11,9 @@ from courier.core.sealed import Sealer
 from courier.core.store import Store
 from courier.core.types import SECOND_MS, Listener
 from courier.delivery.line import Line
+from courier.delivery.notes import LivenessNotes
 from courier.delivery.requests import Spelling
+from courier.delivery.room import PushRoom
 from courier.delivery.slots import Slots
 from courier.delivery.transport import Transport
 
@@ -36,6 +38,7 @@ class Engine:
         spelling: Spelling,
         *,
         slots: Slots,
+        room: PushRoom,
         delay_percent: int,
         liveness_every_ms: int,
         domains_required: bool,
@@ -48,10 +51,10 @@ class Engine:
         self.transport = transport
         self.spelling = spelling
         self.slots = slots
+        self.room = room
+        self.notes = LivenessNotes(admin.listeners)
         # As many connections are for probes alone: they tell who may be sent requests at all.
         self.probe_slots = Slots(slots.size)
-        # Many listeners may fall silent together; noting it one by one lets others in between.
-        self.noting = asyncio.Lock()
         self.delay_percent = delay_percent
         self.liveness_every_s = liveness_every_ms / SECOND_MS
         self.domains_required = domains_required
@@ -68,16 +71,16 @@ class Engine:
         try:
             while True:
                 try:
-                    await self._look()
+                    self._look()
                 except Unavailable as error:
                     log.warning("listeners_not_seen", extra={"reason": str(error)})
                 await asyncio.sleep(LOOK_EVERY_S)
         finally:
             await self._stop()
 
-    async def _look(self) -> None:
+    def _look(self) -> None:
         """Listeners come and go."""
-        wanted = {listener.id for listener in await self.store.scan(Listener)}
+        wanted = {listener.id for listener in self.store.records.scan(Listener)}
         for id in wanted - self._lines.keys():
             line = Line(self, id)
             self._lines[id] = line, asyncio.create_task(line.run())
@@ -96,6 +99,7 @@ class Engine:
             for task in sending:
                 task.cancel()
             await asyncio.gather(*sending, return_exceptions=True)
+        await self.notes.finish()
         for line in lines:
             try:
                 await line.settle()

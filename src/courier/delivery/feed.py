@@ -11,18 +11,20 @@ from msgspec import Struct
 from courier.clock import Clock
 from courier.core import retry
 from courier.core.broker import Broker
-from courier.core.errors import BrokerError, NotFound, Paused, RateLimited
+from courier.core.errors import AnswersFull, BrokerError, NotFound, Paused, RateLimited
+from courier.core.limits import ANSWER_BYTES_MAX
 from courier.core.store import Store
-from courier.core.types import SECOND_MS, Actor, Consumer, Queue
+from courier.core.types import SECOND_MS, Actor, Consumer, Message, Queue
 from courier.delivery.calls import Batch, Calls, Counts, Ended
 from courier.delivery.places import Place, Places
+from courier.delivery.room import PushRoom
 from courier.delivery.slots import Slots
 
 # How soon a change is noticed that gives no hint: of a URL, or of how many calls there are.
 LOOK_EVERY_S = 0.5
 CONCURRENCY_DEFAULT = 10
 # The body of a call is about this long at most: of larger messages fewer go together.
-BATCH_BYTES_MAX = 32 << 20
+BATCH_BYTES_MAX = ANSWER_BYTES_MAX
 # A worker that fails is left alone for a while, twice as long each time.
 BACKOFF_S = 0.5
 BACKOFF_S_MAX = 30.0
@@ -44,10 +46,11 @@ class Services(Struct, frozen=True):
     calls: Calls
     counts: Counts
     slots: Slots
+    room: PushRoom
 
 
 class _Wait(Struct, frozen=True):
-    """Until the next look: for so long (None: as long as it takes), or until a hint comes.
+    """Wait for a hint, for `seconds` at most.
 
     Who is not `hinted` could not take a message if there was one, and leaves hints to others.
     """
@@ -61,6 +64,7 @@ class Feed:
         self._id = consumer.id
         self._queue = consumer.parent
         self._store = services.store
+        self._records = services.store.records
         self._broker = services.broker
         self._clock = services.clock
         self._places = services.places
@@ -70,6 +74,9 @@ class Feed:
         self._hint: asyncio.Future[bool] | None = None
         self._running = 0
         self._seat = services.slots.seat(
+            tenant=consumer.tenant, queue=consumer.parent, wake=self._look_again
+        )
+        self._share = services.room.share(
             tenant=consumer.tenant, queue=consumer.parent, wake=self._look_again
         )
         # When messages that still wait were first seen waiting.
@@ -89,7 +96,7 @@ class Feed:
         try:
             while not self._stopped:
                 # Asked for before looking, or a message could slip between the two.
-                self._hint = self._store.wait(self._queue)
+                self._hint = self._store.waiters.wait(self._queue)
                 try:
                     wait = await self._careful_turn()
                     self._seat.decline()
@@ -103,6 +110,7 @@ class Feed:
         finally:
             self._note_missing(False)
             self._seat.close()
+            self._share.close()
 
     def stop(self) -> None:
         """No new batches; those on their way are not this feed's any more."""
@@ -120,7 +128,7 @@ class Feed:
         self._look_again()
         self._hint = asyncio.get_running_loop().create_future()
         if hinted:
-            self._store.wake(self._queue)
+            self._store.waiters.wake(self._queue)
 
     async def _await(self, seconds: float | None) -> None:
         assert self._hint is not None
@@ -148,8 +156,8 @@ class Feed:
 
     async def _turn(self) -> _Wait | None:
         """Send a batch if one is due; returns how to wait for the next, None at the end."""
-        consumer = await self._store.get(Consumer, self._id)
-        queue = await self._store.get(Queue, self._queue)
+        consumer = self._records.get(Consumer, self._id)
+        queue = self._records.get(Queue, self._queue)
         if consumer is None or consumer.parent != self._queue or queue is None:
             return None
         if consumer.mode != "push":
@@ -162,7 +170,7 @@ class Feed:
         now_s = asyncio.get_running_loop().time()
         if self._since_s is None:
             self._since_s = now_s
-        place = await self._places.find(consumer.tenant, consumer.script)
+        place = self._places.find(consumer.tenant, consumer.script)
         self._note_missing(place is None)
         if place is None:
             self._log_missing(consumer, now_s)
@@ -200,27 +208,27 @@ class Feed:
         count = max(1, min(batch_size, fitting))
         if queue.fifo and ready:
             # Of those, some may wait for others of their group.
-            ready = len(await self._store.peek(queue.id, count=count, now_ms=now_ms))
+            found_ready = await self._store.messages.peek(
+                queue.id, count=count, now_ms=now_ms, bodies=False
+            )
+            ready = len(found_ready)
         return ready, count
 
     async def _send(
         self, queue: Queue, consumer: Consumer, place: Place, count: int, batches: int
     ) -> _Wait:
-        """Lease up to so many batches of `count` messages, and start a call with each."""
+        """Lease up to `batches` batches of `count` messages, and start a call with each."""
         started = 0
         try:
-            pulled = await self._broker.pull(
-                queue,
-                count=count * batches,
-                lease_ms=self._calls.lease_ms,
-                actor=Actor(consumer.id, "worker"),
-            )
-            messages = [message for message, _ in pulled.messages]
+            messages = await self._leased(queue, consumer, count * batches, batches)
             for first in range(0, len(messages), count):
                 batch = Batch(queue, consumer, place, messages[first : first + count])
                 started += 1
                 self._running += 1
-                self._calls.start(batch, self._ender(place.url, self._seat.begin()))
+                size = sum(message.size for message in batch.messages)
+                self._calls.start(batch, self._ender(place.url, self._seat.begin(), size))
+        except AnswersFull:
+            return _Wait(LOOK_EVERY_S, hinted=False)  # or until there is room for it
         finally:
             self._seat.give_back(batches - started)
         if not messages:
@@ -229,9 +237,29 @@ class Feed:
         self._since_s = None
         return _Wait(0.0)
 
-    def _ender(self, url: str, number: int) -> Callable[[Ended], None]:
+    async def _leased(
+        self, queue: Queue, consumer: Consumer, count: int, slots: int
+    ) -> list[Message]:
+        """Raises AnswersFull when there is no room for the first of them."""
+        allowance = self._share.allowance(slots, BATCH_BYTES_MAX)
+        messages: list[Message] = []
+        try:
+            pulled = await self._broker.pull(
+                queue,
+                count=count,
+                lease_ms=self._calls.lease_ms,
+                actor=Actor(consumer.id, "worker"),
+                allowance=allowance,
+            )
+            messages = [message for message, _ in pulled.messages]
+        finally:
+            self._share.taken(allowance, [message.size for message in messages])
+        return messages
+
+    def _ender(self, url: str, number: int, size: int) -> Callable[[Ended], None]:
         def ended(call: Ended) -> None:
             self._running -= 1
+            self._share.release(size)
             self._seat.end(number)
             if url == self._url:
                 self._judge(call)

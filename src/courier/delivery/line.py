@@ -25,8 +25,9 @@ from courier.core.types import (
     Report,
 )
 from courier.delivery import liveness, requests, secrets
-from courier.delivery.pace import Pace
+from courier.delivery.pace import IN_FLIGHT_MAX, Allowance, Pace
 from courier.delivery.prober import Prober
+from courier.delivery.room import PushAllowance, RoomShare
 from courier.delivery.slots import Seat
 from courier.delivery.transport import PushResult
 from courier.delivery.urls import host_and_port
@@ -36,10 +37,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("courier.delivery")
 
-# So many more are taken while all goes well, so that a request which ends is followed by another
+# Pushes taken in advance while all goes well, so that a request which ends is followed by another
 # without a wait for the store. What has waited for long goes back, well before its lease ends.
 AHEAD_MAX = 20
 AHEAD_MS_MAX = 5 * SECOND_MS
+# Bodies of one take; a longer one comes alone.
+TAKEN_BYTES_MAX = 16 << 20
 # A push is leased for as long as its request may take, and a little longer to note the outcome.
 # What was in flight when the process was killed waits for the end of that.
 LEASE_MARGIN_MS = 10 * SECOND_MS
@@ -56,9 +59,11 @@ class Line:
         self._engine = engine
         self._id = id
         self._pace = Pace()
+        self._allowance = Allowance()
         self._prober = Prober(engine, id, self._changed)
         self._unanswered = 0
         self._seat: Seat | None = None
+        self._share: RoomShare | None = None
         self._ahead: deque[tuple[int, Message]] = deque()
         self._settled: list[PushSettlement] = []
         self._wake = asyncio.Event()
@@ -87,38 +92,49 @@ class Line:
             self._give_back()
             if self._seat is not None:
                 self._seat.close()
+            if self._share is not None:
+                self._share.close()
 
     async def _turn(self) -> bool:
         """Note what is done, take what there is room for, wait; False: the listener is gone."""
         store = self._engine.store
-        listener = await store.get(Listener, self._id)
-        queue = await store.get(Queue, listener.parent) if listener else None
+        listener = store.records.get(Listener, self._id)
+        queue = store.records.get(Queue, listener.parent) if listener else None
         if listener is None or queue is None:
             return False
         self._current = listener, queue
         self._wake.clear()
         seat = self._seat = self._seat or await self._seated(listener)
-        hint = store.wait(self._id)
+        share = self._share = self._share or self._engine.room.share(
+            tenant=listener.tenant, queue=listener.parent, wake=self._wake.set
+        )
+        hint = store.waiters.wait(self._id)
         hint.add_done_callback(self._hinted)
         try:
-            limit = await self._limit(listener, queue)
-            room = max(0, limit - len(self.sending))
+            limit = self._limit(listener, queue)
+            now_ms = self._engine.clock.now_ms()
+            allowed = self._allowance.left(listener.per_second_max, now_ms)
+            free = max(0, limit - len(self.sending))
+            room = min(free, allowed)
             granted = seat.take(room)
             seat.decline()
             asked = granted + (self._reach(listener) if limit and granted == room else 0)
-            now_ms = self._engine.clock.now_ms()
             taken: list[Message] = []
+            allowance = share.allowance(granted, TAKEN_BYTES_MAX)
             try:
-                taken = await self._note_and_take(listener, asked, now_ms)
+                taken = await self._note_and_take(listener, asked, now_ms, allowance)
             finally:
                 seat.give_back(max(0, granted - len(taken)))
+            self._allowance.take(len(taken))
             self._ahead.extend((now_ms, message) for message in taken)
             for _ in range(min(granted, len(taken))):  # the oldest, which may be from before
                 _, message = self._ahead.popleft()
                 self._begin(seat, listener, queue, message)
             self._begin_next()
-            if not limit and await self._unhinted(listener, queue):
+            if not limit and self._unhinted(listener, queue):
                 await self._woken_within(BLOCKED_LOOK_S)
+            elif room < free and granted == room and len(taken) == asked:
+                await self._woken_within(self._allowance.wait_s)
             elif len(taken) < asked or not asked:  # else there may be more
                 await self._wake.wait()
         finally:
@@ -138,7 +154,7 @@ class Line:
 
     async def _seated(self, listener: Listener) -> Seat:
         now_ms = self._engine.clock.now_ms()
-        found = await self._engine.store.push_stats([listener.id], now_ms=now_ms)
+        found = await self._engine.store.pushes.stats([listener.id], now_ms=now_ms)
         stats = found.get(listener.id)  # none if it was deleted meanwhile
         return self._engine.slots.seat(
             tenant=listener.tenant,
@@ -149,44 +165,60 @@ class Line:
 
     # --- what to send ---
 
-    async def _limit(self, listener: Listener, queue: Queue) -> int:
+    def _limit(self, listener: Listener, queue: Queue) -> int:
         """How many requests this listener may get at a time."""
-        if not await self._may_send(listener, queue):
+        if not self._may_send(listener, queue):
             self._give_back()
             return 0
-        return 1 if listener.ordered else self._pace.width
+        return 1 if listener.ordered else self._width(listener)
 
-    async def _may_send(self, listener: Listener, queue: Queue) -> bool:
-        if listener.disabled_by or (await self._prober.known(listener)).state == "inactive":
+    def _width(self, listener: Listener) -> int:
+        return min(self._pace.width, listener.in_flight_max or IN_FLIGHT_MAX)
+
+    def _may_send(self, listener: Listener, queue: Queue) -> bool:
+        if listener.disabled_by or self._prober.known(listener).state == "inactive":
             return False
-        return not await self._unhinted(listener, queue)
+        return not self._unhinted(listener, queue)
 
-    async def _unhinted(self, listener: Listener, queue: Queue) -> bool:
+    def _unhinted(self, listener: Listener, queue: Queue) -> bool:
         """Whether it waits for something that gives no hint: the end of a pause, a domain."""
         if queue.paused:
             return True
-        return self._engine.domains_required and not await self._verified(listener)
+        return self._engine.domains_required and not self._verified(listener)
 
-    async def _verified(self, listener: Listener) -> bool:
+    def _verified(self, listener: Listener) -> bool:
         place = host_and_port(listener.url)
-        domains = await self._engine.store.scan(Domain, tenant=listener.tenant)
+        domains = self._engine.store.records.scan(Domain, tenant=listener.tenant)
         return any((d.hostname, d.port) == place and d.verified_ms for d in domains)
 
     def _reach(self, listener: Listener) -> int:
-        """How many to take ahead. Never of an ordered listener: the store gives one at a time."""
+        """How many to take ahead. Never of an ordered listener: the store gives one at a time; nor
+        of one with limits of its own, which is not meant to be quick.
+        """
+        if listener.in_flight_max or listener.per_second_max:
+            return 0
         if listener.ordered or not self._pace.quick or len(self._ahead) > AHEAD_MAX // 2:
             return 0
         return AHEAD_MAX - len(self._ahead)
 
     def _give_back(self) -> None:
         """What was taken ahead is not tried after all."""
-        self._settled += [PushReturned(m.seq, m.attempts) for _, m in self._ahead]
-        self._ahead.clear()
+        if self._ahead:
+            self._settled += [PushReturned(m.seq, m.attempts) for _, m in self._ahead]
+            size = sum(message.size for _, message in self._ahead)
+            self._ahead.clear()
+            self._released(size)
 
-    async def _note_and_take(self, listener: Listener, count: int, now_ms: int) -> list[Message]:
+    def _released(self, size: int) -> None:
+        assert self._share is not None, "what was taken was counted"
+        self._share.release(size)
+
+    async def _note_and_take(
+        self, listener: Listener, count: int, now_ms: int, allowance: PushAllowance
+    ) -> list[Message]:
         """Both go into the same commit. What was taken must be sent, whatever came of the rest."""
         settling = asyncio.ensure_future(self.settle())
-        taking = asyncio.ensure_future(self._take(listener, count, now_ms))
+        taking = asyncio.ensure_future(self._take(listener, count, now_ms, allowance))
         try:
             await asyncio.wait([settling, taking])
         except asyncio.CancelledError:
@@ -202,13 +234,23 @@ class Line:
         settling.result()
         return taking.result()
 
-    async def _take(self, listener: Listener, count: int, now_ms: int) -> list[Message]:
-        if not count:
-            return []
-        lease_ms = listener.timeout_ms + LEASE_MARGIN_MS
-        return await self._engine.store.take_pushes(
-            listener.id, count=count, lease_ms=lease_ms, now_ms=now_ms
-        )
+    async def _take(
+        self, listener: Listener, count: int, now_ms: int, allowance: PushAllowance
+    ) -> list[Message]:
+        taken: list[Message] = []
+        try:
+            if count:
+                taken = await self._engine.store.pushes.take(
+                    listener.id,
+                    count=count,
+                    lease_ms=listener.timeout_ms + LEASE_MARGIN_MS,
+                    now_ms=now_ms,
+                    allowance=allowance,
+                )
+        finally:
+            assert self._share is not None, "it has a share before it takes anything"
+            self._share.taken(allowance, [message.size for message in taken])
+        return taken
 
     async def settle(self) -> None:
         """Note what came of the requests that are done."""
@@ -216,7 +258,7 @@ class Line:
         if not settled:
             return
         try:
-            await self._engine.store.settle_pushes(
+            await self._engine.store.pushes.settle(
                 self._id, settled, now_ms=self._engine.clock.now_ms()
             )
         except Unavailable:
@@ -234,6 +276,7 @@ class Line:
 
         def sent(task: "asyncio.Task[None]") -> None:
             self.sending.discard(task)
+            self._released(message.size)
             seat.end(number)
             self._begin_next()
             self._wake.set()
@@ -247,7 +290,7 @@ class Line:
         """What was taken ahead follows, as long as all goes well."""
         if self._current is None or self._seat is None:
             return
-        while self._ahead and len(self.sending) < self._pace.width:
+        while self._ahead and len(self.sending) < self._width(self._current[0]):
             taken_ms, message = self._ahead[0]
             late = self._engine.clock.now_ms() - taken_ms > AHEAD_MS_MAX
             if late or not self._pace.quick or not self._seat.take(1):
@@ -294,7 +337,7 @@ class Line:
             self._pace.restart()
             self._give_back()
             await self._disable(listener)
-        await self._judge(listener, result)
+        self._judge(listener, result)
 
     async def _request(self, listener: Listener, queue: Queue, message: Message) -> PushResult:
         try:
@@ -339,12 +382,12 @@ class Line:
         except BrokerError as error:
             log.warning("listener_not_disabled", extra={"listener": self._id, "reason": str(error)})
 
-    async def _judge(self, listener: Listener, result: PushResult) -> None:
+    def _judge(self, listener: Listener, result: PushResult) -> None:
         """Too many requests in a row without any answer: wait for a good probe."""
         self._unanswered = 0 if result.status else self._unanswered + 1
         if self._unanswered >= liveness.UNANSWERED_MAX:
             self._unanswered = 0
-            await self._prober.silent(listener, result.error)
+            self._prober.silent(listener, result.error)
 
     def _changed(self, before: Liveness) -> None:
         if before.state == "inactive":

@@ -40,5 +40,5 @@ def probed(known: Liveness, *, ok: bool, now_ms: int, why: str = "") -> Liveness
 
 
 def silent(known: Liveness, *, now_ms: int, why: str) -> Liveness:
-    """So many pushes in a row got no answer that the next ones can wait for a good probe."""
+    """Enough pushes in a row got no answer: the next ones wait for a good probe."""
     return replace(known, state="inactive", last_failure_ms=now_ms, last_failure=why)

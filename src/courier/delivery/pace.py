@@ -6,7 +6,10 @@ answer counts as reached, whatever it says about the message; no answer, or one 
 does not. A listener that was away starts again with one.
 """
 
+from courier.core.types import SECOND_MS
+
 IN_FLIGHT_MAX = 10
+PER_SECOND_MAX = 1_000
 QUICK_MS = 100
 
 
@@ -42,3 +45,32 @@ class Pace:
         else:
             self.width = min(IN_FLIGHT_MAX, self.width * 2)
         self._seen = self._unreached = 0
+
+
+class Allowance:
+    """How many requests may begin now, at `per_second` (0: any number), in bursts of one second."""
+
+    def __init__(self) -> None:
+        self._left = 0.0
+        self._per_second = 0
+        self._at_ms = 0
+
+    def left(self, per_second: int, now_ms: int) -> int:
+        if not per_second:
+            self._per_second = 0
+            return IN_FLIGHT_MAX
+        if per_second != self._per_second:
+            self._left, self._per_second = 1.0, per_second
+        else:
+            passed = self._left + (now_ms - self._at_ms) * per_second / SECOND_MS
+            self._left = min(per_second, passed)
+        self._at_ms = now_ms
+        return int(self._left)
+
+    def take(self, count: int) -> None:
+        self._left -= count if self._per_second else 0
+
+    @property
+    def wait_s(self) -> float:
+        """Until one more may begin."""
+        return max(0.0, 1 - self._left) / self._per_second if self._per_second else 0.0

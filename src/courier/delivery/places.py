@@ -14,6 +14,7 @@ from courier.core.store import Store
 from courier.core.types import Tenant, Worker
 from courier.core.workers import check_name, check_url
 from courier.delivery.secrets import opened
+from courier.masking import masked
 
 
 class BadPlaces(Exception):
@@ -40,26 +41,27 @@ class Places:
         self, store: Store, clock: Clock, sealer: Sealer, urls: Urls, *, first: str
     ) -> None:
         self._store = store
+        self._records = store.records
         self._clock = clock
         self._sealer = sealer
         self._urls = urls
         self._first = first
 
-    async def set_urls(self, tenant: str) -> dict[str, str]:
+    def set_urls(self, tenant: str) -> dict[str, str]:
         """The scripts of a tenant that the setting names -> URL."""
-        name = await self._name(tenant)
+        name = self._name(tenant)
         return {script: url for (owner, script), url in self._urls.items() if owner == name}
 
-    async def _name(self, tenant: str) -> str:
-        found = await self._store.get(Tenant, tenant)
+    def _name(self, tenant: str) -> str:
+        found = self._records.get(Tenant, tenant)
         return "" if found is None else found.name
 
-    async def find(self, tenant: str, script: str) -> Place | None:
-        worker = await self._store.named(Worker, tenant=tenant, name=script)
+    def find(self, tenant: str, script: str) -> Place | None:
+        worker = self._records.named(Worker, tenant=tenant, name=script)
         if worker is not None:
             secrets = opened(worker, self._sealer, now_ms=self._clock.now_ms())
             return Place(worker.url, tuple(secrets))
-        name = await self._name(tenant)
+        name = self._name(tenant)
         url = self._urls.get((name, script))
         if url is None:
             return None
@@ -89,7 +91,7 @@ def urls(setting: str, *, tenant: str) -> dict[tuple[str, str], str]:
             check_url(url)
         except InvalidRequest as error:
             wrong = str(error) if equals else "expected name=URL or tenant/name=URL, commas as %2C"
-            raise BadPlaces(f"worker_urls: {part!r} cannot be used: {wrong}") from error
+            raise BadPlaces(f"worker_urls: {masked(part)!r} cannot be used: {wrong}") from None
         worker = owner or tenant, name
         if worker in found:
             raise BadPlaces(f"worker_urls: {names!r} is there twice")

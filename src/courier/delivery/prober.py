@@ -34,9 +34,9 @@ class Prober:
         self._saved_ms = 0
         self._turn: Turn | None = None
 
-    async def known(self, listener: Listener) -> Liveness:
+    def known(self, listener: Listener) -> Liveness:
         if self._known is None:
-            self._known = await self._engine.store.get(Liveness, listener.id) or Liveness(
+            self._known = self._engine.store.records.get(Liveness, listener.id) or Liveness(
                 id=listener.id,
                 tenant=listener.tenant,
                 parent=listener.id,
@@ -44,12 +44,12 @@ class Prober:
             )
         return self._known
 
-    async def silent(self, listener: Listener, why: str) -> None:
+    def silent(self, listener: Listener, why: str) -> None:
         """Too many requests in a row got no answer at all."""
-        known = await self.known(listener)
+        known = self.known(listener)
         if known.state != "inactive":
             now_ms = self._engine.clock.now_ms()
-            await self._note(known, liveness.silent(known, now_ms=now_ms, why=why))
+            self._note(known, liveness.silent(known, now_ms=now_ms, why=why))
 
     async def run(self) -> None:
         """Until cancelled: often while messages are waiting, and else now and then."""
@@ -74,12 +74,12 @@ class Prober:
     async def _are_waiting(self) -> bool:
         """Whether there are messages that the listener has still to get."""
         now_ms = self._engine.clock.now_ms()
-        stats = await self._engine.store.push_stats([self._id], now_ms=now_ms)
+        stats = await self._engine.store.pushes.stats([self._id], now_ms=now_ms)
         return self._id in stats and stats[self._id].open > 0
 
     async def _probe(self) -> None:
         engine = self._engine
-        listener = await engine.store.get(Listener, self._id)
+        listener = engine.store.records.get(Listener, self._id)
         if listener is None or listener.disabled_by:
             return
         if self._turn is None:
@@ -87,11 +87,11 @@ class Prober:
         async with self._turn:
             result = await engine.transport.get(listener.liveness_url, timeout_ms=PROBE_TIMEOUT_MS)
         why = result.error or f"answered {result.status}"
-        known = await self.known(listener)
+        known = self.known(listener)
         now_ms = engine.clock.now_ms()
-        await self._note(known, liveness.probed(known, ok=result.ok, now_ms=now_ms, why=why))
+        self._note(known, liveness.probed(known, ok=result.ok, now_ms=now_ms, why=why))
 
-    async def _note(self, known: Liveness, new: Liveness) -> None:
+    def _note(self, known: Liveness, new: Liveness) -> None:
         """Remember it; write it down when it says something new, or now and then."""
         self._known = new
         now_ms = self._engine.clock.now_ms()
@@ -100,8 +100,4 @@ class Prober:
         elif now_ms - self._saved_ms < SAVE_EVERY_MS:
             return
         self._saved_ms = now_ms
-        try:
-            async with self._engine.noting:
-                await self._engine.admin.listeners.note_liveness(new)
-        except BrokerError as error:
-            log.warning("liveness_not_noted", extra={"listener": self._id, "reason": str(error)})
+        self._engine.notes.add(new, urgent=new.state != known.state)

@@ -29,8 +29,8 @@ RESERVED_PART = 4
 # considered next time: a tenant or queue that is refused holds slots, and will free them.
 CONSIDERED_MAX = 32
 # How many requests to seats that are not known to be quick may start in each interval.
-STARTS_MAX = 4
-STARTS_EVERY_S = 0.01
+STARTS_MAX = 2
+STARTS_EVERY_S = 0.02
 # A seat is slow if its last request took longer than this, or a current one has.
 SLOW_S = 1.0
 

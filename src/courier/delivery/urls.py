@@ -7,6 +7,9 @@ import re
 from ipaddress import IPv4Address, IPv6Address
 from urllib.parse import urlsplit
 
+from msgspec import Struct
+
+from courier.core.domains import Domains
 from courier.core.errors import InvalidRequest
 from courier.delivery import hosts
 from courier.delivery.hosts import Address
@@ -18,6 +21,20 @@ _LOOPBACK_NAMES = ("localhost", "localhost.localdomain", "ip6-localhost", "ip6-l
 _PLACE = re.compile(
     r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<name>[A-Za-z0-9._-]+))(?::(?P<port>[0-9]{1,5}))?"
 )
+
+
+class Rules(Struct, frozen=True):
+    """Where listeners may be: on hosts that `targets` allows and, if given, one of `domains`."""
+
+    targets: Targets
+    domains: Domains | None
+
+    def check(self, url: str, tenant: str, *, field: str) -> None:
+        """Raises InvalidRequest for a URL that will not be called."""
+        check(url, self.targets, field=field)
+        host, port = host_and_port(url)
+        if self.domains is not None and not self.domains.covers(tenant, host, port):
+            raise InvalidRequest(field, f"{host}:{port} is not one of your domains")
 
 
 def check(url: str, targets: Targets, *, field: str) -> None:

@@ -5,6 +5,7 @@ import logging
 
 from courier.clock import Clock
 from courier.core.domains import CONTEXT_PATH, Domains
+from courier.core.duties import Duty
 from courier.core.errors import BrokerError
 from courier.core.store import Store
 from courier.core.types import HOUR_MS, MINUTE_MS, SECOND_MS, Domain
@@ -36,7 +37,7 @@ class DomainVerifier:
     """Looks at a new domain soon and often, at one that keeps its owner waiting less often."""
 
     def __init__(self, store: Store, domains: Domains, transport: Transport, clock: Clock) -> None:
-        self._store = store
+        self._records = store.records
         self._domains = domains
         self._transport = transport
         self._clock = clock
@@ -53,25 +54,21 @@ class DomainVerifier:
         content = domain.file_content.encode()
         if result.ok and result.body in [content + newline for newline in _NEWLINES]:
             return await self._domains.note_verified(domain)
-        return await self._domains.get(domain.tenant, domain.id)
+        return self._domains.get(domain.tenant, domain.id)
 
-    async def run(self) -> None:
-        """Until cancelled."""
-        while True:
-            try:
-                await self.turn()
-            except BrokerError as error:
-                log.warning("domains_not_seen", extra={"reason": str(error)})
-            except Exception:
-                log.exception("domains_not_seen")
-            await asyncio.sleep(TURN_EVERY_S)
+    def duty(self) -> Duty:
+        async def turn() -> float:
+            await self.turn()
+            return TURN_EVERY_S
+
+        return Duty("domains", turn, "domains_not_seen", TURN_EVERY_S, log)
 
     async def turn(self) -> int:
-        """Look at domains whose time has come, at so many at once; how many those were."""
+        """Look at domains whose time has come, a limited number at once; how many those were."""
         now_ms = self._clock.now_ms()
         open_ = [
             domain
-            for domain in await self._store.scan(Domain)
+            for domain in self._records.scan(Domain)
             if not domain.verified_ms and now_ms < domain.expires_ms
         ]
         known = {domain.id for domain in open_}

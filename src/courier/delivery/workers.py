@@ -27,17 +27,17 @@ class Workers:
             while True:
                 try:
                     if self._drained_s is None:
-                        await self._look()
+                        self._look()
                 except Unavailable as error:
                     log.warning("consumers_not_seen", extra={"reason": str(error)})
                 await asyncio.sleep(LOOK_EVERY_S)
         finally:
             await self._stop()
 
-    async def _look(self) -> None:
+    def _look(self) -> None:
         for id in [id for id, (_, task) in self._feeds.items() if task.done()]:
             del self._feeds[id]
-        for consumer in await self._services.store.scan(Consumer):
+        for consumer in self._services.store.records.scan(Consumer):
             if consumer.mode == "push" and consumer.id not in self._feeds:
                 feed = Feed(consumer, self._services)
                 self._feeds[consumer.id] = feed, asyncio.create_task(feed.run())

@@ -2,6 +2,7 @@
 
 import json
 
+from tests.clients.discue import ok
 from tests.delivery import receiver as answers
 from tests.delivery.listeners.organization import Organization, PushQueue, wait_until
 from tests.delivery.receiver import Receiver
@@ -99,3 +100,40 @@ def test_the_journal_has_every_attempt_and_no_secret(
     for secret in secrets:
         assert secret not in told
         assert secret.removeprefix("whsec_") not in told
+
+
+def test_all_that_failed_is_retried_in_one_call_and_every_attempt_is_listed(
+    organization: Organization, receiver: Receiver
+) -> None:
+    queue = organization.queue()
+    receiver.on("/bad", answers.status(500))
+    bad, other = queue.listen("/bad", max_attempts=1), queue.listen("/bad", max_attempts=1)
+    messages = [queue.add(f"m{number}") for number in range(3)]
+    for message in messages:
+        bad.wait(message, "exhausted", attempts=1)
+        other.wait(message, "exhausted", attempts=1)
+    receiver.on("/bad", answers.OK)
+    done = ok(organization.client.post(f"{bad.path}/retry_failed"))
+    assert done["retried"] == {"retried": 3, "more": False}
+    for message in messages:
+        bad.wait(message, "acknowledged", attempts=2)
+    assert bad.get()["messages"]["missed"] == []
+    assert sorted(other.get()["messages"]["missed"]) == sorted(messages)
+    log = ok(organization.client.get(f"{bad.path}/attempts"))["attempts"]
+    assert [each["ok"] for each in log] == [True] * 3 + [False] * 3
+    assert {each["message_id"] for each in log} == set(messages)
+    assert {each["listener"]["name"] for each in log} == {bad.name}
+    assert [each["status"] for each in log] == [200] * 3 + [500] * 3
+    path = f"{queue.path}/messages/{messages[0]}/attempts"
+    of_message = ok(organization.client.get(path))["attempts"]
+    assert {(each["listener"]["id"], each["attempt"]) for each in of_message} == {
+        (bad.id, 2),
+        (bad.id, 1),
+        (other.id, 1),
+    }
+    seen: list[str] = []
+    while path:
+        page = ok(organization.client.get(f"{path}{'&' if '?' in path else '?'}limit=1"))
+        seen += [each["delivery_id"] for each in page["attempts"]]
+        path = page["_links"].get("next", {}).get("href", "").partition("/v1")[2]
+    assert seen == [each["delivery_id"] for each in of_message]

@@ -226,3 +226,33 @@ def test_a_healthy_listener_is_not_held_up_by_a_bad_one(
     wait_until(
         lambda: well.get()["messages"]["acknowledged_count"] == 30, "acknowledgements are missing"
     )
+
+
+def test_a_listener_gets_no_more_at_a_time_than_it_says(
+    queue: PushQueue, receiver: Receiver
+) -> None:
+    held = receiver.hold("/hook")
+    listener = queue.listen("/hook", max_in_flight=3)
+    messages = [queue.add(f"m{number}") for number in range(8)]
+    receiver.wait("/hook", 3)
+    time.sleep(QUIET_S)
+    assert receiver.in_flight("/hook") == 3
+    listener.put(max_in_flight=0)
+    receiver.wait("/hook", 8)
+    held.let_go(100)
+    for message in messages:
+        listener.wait(message, "acknowledged")
+
+
+def test_a_listener_gets_no_more_in_a_second_than_it_says(
+    queue: PushQueue, receiver: Receiver
+) -> None:
+    listener = queue.listen("/hook", max_per_second=10)
+    messages = [queue.add(f"m{number}") for number in range(25)]
+    times = [each.at_s for each in receiver.wait("/hook", 25)]
+    # The first burst may be one second's worth, and nothing may come sooner than the rest allows.
+    for number, at_s in enumerate(times):
+        assert at_s - times[0] > (number - 10) / 10 - 0.1
+    assert times[-1] - times[0] < 10
+    for message in messages:
+        listener.wait(message, "acknowledged")

@@ -252,3 +252,18 @@ def test_a_private_address_is_refused_unless_the_operator_allows_it(
             answer = organization.client.post(f"{queue.path}/listeners", body)
             assert answer.status_code == 422, answer.text
     assert receiver.bodies("/address") == receiver.bodies("/name") == ["allowed"]
+
+
+def test_a_listener_may_bring_its_own_secret(queue: PushQueue, receiver: Receiver) -> None:
+    own, next_one = (f"whsec_{base64.b64encode(key * 32).decode()}" for key in (b"k", b"n"))
+    listener = queue.listen("/hook", signing_secret=own)
+    assert listener.secret == own
+    queue.add("one")
+    verify(receiver.wait("/hook", 1)[0], own)
+    client = queue.organization.client
+    rotated = ok(client.post(f"{listener.path}/rotate_secret", {"signing_secret": next_one}))
+    assert rotated["listener"]["signing_secret"] == next_one
+    queue.add("two")
+    for secret in (own, next_one):
+        verify(receiver.wait("/hook", 2)[1], secret)
+    assert client.put(listener.path, {"signing_secret": own}).status_code == 422
