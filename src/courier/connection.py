@@ -20,8 +20,6 @@ JOINED_BYTES_MAX = 64 << 10
 UNASKED_BYTES_MAX = 64 << 10
 # Requests of one connection that are run before others get their turn.
 REQUESTS_AT_ONCE = 4
-# How often a stream looks whether its client reads again.
-STREAM_STALL_S = 0.05
 # What a connection takes up for its encryption.
 TLS_BYTES = 48 << 10
 
@@ -69,6 +67,8 @@ class Connection(asyncio.BufferedProtocol):
         self._paused = False
         self._left = False
         self._known = False  # its last request was admitted
+        self._sending: Incoming | None = None  # the client has not read its whole answer yet
+        self._drained: asyncio.Future[None] | None = None
         self._base = 0
         self._held = 0
 
@@ -84,20 +84,23 @@ class Connection(asyncio.BufferedProtocol):
         traffic.enter(self, self._peer)
         encrypted = transport.get_extra_info("ssl_object") is not None
         self._base = TLS_BYTES if encrypted else 0
-        if full or not self._hold(self._base):
-            if encrypted:  # a farewell would take as long as the client likes
-                self._transport.abort()
-            else:
-                many_open = Refused(503, "busy", "there are too many connections")
-                self._transport.write(refusal(many_open))
-                self._transport.close()
+        if full and encrypted:  # a farewell would take as long as the client likes
+            self._transport.abort()
+        elif full:
+            many_open = Refused(503, "busy", "there are too many connections")
+            self._send(refusal(many_open))
+            self._transport.close()
+        elif encrypted:
+            self._hold(self._base)
+            traffic.make_room()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.traffic.leave(self, self._peer)
+        self.traffic.leave(self)
         self._leave()
         for request in (self._running, self._reader.arriving):
             if request is not None:
                 request.fail(ClientGone())
+        self._read_by_client()
         self._stop_listening()
         self._reader.ready.clear()
         # An encrypted transport leads back here, and would wait for the collector to come by.
@@ -146,7 +149,16 @@ class Connection(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         self._stalled_s = None
         self._account()
+        self._read_by_client()
         self._next()
+
+    def _read_by_client(self) -> None:
+        """What was written before is with the client, or nobody waits for it any more."""
+        if self._sending is not None:
+            self._sending.sent()
+            self._sending = None
+        if self._drained is not None:
+            _settle(self._drained)
 
     # --- requests and answers ---
 
@@ -212,33 +224,46 @@ class Connection(asyncio.BufferedProtocol):
             end = b"connection: keep-alive\r\n\r\n"
         body = b"" if request.method == "HEAD" else response.body
         if len(body) > JOINED_BYTES_MAX:
-            self._transport.writelines((head(response) + end, body))
+            self._send(head(response) + end, body)
         else:
-            self._transport.write(b"".join((head(response), end, body)))
+            self._send(b"".join((head(response), end, body)))
         self._forget(request)
         if not keep:
             self._end()
 
+    def _send(self, *parts: bytes) -> None:
+        """Write to the client, unless it has gone: a closed transport takes nothing and raises."""
+        if self._transport.is_closing():
+            return
+        if len(parts) == 1:
+            self._transport.write(parts[0])
+        else:
+            self._transport.writelines(parts)
+
     def _forget(self, request: Incoming) -> None:
         request.drop()
+        if self._stalled_s is None or self._transport is _CLOSED:
+            request.sent()
+        else:
+            self._sending = request
         self._running = None
         self._idle_s = self.traffic.loop.time()
 
     async def _stream(self, request: Incoming, response: Response) -> None:
         """Send parts until the stream ends, the client goes or the server stops."""
-        stream, transport, loop = response.stream, self._transport, self.traffic.loop
+        stream, loop = response.stream, self.traffic.loop
         assert stream is not None
         chunked = not request.old
         end = b"transfer-encoding: chunked\r\n\r\n" if chunked else b"connection: close\r\n\r\n"
-        transport.write(head(response) + end)
+        self._send(head(response) + end)
 
         async def parts() -> None:
             async for part in stream:
                 if part:
-                    whole = (b"%x\r\n" % len(part), part, b"\r\n") if chunked else (part,)
-                    transport.writelines(whole)
-                while self._stalled_s is not None:
-                    await asyncio.sleep(STREAM_STALL_S)
+                    self._send(*((b"%x\r\n" % len(part), part, b"\r\n") if chunked else (part,)))
+                if self._stalled_s is not None:
+                    self._drained = loop.create_future()
+                    await self._drained
 
         gone = loop.create_future()
         self.on_gone = partial(_settle, gone)
@@ -250,16 +275,16 @@ class Connection(asyncio.BufferedProtocol):
         try:
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            self.on_gone = None
+            self.on_gone = self._drained = None
             for each in ends:
                 each.cancel()
             outcome, *_ = await asyncio.gather(*ends, return_exceptions=True)
         self._forget(request)
         if isinstance(outcome, Exception):
             log.error("stream_failed", exc_info=outcome, extra={"path": request.path})
-            transport.abort()  # or what was sent would look whole
-        elif chunked and not transport.is_closing():
-            transport.write(b"0\r\n\r\n")
+            self._transport.abort()  # or what was sent would look whole
+        elif chunked:
+            self._send(b"0\r\n\r\n")
         keep = chunked and request.keep_alive and request.complete
         if keep and not self.traffic.draining.is_set():
             self._next()
@@ -273,7 +298,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._deaf_s is not None or self.gone:
             raise ClientGone
         if request.expects and not request.received and not request.old:
-            self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            self._send(b"HTTP/1.1 100 Continue\r\n\r\n")
         request.expects = False
         request.arrived = self.traffic.loop.create_future()
         self._reader.began_s = self.traffic.loop.time()
@@ -303,19 +328,21 @@ class Connection(asyncio.BufferedProtocol):
             held += self._base
             if self._stalled_s is not None:
                 held += self._transport.get_write_buffer_size()
-        if self._hold(held):
-            return
+        self._hold(held)
+        self.traffic.make_room()
+
+    def _hold(self, count: int) -> None:
+        self.traffic.hold(self, count, before=self._held)
+        self._held = count
+
+    def give_way(self) -> None:
+        """Others need the room; requests that have arrived and are running still get answers."""
+        self._hold(0)
         self._reader.ready.clear()
-        if self._stalled_s is not None:
+        if self._stalled_s is not None or (self._base and self._running is None):
             self._transport.abort()
         else:
             self._refuse(Refused(503, "busy", "too many requests are waiting for their end"))
-
-    def _hold(self, count: int) -> bool:
-        """Whether that is not too much, with all that is held for others."""
-        self.traffic.held += count - self._held
-        self._held = count
-        return self.traffic.held <= self.traffic.limits.strangers_bytes_max
 
     # --- ends ---
 
@@ -327,7 +354,7 @@ class Connection(asyncio.BufferedProtocol):
         last = ready[-1] if ready else self._running
         if last is None:
             if arriving is None or not arriving.unwanted:
-                self._transport.write(refusal(why))
+                self._send(refusal(why))
             self._end()
             return
         last.keep_alive = False
@@ -357,6 +384,7 @@ class Connection(asyncio.BufferedProtocol):
         else:
             if self._transport.can_write_eof():
                 self._transport.write_eof()
+            self.traffic.linger(self)
             self._flow()
 
     def cut_if_slow(self, now_s: float) -> None:

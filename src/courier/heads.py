@@ -9,6 +9,8 @@ from courier.web import JSON, Response
 
 _STATUS = {status.value: f"{status.value} {status.phrase}".encode() for status in http.HTTPStatus}
 _USUAL_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n"
+# A byte is looked for much faster as a number.
+_HASH = ord("#")
 # Answers that have no body, and do not say how long it is.
 _BODILESS = (http.HTTPStatus.NO_CONTENT, http.HTTPStatus.NOT_MODIFIED)
 
@@ -24,7 +26,7 @@ class Refused(Exception):
 
 def target(url: bytes) -> tuple[bytes, bytes]:
     """Path and query of a request's target, which proxies write as a whole URL."""
-    if url.startswith(b"/") and b"#" not in url:
+    if url.startswith(b"/") and _HASH not in url:
         path, _, query = url.partition(b"?")
         return path, query
     try:

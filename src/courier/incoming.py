@@ -21,7 +21,8 @@ class Incoming(Request):
         headers: dict[bytes, bytes],
         connection: "Connection",
     ) -> None:
-        super().__init__(method, raw_path, query_string, headers, connection)
+        room = connection.traffic.answers
+        super().__init__(method, raw_path, query_string, headers, connection, room)
         self._connection = connection
         self.keep_alive = True
         self.old = False  # HTTP/1.0
@@ -47,14 +48,27 @@ class Incoming(Request):
     def remote(self) -> str:
         return self._connection.source(self.headers)
 
+    def whole(self, limit: int) -> bytes | None:
+        return self._taken(limit) if self.complete else None
+
     async def read(self, limit: int) -> bytes:
+        if self.complete:
+            return self._taken(limit)
         size = max(self.length, self.received)
         if size > limit:
             raise BodyTooLong(limit=limit, actual=size)
         self._charge(size)
-        if not self.complete:
-            self.limit = limit
-            await self._connection.receive(self)
+        self.limit = limit
+        await self._connection.receive(self)
+        return self._joined()
+
+    def _taken(self, limit: int) -> bytes:
+        if self.received > limit:
+            raise BodyTooLong(limit=limit, actual=self.received)
+        self._charge(self.received)
+        return self._joined()
+
+    def _joined(self) -> bytes:
         body = self._body
         return body if isinstance(body, bytes) else body.getvalue()
 

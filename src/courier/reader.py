@@ -142,8 +142,6 @@ class Reader:
             return
         self.began_s = self._time()
         self.in_head = True
-        self._url = b""
-        self._headers = {}
         self._fields = 0
         self._head_bytes = 0
 
@@ -187,6 +185,8 @@ class Reader:
                 raise Refused(400, "upgrade", "CONNECT cannot have a body")
             self._framing = framing(headers, version)
         self.arriving = request
+        # A head that was answered is not kept until the next one: that may never come.
+        self._url, self._headers = b"", {}
 
     def on_body(self, body: bytes) -> None:
         self._part_bytes += len(body)

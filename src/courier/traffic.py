@@ -1,8 +1,10 @@
 """What all connections share: the limits, and the count of what is held for callers.
 
 A caller who has shown no credential can make the server hold only a little: what all such callers
-have sent and not had answered is counted in `held`, and refused when it is too much. The bodies of
-admitted callers are counted in `bodies`.
+have sent and not had answered is counted in `held`. When it is too much, those give way for whom
+something has been held the longest, so that a flood of requests that never end costs the flood its
+own connections and not others their answers. The bodies of admitted callers are counted in
+`bodies`, messages on their way to them in `answers`.
 """
 
 import asyncio
@@ -11,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from courier.core.limits import AnswerRoom
 from courier.proxies import Proxies
 from courier.web import App
 
@@ -28,13 +31,16 @@ SMALL_BODIES_SHARE = 4
 class Limits(Struct, frozen=True, kw_only=True):
     """What connections may ask of the server; waits are in seconds.
 
-    `framing_bytes_max` is for what a chunked body has beside its content: trailers, which are
-    thrown away, and chunk extensions. `strangers_bytes_max` is for all that is held for callers
-    who have shown no credential, `bodies_bytes_max` for the bodies of those who have.
+    `lingering_max` is for connections that are over but for their client's reading the last
+    answer; they do not count as open. `framing_bytes_max` is for what a chunked body has beside
+    its content: trailers, which are thrown away, and chunk extensions. `strangers_bytes_max` is
+    for all that is held for callers who have shown no credential, `bodies_bytes_max` for the
+    bodies of those who have, and `answers_bytes_max` for messages that are being sent to them.
     """
 
     connections_max: int = 10_000
     connections_per_address_max: int = 5_000
+    lingering_max: int = 1_000
     handshakes_max: int = 400
     header_bytes_max: int = 64 << 10
     headers_max: int = 128
@@ -46,6 +52,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     framing_bytes_max: int = 16 << 10
     strangers_bytes_max: int = 24 << 20
     bodies_bytes_max: int = 256 << 20
+    answers_bytes_max: int = 256 << 20
 
     @property
     def body_bytes_max(self) -> int:
@@ -65,11 +72,17 @@ class Traffic:
         self.head_buffer = self.buffer[:HEAD_READ_BYTES]
         self.loop = asyncio.get_running_loop()
         self.connections: set[Connection] = set()
-        # How many each address has open; not of proxies, who come for many.
+        # Those that do not linger, and how many of them each address has; not of proxies, who come
+        # for many.
+        self._open: dict[Connection, str] = {}
         self._addresses: dict[str, int] = {}
+        # Those that linger, and those for whom something is held, the longest first.
+        self._lingering: dict[Connection, None] = {}
+        self._holders: dict[Connection, None] = {}
         self.draining = asyncio.Event()
         self.held = 0
         self.bodies = 0
+        self.answers = AnswerRoom(limits.answers_bytes_max)
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
@@ -82,21 +95,50 @@ class Traffic:
         `beside`: that many will be here soon.
         """
         limits = self.limits
-        many = len(self.connections) + beside >= limits.connections_max
+        many = len(self._open) + beside >= limits.connections_max
         return many or self._addresses.get(address, 0) >= limits.connections_per_address_max
 
     def enter(self, connection: "Connection", address: str) -> None:
         self.connections.add(connection)
+        self._open[connection] = address
         if not self.proxies.trusts(address):
             self._addresses[address] = self._addresses.get(address, 0) + 1
 
-    def leave(self, connection: "Connection", address: str) -> None:
+    def leave(self, connection: "Connection") -> None:
         self.connections.discard(connection)
+        self._lingering.pop(connection, None)
+        self._close(connection)
+
+    def linger(self, connection: "Connection") -> None:
+        """It is over, but its client may still have to read why."""
+        self._close(connection)
+        self._lingering[connection] = None
+        if len(self._lingering) > self.limits.lingering_max:
+            oldest = next(iter(self._lingering))
+            del self._lingering[oldest]
+            oldest.abort()
+
+    def _close(self, connection: "Connection") -> None:
+        address = self._open.pop(connection, None)
+        if address is None:
+            return
         left = self._addresses.get(address, 0) - 1
         if left > 0:
             self._addresses[address] = left
         else:
             self._addresses.pop(address, None)
+
+    def hold(self, connection: "Connection", count: int, *, before: int) -> None:
+        """Count what is held for a caller who has shown no credential."""
+        self.held += count - before
+        if not count:
+            self._holders.pop(connection, None)
+        elif not before:
+            self._holders[connection] = None
+
+    def make_room(self) -> None:
+        while self.held > self.limits.strangers_bytes_max:
+            next(iter(self._holders)).give_way()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = self.loop.create_task(work)

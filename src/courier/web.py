@@ -9,17 +9,20 @@ import asyncio
 import logging
 import re
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Sequence
 from functools import lru_cache
+from time import perf_counter
 from typing import Any, Literal, Protocol
 from urllib.parse import parse_qs, unquote
 
 from falcon.routing import CompiledRouter
 from msgspec import Struct
 
+from courier.admissions import PLACE_CHARACTERS_MAX, Admissions
 from courier.core import keys
 from courier.core.broker import Caller
 from courier.core.errors import (
+    AnswersFull,
     BrokerError,
     InvalidRequest,
     OutcomeUnknown,
@@ -29,9 +32,11 @@ from courier.core.errors import (
     Unauthenticated,
     Unavailable,
 )
+from courier.core.limits import ANSWER_BYTES_MAX, Allowance, AnswerRoom
 from courier.core.signins import Failure, SignIns
 from courier.core.types import Actor, Key, Scope
-from courier.telemetry import Telemetry
+from courier.long_texts import LongTexts
+from courier.telemetry import Meter, Telemetry
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 
@@ -39,7 +44,7 @@ log = logging.getLogger("courier.web")
 
 JSON = b"application/json"
 # Paths and queries longer than these are not remembered: a stranger may send any.
-PATHS_REMEMBERED_MAX = 4_096
+PATHS_REMEMBERED_MAX = 3_072
 PATH_REMEMBERED_BYTES_MAX = 512
 QUERIES_REMEMBERED_MAX = 256
 QUERY_REMEMBERED_BYTES_MAX = 128
@@ -109,7 +114,9 @@ class Request(ABC):
     """
 
     __slots__ = (
+        "_allowance",
         "_query",
+        "_room",
         "admitted",
         "caller",
         "headers",
@@ -128,6 +135,7 @@ class Request(ABC):
         query_string: bytes,
         headers: dict[bytes, bytes],
         caller: Caller,
+        room: AnswerRoom | None = None,
     ) -> None:
         self.method = method
         self.raw_path = raw_path
@@ -139,11 +147,29 @@ class Request(ABC):
         self.key: Key | None = None
         self.admitted = False
         self._query: dict[str, list[str]] | None = None
+        self._room = room
+        self._allowance: Allowance | None = None
 
     @property
     @abstractmethod
     def remote(self) -> str:
         """The address that the request came from."""
+
+    @property
+    def allowance(self) -> Allowance:
+        """What the answer may hold of messages; released when the answer is sent."""
+        if self._allowance is None:
+            self._allowance = Allowance(ANSWER_BYTES_MAX, self._room)
+        return self._allowance
+
+    def sent(self) -> None:
+        """Nothing of its answer is in memory any more."""
+        if self._allowance is not None:
+            self._allowance.release()
+
+    def whole(self, limit: int) -> bytes | None:
+        """The whole body if it is here already. Raises BodyTooLong, BodiesFull."""
+        return None
 
     @abstractmethod
     async def read(self, limit: int) -> bytes:
@@ -210,6 +236,19 @@ class Call(Struct):
     queue: Any = None
     decided: bool = False
     held: keys.Reach | None = None
+    texts: LongTexts | None = None
+
+    def long_texts(self) -> LongTexts:
+        """What writes the bodies of the answer, once its allowance has let in all of them."""
+        self.texts = LongTexts(self.request.allowance.size)
+        return self.texts
+
+    def admit(self, *sizes: int) -> None:
+        """Let bodies into the answer that are in memory already. Raises AnswersFull."""
+        allowance = self.request.allowance
+        allowance.fitting(sizes)
+        if allowance.refused:
+            raise AnswersFull
 
     @property
     def params(self) -> dict[str, str]:
@@ -327,15 +366,34 @@ class Site(Protocol):
     """One API: how it knows its callers, what it serves and how it answers.
 
     `segments`: of everything under its prefix it answers only for paths that begin with one of
-    these; none means all.
+    these; none means all. `loose`: names of variable parts of paths by which it never decides
+    who may do what.
     """
 
     name: str
     prefix: str
     body_bytes_max: int
     segments: Sequence[str]
+    loose: frozenset[str]
 
     def routes(self) -> Sequence[Route]: ...
+
+    def proof(self, request: Request) -> Hashable | None:
+        """All that `authenticate` and `authorize` go by, beside settings, time and the path.
+
+        None: they are asked every time.
+        """
+        ...
+
+    def proven_until_ms(self, request: Request) -> int | None:
+        """Until when a request with this proof may be let through without asking them; None: as
+        long as no setting changes, nor a credential of the key ends."""
+        ...
+
+    def repeat(self, call: Call, route: Route) -> None:
+        """What they do beside deciding, for a call that is let through without. Raises what they
+        would raise."""
+        ...
 
     async def authenticate(self, request: Request) -> Key:
         """Raises Unauthenticated."""
@@ -364,7 +422,7 @@ class _Router(CompiledRouter):
 
 
 class _Mounted:
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: Site, telemetry: Telemetry) -> None:
         self.site = site
         self._below = tuple(f"{site.prefix}/{segment}" for segment in site.segments or ("",))
         self._router = _Router()
@@ -373,6 +431,12 @@ class _Mounted:
             table.setdefault(site.prefix + route.path, {})[route.method] = route
         for path, methods in table.items():
             self._router.add_route(path, methods)
+        self._meters = {
+            id(route): telemetry.meter(site.name, route.operation)
+            for methods in table.values()
+            for route in methods.values()
+        }
+        self._stray = telemetry.meter(site.name, "none")
 
     def covers(self, path: str) -> bool:
         if not path.startswith(self._below):
@@ -384,7 +448,7 @@ class _Mounted:
     def find(self, method: str, path: str) -> "_Found":
         found = self._router.find(path)
         if found is None:
-            return _Found(self.site, path, {}, None, ())
+            return _Found(self.site, path, {}, None, self._stray, ())
         table, _, params, _ = found
         methods: dict[str, Route] = table  # type: ignore[assignment]
         text = True
@@ -394,22 +458,36 @@ class _Mounted:
             except UnicodeDecodeError:
                 text = False
         route = methods.get(method)
-        others = () if route else tuple(sorted(methods))
-        return _Found(self.site, path, params, route, others, text)
+        if route is None:
+            return _Found(self.site, path, params, None, self._stray, tuple(sorted(methods)), text)
+        place = self._place(route, params) if text else None
+        return _Found(self.site, path, params, route, self._meters[id(route)], (), text, place)
+
+    def _place(self, route: Route, params: dict[str, str]) -> tuple[Hashable, ...] | None:
+        """What an admission to it is remembered by, beside the proof; None: it is not."""
+        if route.scope not in _MESSAGE_SCOPES or route.reach != "target":
+            return None
+        loose = self.site.loose
+        named = [each for each in params.items() if each[0] not in loose]
+        if sum([len(value) for _, value in named]) > PLACE_CHARACTERS_MAX:
+            return None
+        return (route.method, self.site.prefix + route.path, *named)
 
 
 class _Found(Struct, frozen=True):
     """Where a request goes. Without a route: the methods that there are, if any.
 
-    `text`: what its path names is UTF-8.
+    `text`: what its path names is UTF-8. `place`: what admissions are remembered by, if at all.
     """
 
     site: Site
     path: str
     params: dict[str, str]
     route: Route | None
-    methods: tuple[str, ...]
+    meter: Meter
+    methods: tuple[str, ...] = ()
     text: bool = True
+    place: tuple[Hashable, ...] | None = None
 
 
 class App:
@@ -421,13 +499,18 @@ class App:
         *,
         telemetry: Telemetry,
         signins: SignIns,
+        admissions: Admissions,
         body_bytes_max: int,
         on_drain: Callable[[], None],
+        unseen: Callable[[], "asyncio.Future[None] | None"] = lambda: None,
     ) -> None:
-        self._mounted = [_Mounted(site) for site in sites]
+        """`unseen`: what calls that need a key wait for first, see `HealthVerbs`."""
+        self._unseen = unseen
+        self._mounted = [_Mounted(site, telemetry) for site in sites]
         self._found: dict[tuple[str, bytes], _Found] = {}
         self._telemetry = telemetry
         self._signins = signins
+        self._admissions = admissions
         self._body_bytes_max = body_bytes_max
         self._on_drain = on_drain
         self._draining = False
@@ -443,7 +526,7 @@ class App:
 
     async def respond(self, request: Request) -> Response | None:
         """The answer; None when there is none to give, and the connection is to be closed."""
-        started = self._telemetry.started()
+        started = perf_counter()
         known = self._found.get((request.method, request.raw_path))
         found = known or self._find(request)
         site, route = found.site, found.route
@@ -463,8 +546,7 @@ class App:
         except Exception:
             log.exception("request_failed", extra={"path": request.path, "site": site.name})
             response = site.broken()
-        operation = route.operation if route else "none"
-        self._telemetry.answered(site.name, operation, response.status, started, request.path)
+        found.meter.answered(response.status, perf_counter() - started, found.path)
         return response
 
     def _not_let_in(self, error: BrokerError, site: Site, request: Request) -> None:
@@ -498,27 +580,19 @@ class App:
         site, route = found.site, found.route
         if self._draining:
             raise ShuttingDown
-        if route is not None and route.scope is None:
-            call = Call(request, Actor("", site.name, request.remote), None, decided=True)
-        else:
-            key = request.key = await site.authenticate(request)
-            if route is None and found.methods:
-                raise WrongMethod(request.method, found.methods)
-            if route is None:
-                raise NoRoute(found.path)
-            if not found.text:
-                raise InvalidRequest("path", "is not UTF-8")
-            actor = Actor(key.id, site.name, request.remote)
-            call = Call(request, actor, key, key.tenant)
-            await site.authorize(call, route)
-            request.admitted = True
-            if new:
-                self._remember(request, found)
+        if (route is None or route.scope is not None) and (unseen := self._unseen()) is not None:
+            await unseen
+        call = self._again(found, request) if found.place is not None else None
+        if call is None:
+            call = await self._admit(found, request, new=new)
+        assert route is not None
         if route.body is not None:
             limit = min(route.body_bytes_max or site.body_bytes_max, self._body_bytes_max)
             if route.scope is None:
                 limit = min(limit, PUBLIC_BODY_BYTES_MAX)
-            raw = await request.read(limit)
+            raw = request.whole(limit)
+            if raw is None:
+                raw = await request.read(limit)
             if len(raw) <= DECODED_INLINE_BYTES_MAX:
                 call.body = site.decode(raw, route, request)
             else:
@@ -526,7 +600,54 @@ class App:
         handled = route.handler(call)
         if route.scope not in _MESSAGE_SCOPES:
             handled = asyncio.ensure_future(handled)
-        result = await handled
+        try:
+            result = await handled
+        finally:
+            # A task that raised leads back here, and would wait for the collector with all of it.
+            del handled
         if not call.decided:
             raise Undecided(request.path)
-        return site.answer(result, route, request)
+        response = site.answer(result, route, request)
+        if call.texts is not None and isinstance(response.body, bytes):
+            response.stream = call.texts.parts(response.body)
+        return response
+
+    def _again(self, found: _Found, request: Request) -> Call | None:
+        """The call of a request like one that was let through before, if nothing has changed."""
+        site, route = found.site, found.route
+        proof = site.proof(request)
+        known = self._admissions.find(found.place, proof) if proof is not None else None
+        if known is None or route is None:
+            return None
+        actor, remote = known.actor, request.remote
+        if actor.address != remote:
+            actor = Actor(actor.id, actor.dialect, remote)
+        request.key = known.key
+        call = Call(request, actor, known.key, known.tenant, None, known.queue, True, known.held)
+        site.repeat(call, route)
+        request.admitted = True
+        return call
+
+    async def _admit(self, found: _Found, request: Request, *, new: bool) -> Call:
+        """Whether the request may do what it asks for. Raises what the site does."""
+        site, route = found.site, found.route
+        if route is not None and route.scope is None:
+            return Call(request, Actor("", site.name, request.remote), None, decided=True)
+        version = self._admissions.version
+        key = request.key = await site.authenticate(request)
+        if route is None and found.methods:
+            raise WrongMethod(request.method, found.methods)
+        if route is None:
+            raise NoRoute(found.path)
+        if not found.text:
+            raise InvalidRequest("path", "is not UTF-8")
+        call = Call(request, Actor(key.id, site.name, request.remote), key, key.tenant)
+        await site.authorize(call, route)
+        request.admitted = True
+        if new:
+            self._remember(request, found)
+        proof = site.proof(request) if found.place is not None else None
+        if proof is not None:
+            until_ms = site.proven_until_ms(request)
+            self._admissions.keep(found.place, proof, call, version=version, until_ms=until_ms)
+        return call

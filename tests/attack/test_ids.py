@@ -261,6 +261,25 @@ def test_lease_changed_in_any_place_is_a_warning(target: Target) -> None:
     assert target.backlog() == 1
 
 
+def test_lease_of_a_batch_changed_in_any_place_is_a_warning_or_another_of_the_batch(
+    target: Target,
+) -> None:
+    """The first characters are a number: those who hold one lease of a pull hold all of it."""
+    messages = {"messages": [{"body": n} for n in range(3)]}
+    accepted(target.post("/messages/batch", body(messages)))
+    accepted(target.post("/messages", b'{"body":"of another pull"}'))
+    pulled = target.pull(3)
+    lease = pulled[0]["lease_id"]
+    changed = [
+        {"lease_id": lease[:place] + digit + lease[place + 1 :]}
+        for place in range(len(lease))
+        for digit in "0123456789abcdefAZ-_"
+        if lease[place] != digit
+    ]
+    assert accepted(target.post("/messages/ack", body({"acks": changed})))["ackCount"] == 2
+    assert target.backlog() == 2
+
+
 def test_settling_a_lease_many_times_in_one_request_counts_once(target: Target) -> None:
     accepted(target.post("/messages", b'{"body":1}'))
     lease = target.pull()[0]["lease_id"]

@@ -1,5 +1,6 @@
 """What a stranger sends, and never finishes or never reads, does not fill the server's memory."""
 
+import asyncio
 import socket
 import ssl
 import time
@@ -9,6 +10,9 @@ from contextlib import ExitStack, suppress
 import httpx
 import pytest
 
+from courier.clock import SystemClock
+from courier.core.types import BROKER, Draft
+from courier.store.embedded import EmbeddedStore
 from tests.attack.peer import Account, Peer
 from tests.attack.target import aim, no_traceback
 from tests.server import Server
@@ -18,10 +22,15 @@ pytestmark = pytest.mark.slow
 MIB = 1 << 20
 SENT_BYTES = 200_000_000
 GROWTH_BYTES_MAX = 64_000_000
+LONG_MESSAGES = 20
+LONG_BYTES = 10 * MIB
 HOST = b"Host: 127.0.0.1\r\n"
 GET = b"GET / HTTP/1.1\r\n" + HOST
 POST = b"POST /client/v4/accounts/x/queues HTTP/1.1\r\n" + HOST
 LOGIN = b"POST /accounts/login HTTP/1.1\r\n" + HOST + b"Content-Type: application/json\r\n"
+
+# Made once: it takes longer than a request.
+UNVERIFIED = ssl._create_unverified_context()
 
 # Each yields what one connection after the other sends.
 Shape = Callable[[], Iterator[bytes]]
@@ -100,6 +109,12 @@ def resident_bytes(server: Server) -> int:
         return int(file.read().split()[1]) * 4_096
 
 
+def assert_healthy(server: Server) -> None:
+    with httpx.Client(trust_env=False, verify=UNVERIFIED, timeout=180) as client:
+        answer = client.get(f"{server.url}/health")
+    assert answer.status_code == 200, answer.text
+
+
 @pytest.fixture(scope="module")
 def besieged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     with Server(tmp_path_factory.mktemp("besieged")).start() as server:
@@ -114,7 +129,10 @@ def besieged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.mark.parametrize("name", SHAPES)
 def test_stranger_cannot_fill_the_memory_with(besieged: Server, name: str) -> None:
-    """Every connection stays open as long as the server lets it, and reads nothing."""
+    """Every connection stays open as long as the server lets it, and reads nothing.
+
+    Others who come meanwhile are answered.
+    """
     before = peak = resident_bytes(besieged)
     with ExitStack() as stack:
         for number, data in enumerate(SHAPES[name]()):
@@ -122,10 +140,30 @@ def test_stranger_cannot_fill_the_memory_with(besieged: Server, name: str) -> No
             peer.send_what_is_taken(data)
             if number % 20 == 0:
                 peak = max(peak, resident_bytes(besieged))
+            if number % 200 == 0:
+                assert_healthy(besieged)
+        # Once this is answered, so is most of what came before it.
+        assert_healthy(besieged)
         peak = max(peak, resident_bytes(besieged))
-    health = httpx.get(f"{besieged.url}/health", trust_env=False, verify=False, timeout=180)
-    assert health.status_code == 200
     assert peak - before < GROWTH_BYTES_MAX, f"{(peak - before) // 1_000_000} MB more"
+
+
+def test_requests_that_never_end_give_way_to_later_ones(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """More than may be held for strangers: the oldest are refused, later ones are served."""
+    data = GET + b"X: " + b"h" * 40_000
+    with Server(tmp_path_factory.mktemp("pressed")).start() as server, ExitStack() as stack:
+        peers = [stack.enter_context(Peer(server)) for _ in range(2 * (24 << 20) // len(data))]
+        for peer in peers:
+            peer.send(data)
+        assert_healthy(server)
+        answer = peers[0].answer()
+        assert answer is not None and answer.status == 503
+        assert not peers[-1].answered(within_s=0)
+        peers[-1].send(b"\r\n\r\n")
+        answer = peers[-1].answer()
+        assert answer is not None and answer.status == 404
 
 
 @pytest.mark.parametrize("kind", ["plain", "half a handshake", "encrypted"])
@@ -133,7 +171,6 @@ def test_stranger_cannot_fill_the_memory_with_connections(
     tmp_path_factory: pytest.TempPathFactory, kind: str
 ) -> None:
     directory = tmp_path_factory.mktemp("crowded")
-    trusting = ssl._create_unverified_context()
     with Server(directory, encrypted=kind != "plain").start() as server, ExitStack() as stack:
         before = peak = resident_bytes(server)
         for number in range(1_500 if kind == "encrypted" else 4_000):
@@ -141,7 +178,7 @@ def test_stranger_cannot_fill_the_memory_with_connections(
                 peer = socket.create_connection(("127.0.0.1", server.port), timeout=5)
                 stack.callback(peer.close)
                 if kind == "encrypted":
-                    peer = trusting.wrap_socket(peer)
+                    peer = UNVERIFIED.wrap_socket(peer)
                     stack.callback(peer.close)
                 peer.sendall(GET[: -len(HOST)] if kind != "half a handshake" else b"\x16\x03\x01")
             if number % 20 == 0:
@@ -183,6 +220,52 @@ def test_bodies_in_flight_are_bounded_and_small_ones_still_served(
             peer.send(head + b"\r\n" + b" " * (4 * MIB))
             answer = peer.answer()
             assert answer is not None and answer.status == 400
+
+
+def test_messages_on_their_way_to_clients_are_bounded(
+    tmp_path_factory: pytest.TempPathFactory, queue_name: str
+) -> None:
+    """However many pull and do not read; what is longer than small waits for its turn."""
+    directory = tmp_path_factory.mktemp("answering")
+    server = Server(directory, env={"COURIER_ANSWERS_BYTES_MAX": "32MiB"}).start()
+    target = aim(Account(server), queue_name)
+    server.stop()
+    asyncio.run(_fill(server, target.id))
+    with server.start():
+        target = target._replace(account=Account(server))
+        ask = target.account.request("POST", f"{target.path}/messages/pull", b'{"batch_size":100}')
+        before = resident_bytes(server)
+        with ExitStack() as stack:
+            peers = [stack.enter_context(Peer(server)) for _ in range(LONG_MESSAGES)]
+            for peer in peers:
+                peer.send(ask)
+            time.sleep(3)
+            peak = resident_bytes(server)
+            # Each longer than 10 MiB in memory, and 60 MiB on the wire.
+            answers = [peer.answer(head=True) for peer in peers]
+            statuses = [answer.status for answer in answers if answer]
+            assert (statuses.count(200), statuses.count(503)) == (3, len(peers) - 3)
+            refused = [each.headers for each in answers if each and each.status == 503]
+            assert {headers["retry-after"] for headers in refused} == {"1"}
+            assert target.post("/messages", b'{"body":1}').status == 200
+        assert peak - before < 2 * GROWTH_BYTES_MAX, f"{(peak - before) // 1_000_000} MB more"
+        # Those who left hold nothing any more, as soon as that is noticed.
+        time.sleep(1)
+        with Peer(server) as peer:
+            peer.send(ask)
+            answer = peer.answer()
+            assert answer is not None and answer.status == 200
+            [message] = answer.json()["result"]["messages"]
+            assert message["body"] == "\x01" * LONG_BYTES
+
+
+async def _fill(server: Server, queue: str) -> None:
+    store = await EmbeddedStore.open(server.data / "courier.db")
+    now_ms = SystemClock().now_ms()
+    for _ in range(LONG_MESSAGES):
+        batch = [(queue, [Draft(b"\x01" * LONG_BYTES, "text")])]
+        await store.publish(batch, actor=BROKER, now_ms=now_ms)
+    await store.close()
 
 
 def test_chunked_bodies_in_flight_are_bounded_as_they_grow(

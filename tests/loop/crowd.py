@@ -8,6 +8,7 @@ from typing import Any
 from courier import ids
 from courier.clock import SystemClock
 from courier.core import keys
+from courier.core.records import decided
 from courier.core.types import (
     BROKER,
     DAY_MS,
@@ -15,6 +16,7 @@ from courier.core.types import (
     AnyRecord,
     Binding,
     Consumer,
+    ContentType,
     Domain,
     Draft,
     EventSubscription,
@@ -33,6 +35,10 @@ BINDINGS = 450
 KEYS = 990
 DOMAINS = 1_000
 MESSAGES = 5_000
+HEAVY_MESSAGES = 20
+HEAVY_BYTES = 10 << 20
+HEAVY_CLAIM = "heavy"
+COPIED_MESSAGES = 10
 HOURS = 460 * 24
 PART = 500
 # What every word of a message is checked against; matching takes a step per character.
@@ -43,10 +49,14 @@ SCHEMA = {
 
 
 class Crowd:
-    """The ids that requests need. `main` has messages, listeners and a consumer."""
+    """The ids that requests need. `main` has messages, listeners and a consumer.
+
+    `heavy` and `claimed` have messages that are as long as they may be, the latter in a claim.
+    """
 
     def __init__(self) -> None:
-        self.main = self.strict = self.dead = ""
+        self.main = self.strict = self.dead = self.heavy = self.claimed = ""
+        self.heavy_message = ""
         self.consumer = self.subscription = self.listener = self.domain = self.key = ""
         self.message = ""
         self.titles: dict[str, str] = {}
@@ -55,6 +65,17 @@ class Crowd:
 def fill(data: Path, *, tenant: str, others: Sequence[str]) -> Crowd:
     """Fill the store of a server that does not run. `others` are tenants with queues only."""
     return asyncio.run(_Filler(data, tenant).fill(others))
+
+
+def fill_with_long_messages(data: Path, queue: str) -> None:
+    async def fill() -> None:
+        store = await EmbeddedStore.open(data / "courier.db")
+        batch = [(queue, [Draft(b"x" * HEAVY_BYTES, "text")])]
+        for _ in range(COPIED_MESSAGES):
+            await store.publish(batch, actor=BROKER, now_ms=SystemClock().now_ms())
+        await store.close()
+
+    asyncio.run(fill())
 
 
 class _Filler:
@@ -67,6 +88,7 @@ class _Filler:
     async def fill(self, others: Sequence[str]) -> Crowd:
         self._store = await EmbeddedStore.open(self._data / "courier.db")
         try:
+            await self._heavy()
             main, queues = await self._queues()
             await self._around(main, queues)
             for other in others:
@@ -80,13 +102,40 @@ class _Filler:
     async def _put(self, records: Sequence[AnyRecord]) -> None:
         for first in range(0, len(records), PART):
             part = records[first : first + PART]
-            await self._store.change(puts=part, actor=BROKER, now_ms=self._now_ms)
+            await self._store.change(decided(puts=part), actor=BROKER, now_ms=self._now_ms)
 
     def _made(self, **fields: Any) -> dict[str, Any]:
         return {"id": ids.new_id(), "tenant": self._tenant, "created_ms": self._now_ms} | fields
 
     def _queue(self, name: str, **fields: Any) -> Queue:
         return Queue(**self._made(name=name, modified_ms=self._now_ms, **fields))
+
+    async def _heavy(self) -> None:
+        """First of all, so that the journal begins with it."""
+        crowd, store, now_ms = self._crowd, self._store, self._now_ms
+        heavy = self._queue("heavy", attempts_max=None)
+        claimed = self._queue("claimed", attempts_max=None)
+        consumer = Consumer(**self._made(parent=heavy.id), mode="pull", batch_size=10)
+        await self._put([heavy, claimed, consumer])
+        crowd.heavy, crowd.claimed = heavy.id, claimed.id
+        # Of the first, every byte is six characters long in JSON.
+        kinds: list[tuple[ContentType, bytes]] = [
+            ("text", b"\x01"),
+            ("bytes", b"\xff"),
+            ("json", b"1"),
+            ("text", "é".encode()),
+        ]
+        for number in range(HEAVY_MESSAGES):
+            kind, filling = kinds[number % len(kinds)]
+            body = filling * (HEAVY_BYTES // len(filling))
+            drafts = [Draft(body, kind)]
+            batches = [(queue.id, drafts) for queue in (heavy, claimed)]
+            receipt, _ = await store.publish(batches, actor=BROKER, now_ms=now_ms)
+            if not number:
+                crowd.heavy_message = receipt.ids[0]
+        await store.claims.take(
+            claimed.id, HEAVY_CLAIM, count=100, lease_ms=DAY_MS, actor=BROKER, now_ms=now_ms
+        )
 
     async def _queues(self) -> tuple[Queue, list[Queue]]:
         """Half of them bury in one queue, so that it has many to name."""
@@ -184,4 +233,4 @@ class _Filler:
         hours = [self._now_ms - hour * HOUR_MS for hour in range(HOURS)]
         for first in range(0, HOURS, PART):
             part = hours[first : first + PART]
-            await asyncio.gather(*(self._store.tally(counts, now_ms=ms) for ms in part))
+            await asyncio.gather(*(self._store.past.tally(counts, now_ms=ms) for ms in part))

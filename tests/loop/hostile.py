@@ -58,6 +58,15 @@ def bodies(site: Site, route: Route, seen: set[Any]) -> Iterator[Body]:
     yield "a form", FORM, b"&".join(b"a%d=%%41" % n for n in range(usual // 16))
 
 
+def asking_for_most(route: Route) -> bytes:
+    """A body that asks for as much as the route gives."""
+    info = _plain(inspect.type_info(route.body))
+    most = {"batch_size": 100, "visibility_timeout_ms": 1, "count": 20_000, "lease_ms": 1}
+    names = {field.encode_name for field in getattr(info, "fields", ())}
+    asked = {name: value for name, value in most.items() if name in names}
+    return msgspec.json.encode(asked) if asked else _least(info)
+
+
 def _rows(count: int) -> bytes:
     """Small messages; bulk takes 100,000."""
     return _stream({"body": pa.array(["x"] * count), "headers": ['{"a":1}'] * count})
@@ -175,6 +184,9 @@ def _fillings(info: Any, size: int, seen: set[Any], path: str = "") -> Iterator[
             yield f"{path}[] many, the last wrong", b"[%s,[]]" % many[: -len(item) - 1]
             for what, filling in _fillings(array.item_type, size, seen, f"{path}[]"):
                 yield what, b"[%s]" % filling
+            for what, filling in _fillings(array.item_type, size // 7, set(), f"{path}[]"):
+                if what.endswith(" long"):
+                    yield f"{what}, six of them", b"[%s]" % b",".join([filling] * 6)
         case inspect.DictType() | inspect.RawType() | inspect.AnyType():
             keys = _keys(size)
             yield f"{path} keys", b"{%s}" % keys

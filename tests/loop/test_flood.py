@@ -23,6 +23,7 @@ _ASKS = {
     "silent": b"",
     "half a head": b"GET /health HTTP/1.1\r\nhost: ",
     "asking": b"GET /health HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n",
+    "asking for much": b"GET /client/v4/openapi.json HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n",
 }
 
 
