@@ -122,7 +122,7 @@ def test_a_page_of_arrow_has_the_columns_that_spark_expects(queue: Queue) -> Non
     queue.claim("batch")
     table = queue.table("batch")
     assert table.schema.names == CLAIMED.names
-    assert [f.nullable for f in table.schema] == [f.nullable for f in CLAIMED.fields]
+    assert [f.nullable for f in table.schema] == [f.nullable for f in CLAIMED.arrow()]
     assert table.schema.field("published_at").type == pa.timestamp("us", tz="UTC")
     first, second = table.to_pylist()
     assert (first["seq"], first["attempt"], first["body"]) == (1, 1, b"a")

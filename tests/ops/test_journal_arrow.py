@@ -17,6 +17,7 @@ from courier import arrow, ids
 from courier.clock import ManualClock
 from courier.core import journal
 from courier.core.types import Draft, Message, Run
+from courier.long_texts import LongTexts
 from courier.ops.journal import _lines
 from courier.store.embedded import EmbeddedStore
 from tests.conformance.store.driver import Driver, sealed
@@ -90,7 +91,7 @@ def runs(
 
         driver = Driver(runner.run(opened()), clock, runner)
         live(driver)
-        yield driver.run(driver.store.read_journal(after=0, limit=1_000))
+        yield driver.run(driver.store.journal.read(after=0, limit=1_000))
         runner.run(driver.store.close())
 
 
@@ -108,7 +109,7 @@ def table(parts: Parts, *columns: str) -> pa.RecordBatch:
 def told(parts: Parts) -> list[dict[str, Any]]:
     """The lines of JSON, in the names and values of a table."""
     rows = []
-    for line in _lines(parts).splitlines():
+    for line in _lines(parts, LongTexts(0)).splitlines():
         event = json.loads(line)
         row: dict[str, Any] = dict.fromkeys(journal.SHOWN)
         if "body_base64" in event:

@@ -2,6 +2,7 @@
 
 import json
 import random
+import shlex
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -16,6 +17,8 @@ from courier.dialects import json as bodies
 from courier.dialects.anypoint import wire as anypoint
 from courier.dialects.cloudflare import wire as cloudflare
 from courier.dialects.discue.listener_wire import ListenerBody
+from courier.dialects.example import curl
+from courier.dialects.openapi import Documents
 from courier.web import NotJson
 from tests.routes import tables
 
@@ -205,3 +208,21 @@ def test_no_refusal_shows_a_regular_expression(tmp_path: Path) -> None:
     assert patterns >= 3
     with pytest.raises(InvalidRequest, match="queue_name: must have 1 to 63 lower-case letters"):
         bodies.decode(b'{"queue_name":"A"}', cloudflare.QueueBody)
+
+
+def test_every_route_has_an_example_that_it_understands_and_a_line_of_curl(tmp_path: Path) -> None:
+    seen = 0
+    for site, route in tables(tmp_path):
+        if not isinstance(documents := getattr(site, "_documents", None), Documents):
+            continue
+        shown = documents.example(route)
+        line = curl(route.method, route.path, "X-API-KEY: $TOKEN", shown)
+        words = shlex.split(line)
+        assert "{" not in words[words.index("-H") - 1]
+        if route.body is not None:
+            seen += 1
+            msgspec.json.decode(msgspec.json.encode(shown), type=route.body)
+            assert json.loads(words[words.index("-d") + 1]) == shown
+        if route.operation == "create_listener":
+            assert shown.keys() == {"name", "notify_url", "liveness_url"}
+    assert seen > 40

@@ -1,7 +1,9 @@
 """Long bodies: read in slices, they mean what they mean when they are parsed whole."""
 
+import asyncio
 import json
 import random
+from base64 import b64encode
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -13,6 +15,7 @@ from courier.dialects import folding
 from courier.dialects import json as bodies
 from courier.dialects.anypoint import wire
 from courier.dialects.folding import Folded
+from courier.long_texts import AT_ONCE_BYTES_MAX, SHORT_BYTES_MAX, SLICE_BYTES, LongTexts
 from courier.web import NotJson
 
 # Among them are what must not be cut in two: escapes, half pairs, characters of many bytes.
@@ -126,3 +129,25 @@ def test_what_is_no_long_text_is_limited() -> None:
     with pytest.raises(OverLimit, match="outside of long texts"):
         wire.message(b"{%s}" % many)
     assert folding.SLICE_BYTES * 2 * wire.BATCH_MAX < wire.REST_BYTES_MAX < 12 << 20
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("base64", [False, True])
+def test_long_texts_are_written_as_they_would_be_at_once(seed: int, base64: bool) -> None:
+    luck = random.Random(seed)
+    size = luck.choice((SHORT_BYTES_MAX, SLICE_BYTES - 1, SLICE_BYTES + 1, 3 * SLICE_BYTES))
+    pieces = luck.choice(("a", '"\\', "\x01\n", "é", "€", "\U0001f600", 'a"é€\U0001f600\x00'))
+    bodies = ["".join(luck.choices(pieces, k=size)).encode() for _ in range(3)]
+    texts = LongTexts(AT_ONCE_BYTES_MAX + 1)
+    answer = {"rows": [{"id": n, "b": texts.text(b, base64=base64)} for n, b in enumerate(bodies)]}
+
+    async def written() -> bytes:
+        parts = texts.parts(json.dumps(answer).encode())
+        if parts is None:
+            return json.dumps(answer).encode()
+        return b"".join([part async for part in parts])
+
+    rows = json.loads(asyncio.run(written()))["rows"]
+    assert [row["id"] for row in rows] == [0, 1, 2]
+    shown = [b64encode(body).decode() if base64 else body.decode() for body in bodies]
+    assert [row["b"] for row in rows] == shown

@@ -2,7 +2,7 @@
 
 import html
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from hashlib import sha256
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from courier import __version__
+from courier.dialects.example import curl, example
 from courier.web import JSON, Parameter, Request, Response, Route
 
 NO_CONTENT = 204
@@ -20,6 +21,7 @@ class Documents:
     """The document and the page of one site, made when first asked for and kept as bytes.
 
     `envelope` wraps the schema of a result; `failure` is the schema of every error answer.
+    `samples` are values for the examples, by the name of the member.
     """
 
     def __init__(
@@ -33,6 +35,7 @@ class Documents:
         failure: dict[str, Any],
         failures: Sequence[int],
         security: dict[str, Any],
+        samples: Mapping[str, Any],
     ) -> None:
         self._title = title
         self._prefix = prefix
@@ -42,15 +45,16 @@ class Documents:
         self._failure = failure
         self._failures = failures
         self._security = security
+        self._samples = samples
 
     def document(self, request: Request) -> Response:
-        return _unless_known(self._document, request, JSON)
+        return _unless_known(self._document, request)
 
     def page(self, request: Request) -> Response:
-        return _unless_known(self._page, request, b"text/html; charset=utf-8")
+        return _unless_known(self._page, request)
 
     @cached_property
-    def _document(self) -> bytes:
+    def _document(self) -> Response:
         routes = self._routes
         types = [each for route in routes for each in (route.body, route.result) if each]
         types += [parameter.type for route in routes for parameter in route.query]
@@ -61,26 +65,36 @@ class Documents:
         paths: dict[str, dict[str, Any]] = {}
         for route in routes:
             paths.setdefault(self._prefix + route.path, {})[route.method.lower()] = _operation(
-                route, schema_of, self._envelope, self._failures
+                route, schema_of, self._envelope, self._failures, self.example(route)
             )
-        return msgspec.json.encode(
-            {
-                "openapi": "3.1.0",
-                "info": {"title": self._title, "version": __version__},
-                "paths": paths,
-                "components": {
-                    "schemas": {**components, "Failure": self._failure},
-                    "securitySchemes": self._security,
-                },
-            }
-        )
+        document = {
+            "openapi": "3.1.0",
+            "info": {"title": self._title, "version": __version__},
+            "paths": paths,
+            "components": {
+                "schemas": {**components, "Failure": self._failure},
+                "securitySchemes": self._security,
+            },
+        }
+        return _versioned(msgspec.json.encode(document), JSON)
+
+    def example(self, route: Route) -> Any:
+        """A body for the route, None if it has none."""
+        return None if route.body is None else example(route.body, self._samples)
+
+    @property
+    def _header(self) -> str:
+        """The header that shows a token, as curl sends it."""
+        name = self._security["token"].get("name", "")
+        return f"{name}: $TOKEN" if name else "Authorization: Bearer $TOKEN"
 
     @cached_property
-    def _page(self) -> bytes:
+    def _page(self) -> Response:
         """The same table for a person, with no script and nothing loaded from elsewhere."""
         families: dict[str, list[str]] = {}
         for route in self._routes:
-            families.setdefault(route.family, []).append(_section(self._prefix, route))
+            section = _section(self._prefix, route, self._header, self.example(route))
+            families.setdefault(route.family, []).append(section)
         rows = "".join(
             f'<h2 id="{family}">{family.capitalize()}</h2>{"".join(sections)}'
             for family, sections in families.items()
@@ -88,16 +102,21 @@ class Documents:
         links = " · ".join(f'<a href="#{family}">{family}</a>' for family in families)
         home = self._prefix + self._home
         title = html.escape(self._title)
-        return _PAGE.format(title=title, rows=rows, links=links, home=home).encode()
+        page = _PAGE.format(title=title, rows=rows, links=links, home=home).encode()
+        return _versioned(page, b"text/html; charset=utf-8")
 
 
-def _unless_known(body: bytes, request: Request, content_type: bytes) -> Response:
-    """The body, or that the caller has it already."""
+def _versioned(body: bytes, content_type: bytes) -> Response:
     version = b'"%s"' % sha256(body).hexdigest()[:32].encode()
-    headers = ((b"etag", version),)
+    return Response(body, content_type=content_type, headers=((b"etag", version),))
+
+
+def _unless_known(response: Response, request: Request) -> Response:
+    """The answer, or that the caller has it already."""
+    [(_, version)] = response.headers
     if request.headers.get(b"if-none-match") == version:
-        return Response(b"", 304, content_type, headers)
-    return Response(body, content_type=content_type, headers=headers)
+        return Response(b"", 304, response.content_type, response.headers)
+    return response
 
 
 def _operation(
@@ -105,6 +124,7 @@ def _operation(
     schema_of: dict[int, dict[str, Any]],
     envelope: Callable[[dict[str, Any]], dict[str, Any]],
     failures: Sequence[int],
+    shown: Any,
 ) -> dict[str, Any]:
     result = schema_of[id(route.result)] if route.result is not None else {}
     done: dict[str, Any] = {"description": "Done."}
@@ -134,15 +154,16 @@ def _operation(
     if route.body is not None:
         operation["requestBody"] = {
             "required": not route.body_optional,
-            "content": _json(schema_of[id(route.body)]),
+            "content": _json(schema_of[id(route.body)], shown),
         }
     if route.scope is not None:
         operation["security"] = [{"token": []}]
     return operation
 
 
-def _json(schema: dict[str, Any]) -> dict[str, Any]:
-    return {"application/json": {"schema": schema}}
+def _json(schema: dict[str, Any], shown: Any = None) -> dict[str, Any]:
+    content = {"schema": schema} if shown is None else {"schema": schema, "example": shown}
+    return {"application/json": content}
 
 
 def _query(parameter: Parameter, schema_of: dict[int, dict[str, Any]]) -> dict[str, Any]:
@@ -155,7 +176,7 @@ def _query(parameter: Parameter, schema_of: dict[int, dict[str, Any]]) -> dict[s
     }
 
 
-def _section(prefix: str, route: Route) -> str:
+def _section(prefix: str, route: Route, header: str, body: Any) -> str:
     parts = [
         f"<h3><b>{route.method}</b> <code>{html.escape(prefix + route.path)}</code></h3>",
         f"<p>{html.escape(route.summary)}.</p>",
@@ -165,29 +186,40 @@ def _section(prefix: str, route: Route) -> str:
     for parameter in route.query:
         text = html.escape(parameter.description)
         parts.append(f"<p>Query <code>{parameter.name}</code>: {text}</p>")
+    line = curl(route.method, prefix + route.path, header if route.scope else "", body)
+    label = f"curl: {html.escape(route.summary)}"
+    parts.append(f'<pre tabindex="0" aria-label="{label}">{html.escape(line)}</pre>')
     for label, type in (("Request", route.body), ("Result", route.result)):
         if type is not None:
             schema = msgspec.json.format(msgspec.json.encode(msgspec.json.schema(type)))
             text = html.escape(schema.decode())
-            parts.append(f"<details><summary>{label}</summary><pre>{text}</pre></details>")
+            shown = f'<pre tabindex="0">{text}</pre>'
+            parts.append(f"<details><summary>{label}</summary>{shown}</details>")
     return f"<section>{''.join(parts)}</section>"
 
 
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title>
-<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">
 <style>
+:root {{ color-scheme: light dark; --ink: #1b1f24; --paper: #fff; --line: #d0d7de; --soft: #f6f8fa;
+  --link: #0a58ca }}
+@media (prefers-color-scheme: dark) {{ :root {{ --ink: #e6edf3; --paper: #0d1117; --line: #30363d;
+  --soft: #161b22; --link: #79b8ff }} }}
 body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem;
-  color: #1b1f24; background: #fff }}
-h3 {{ margin: 0; font-size: 1rem; font-weight: 400 }}
-h3 b {{ display: inline-block; min-width: 4.5rem; color: #0a58ca }}
-section {{ border: 1px solid #d0d7de; border-radius: 6px; padding: .75rem 1rem; margin: .75rem 0 }}
+  color: var(--ink); background: var(--paper) }}
+a {{ color: var(--link) }}
+h3 {{ margin: 0; font-size: 1rem; font-weight: 400; overflow-wrap: anywhere }}
+h3 b {{ display: inline-block; min-width: 4.5rem; color: var(--link) }}
+section {{ border: 1px solid var(--line); border-radius: 6px; padding: .75rem 1rem;
+  margin: .75rem 0 }}
 section p {{ margin: .25rem 0 }}
 code, pre {{ font: 14px/1.4 ui-monospace, monospace }}
-pre {{ background: #f6f8fa; padding: .75rem; overflow: auto }}
-</style></head><body>
+pre {{ background: var(--soft); padding: .75rem; overflow: auto }}
+</style></head><body><main>
 <h1>{title}</h1>
 <p>{links} · the same table as <a href="{home}/openapi.json">OpenAPI</a></p>
+<p>For the lines below, <code>eval "$(courier credentials --env)"</code> has tokens and ids.</p>
 {rows}
-</body></html>
+</main></body></html>
 """

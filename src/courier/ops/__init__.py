@@ -1,37 +1,32 @@
 """Courier's own routes: health, metrics, the journal, and what the operator does."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import msgspec
 
+from courier import refusals
 from courier.clock import Clock
 from courier.core import keys
-from courier.core.admin import OPERATOR, Admin
+from courier.core.admin import Admin
 from courier.core.announcer import Announcer
 from courier.core.broker import Broker
 from courier.core.errors import (
     BrokerError,
     ClaimLost,
-    Conflict,
     Forbidden,
-    InUse,
-    InvalidRequest,
     NotFound,
     OutOfSpace,
-    OverLimit,
-    RateLimited,
     RowsChanged,
-    Unauthenticated,
-    Unavailable,
 )
 from courier.core.sealed import Sealer
 from courier.core.store import Store
 from courier.core.sweeper import Sweeper
-from courier.core.types import Key, Queue, Scope, Tenant
+from courier.core.types import OPERATOR, Key, Queue, Scope, Tenant
 from courier.credentials import Credentials
 from courier.delivery.engine import Engine
 from courier.delivery.places import Places
+from courier.delivery.urls import Rules
 from courier.dialects import json
 from courier.ops.bulk import BulkRoutes
 from courier.ops.claims import ClaimRoutes
@@ -42,7 +37,7 @@ from courier.ops.listeners import ListenerRoutes
 from courier.ops.operator import OperatorRoutes
 from courier.ops.workers import WorkerRoutes
 from courier.telemetry import Telemetry
-from courier.web import BodyLate, Call, NoRoute, NotJson, Request, Response, Route, WrongMethod
+from courier.web import Call, NoRoute, Request, Response, Route
 
 _encode = msgspec.json.Encoder().encode
 
@@ -54,6 +49,7 @@ class Ops:
     prefix = ""
     body_bytes_max = 4 << 20
     segments: Sequence[str] = ()
+    loose: frozenset[str] = frozenset()
 
     def __init__(
         self,
@@ -68,6 +64,7 @@ class Ops:
         places: Places,
         announcer: Announcer,
         engine: Engine,
+        listener_urls: Rules,
         *,
         journal_page_max: int,
         metrics_public: bool,
@@ -75,7 +72,7 @@ class Ops:
     ) -> None:
         """`front` is where browsers that ask for / are sent; "" for nowhere."""
         self._front = front
-        self._store = store
+        self._records = store.records
         self._keyring = keys.Keyring(store)
         self._clock = clock
         self._routes = [
@@ -86,7 +83,7 @@ class Ops:
             *OperatorRoutes(store, broker, admin, credentials).routes(),
             *BulkRoutes(broker, admin, sealer).routes(),
             *ClaimRoutes(broker, admin).routes(),
-            *ListenerRoutes(store, admin, clock).routes(),
+            *ListenerRoutes(store, admin, clock, sealer, engine, listener_urls).routes(),
             *WorkerRoutes(admin, clock, sealer, places).routes(),
             *EventRoutes(admin, announcer).routes(),
         ]
@@ -102,6 +99,15 @@ class Ops:
             raise NoRoute("/")
         return Response(b"", 303, headers=((b"location", self._front.encode()),))
 
+    def proof(self, request: Request) -> Hashable | None:
+        return None
+
+    def proven_until_ms(self, request: Request) -> int | None:
+        return None
+
+    def repeat(self, call: Call, route: Route) -> None:
+        """No call is let through without being asked about."""
+
     async def authenticate(self, request: Request) -> Key:
         return await self._keyring.find(request.bearer(), now_ms=self._clock.now_ms())
 
@@ -115,13 +121,13 @@ class Ops:
         if scope == "admin" or (scope == "metrics" and call.key.tenant != OPERATOR):
             raise Forbidden(scope)  # what tells of all tenants is for the operator
         if "tenant" in call.params:
-            tenant = await self._store.get(Tenant, call.key.tenant)
+            tenant = self._records.get(Tenant, call.key.tenant)
             if tenant is None or tenant.name != call.params["tenant"]:
                 raise Forbidden(scope)
         call.hold(route)
         if "queue" in call.params:
             name = call.params["queue"]
-            queue = await self._store.named(Queue, tenant=call.key.tenant, name=name)
+            queue = self._records.named(Queue, tenant=call.key.tenant, name=name)
             call.require(queue.id if queue else "")
             if queue is None:
                 raise NotFound("queue", name)
@@ -147,35 +153,13 @@ class Ops:
 
 def refusal(error: BrokerError) -> tuple[int, str]:
     match error:
-        case InvalidRequest() | NotJson():
-            return 400, "invalid_request"
-        case Unauthenticated():
-            return 401, "unauthenticated"
-        case Forbidden():
-            return 403, "forbidden"
-        case NotFound() | NoRoute():
-            return 404, "not_found"
-        case WrongMethod():
-            return 405, "method_not_allowed"
-        case BodyLate():
-            return 408, "timeout"
         case RowsChanged():
             return 409, "rows_changed"
         case ClaimLost():
             return 409, "claim_lost"
-        case Conflict() | InUse():
-            return 409, "conflict"
         case OffsetTrimmed():
             return 410, "trimmed"
-        case OverLimit():
-            return 413, "too_large"
-        case RateLimited():
-            return 429, "rate_limited"
-        case OutOfSpace():
-            return 503, "out_of_space"
-        case Unavailable():
-            return 503, "unavailable"
-    return 400, "refused"
+    return refusals.refusal(error)
 
 
 def _holds(key: Key, scope: Scope) -> bool:

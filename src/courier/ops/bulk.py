@@ -7,11 +7,11 @@ from functools import partial
 from typing import Any
 
 from courier.core import keys
-from courier.core.admin import OPERATOR, Admin
+from courier.core.admin import Admin
 from courier.core.broker import Broker
 from courier.core.errors import Conflict, Forbidden, InvalidRequest, RowsChanged
 from courier.core.sealed import Sealer, body_place
-from courier.core.types import Draft, Queue
+from courier.core.types import OPERATOR, Draft, Queue
 from courier.ops.digests import DIGEST_BYTES, digests
 from courier.ops.query import flag, number
 from courier.web import Call, Parameter, Route
@@ -56,7 +56,7 @@ class BulkRoutes:
             if name in call.request.query and not key:
                 raise InvalidRequest(name, "needs the parameter once")
         before, last = _digest(call, first), flag(call.request, "last")
-        queue = await self._queue(call)
+        queue = self._queue(call)
         open = self._opener(queue) if _may_open(call) else None
         secret = self._sealer.digest_key if queue.encrypted else b""
         drafts, marks = await asyncio.to_thread(
@@ -89,16 +89,16 @@ class BulkRoutes:
         key, below = _key(call), _key(call, "below")
         if bool(key) == bool(below):
             raise InvalidRequest("once", "is missing" if not key else "cannot go with below")
-        queue = await self._queue(call)
+        queue = self._queue(call)
         return {"rows": await self._broker.rows(queue, key or below, below=bool(below))}
 
     def _opener(self, queue: Queue) -> Callable[[bytes, str], bytes]:
         """Reads bodies that were sealed on any queue of the same tenant."""
         return partial(self._sealer.open, place=body_place(queue.tenant))
 
-    async def _queue(self, call: Call) -> Queue:
-        tenant = await self._admin.tenant(call.params["tenant"])
-        return await self._admin.queue_named(tenant.id, call.params["queue"])
+    def _queue(self, call: Call) -> Queue:
+        tenant = self._admin.tenant(call.params["tenant"])
+        return self._admin.queue_named(tenant.id, call.params["queue"])
 
 
 def _key(call: Call, name: str = "once") -> str:
@@ -141,7 +141,7 @@ def _drafts(
 
 
 def _may_open(call: Call) -> bool:
-    """Whoever reads the journal may also send what it holds as it is."""
+    """A caller that may read the journal may also send its sealed bodies as they are."""
     if call.tenant == OPERATOR:
         return True
     assert call.key is not None

@@ -1,7 +1,6 @@
 """Claims over HTTP: many messages of a queue, leased together under a name of the caller's."""
 
 import asyncio
-import base64
 import re
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -13,6 +12,7 @@ from courier.core.admin import Admin
 from courier.core.broker import Broker
 from courier.core.errors import InvalidRequest
 from courier.core.types import HOUR_MS, Message, Queue
+from courier.long_texts import LongTexts
 from courier.ops.query import number
 from courier.web import Call, Parameter, Response, Route
 
@@ -21,7 +21,6 @@ ARROW = "application/vnd.apache.arrow.stream"
 COUNT_MAX = 20_000
 LEASE_MS_MAX = 12 * HOUR_MS
 PAGE = 1_000
-ANSWER_BYTES_MAX = 16 << 20
 
 _CLAIM = "/courier/v1/tenants/{tenant}/queues/{queue}/claims/{name}"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,199}")
@@ -59,7 +58,7 @@ class ClaimRoutes:
         ]  # fmt: skip
 
     async def claim_messages(self, call: Call) -> dict[str, int]:
-        queue, name = await self._claim(call)
+        queue, name = self._claim(call)
         asked: ClaimBody = call.body
         count = await self._broker.claim(
             queue, name, count=asked.count, lease_ms=asked.lease_ms, actor=call.actor
@@ -68,26 +67,27 @@ class ClaimRoutes:
 
     async def read_claim(self, call: Call) -> Response:
         """Fewer than asked for when more would be too long an answer, but one at least."""
-        queue, name = await self._claim(call)
+        queue, name = self._claim(call)
         messages = await self._broker.claimed(
             queue,
             name,
             first=number(call.request, "first", default=0, high=COUNT_MAX),
             count=number(call.request, "count", default=PAGE, low=1, high=COUNT_MAX),
-            bytes_max=ANSWER_BYTES_MAX,
+            allowance=call.request.allowance,
         )
         arrow = ARROW in call.request.header(b"accept")
-        body = await asyncio.to_thread(self._rendered, queue, messages, arrow=arrow)
+        texts = call.long_texts()
+        body = await asyncio.to_thread(self._rendered, queue, messages, texts, arrow=arrow)
         kind = ARROW if arrow else "application/x-ndjson"
         return Response(body, content_type=kind.encode())
 
     async def extend_claim(self, call: Call) -> dict[str, Any]:
-        queue, name = await self._claim(call)
+        queue, name = self._claim(call)
         await self._broker.extend_claim(queue, name, lease_ms=call.body.lease_ms, actor=call.actor)
         return {}
 
     async def ack_claim(self, call: Call) -> dict[str, Any]:
-        queue, name = await self._claim(call)
+        queue, name = self._claim(call)
         given = call.request.query.get("after")
         after = given[-1] if given else None
         if after:
@@ -95,14 +95,14 @@ class ClaimRoutes:
         await self._broker.ack_claim(queue, name, actor=call.actor, after=after)
         return {}
 
-    async def _claim(self, call: Call) -> tuple[Queue, str]:
+    def _claim(self, call: Call) -> tuple[Queue, str]:
         name = call.params["name"]
         _check("name", name)
-        tenant = await self._admin.tenant(call.params["tenant"])
-        return await self._admin.queue_named(tenant.id, call.params["queue"]), name
+        tenant = self._admin.tenant(call.params["tenant"])
+        return self._admin.queue_named(tenant.id, call.params["queue"]), name
 
     def _rendered(
-        self, queue: Queue, messages: Sequence[Message], *, arrow: bool
+        self, queue: Queue, messages: Sequence[Message], texts: LongTexts, *, arrow: bool
     ) -> bytes | memoryview:
         opened = [self._broker.opened(queue, message) for message in messages]
         if arrow:
@@ -110,7 +110,7 @@ class ClaimRoutes:
             from courier.arrow import claimed
 
             return claimed(opened)
-        return b"".join(_encode(_shown(message)) + b"\n" for message in opened)
+        return b"".join(_encode(_shown(message, texts)) + b"\n" for message in opened)
 
 
 def _check(field: str, name: str) -> None:
@@ -118,7 +118,7 @@ def _check(field: str, name: str) -> None:
         raise InvalidRequest(field, "expected 1 to 200 letters, digits, or any of . _ : -")
 
 
-def _shown(message: Message) -> dict[str, Any]:
+def _shown(message: Message, texts: LongTexts) -> dict[str, Any]:
     shown: dict[str, Any] = {
         "message_id": message.id,
         "seq": message.seq,
@@ -128,8 +128,6 @@ def _shown(message: Message) -> dict[str, Any]:
         "headers": message.headers,
         "group": message.group,
     }
-    if message.content_type == "bytes":
-        shown["body_base64"] = base64.b64encode(message.body).decode()
-    else:
-        shown["body"] = message.body.decode()
+    base64 = message.content_type == "bytes"
+    shown["body_base64" if base64 else "body"] = texts.text(message.body, base64=base64)
     return shown

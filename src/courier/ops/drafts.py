@@ -51,7 +51,7 @@ _pack = msgspec.msgpack.Encoder().encode
 
 
 def read(raw: bytes, open: Open | None) -> list[Draft]:
-    """The drafts of a stream. Without `open`, whoever sends a sealed body is refused.
+    """The drafts of a stream. Without `open`, sealed bodies are refused.
 
     Raises InvalidRequest or OverLimit that names column and row, counted from 0.
     """

@@ -1,4 +1,4 @@
-"""Events of sources outside of Courier, told by whoever knows of them."""
+"""Events of sources outside of Courier, sent in by callers."""
 
 from typing import Annotated, Any
 
@@ -38,7 +38,7 @@ class EventRoutes:
 
     async def send_event(self, call: Call) -> Told:
         body: EventBody = call.body
-        tenant = await self._admin.tenant(call.params["tenant"])
+        tenant = self._admin.tenant(call.params["tenant"])
         return await self._announcer.announce(
             tenant.id,
             body.source,

@@ -7,7 +7,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from courier.clock import Clock
 from courier.core.slices import Slices
 from courier.core.store import Store
-from courier.core.sweeper import Sweeper
+from courier.core.sweeper import SWEEP, Sweeper
 from courier.core.types import SECOND_MS, Head, Listener, Pipeline, Queue, Tenant
 from courier.delivery.engine import Engine
 from courier.telemetry import GaugeLines, Telemetry, exposition, label_text
@@ -28,6 +28,7 @@ class HealthRoutes:
         self._engine = engine
         self._metrics_scope: Literal["metrics"] | None = None if metrics_public else "metrics"
         self._store = store
+        self._records = store.records
         self._clock = clock
         self._telemetry = telemetry
         self._sweeper = sweeper
@@ -50,18 +51,20 @@ class HealthRoutes:
         return {"status": "up"}
 
     async def ready(self, _: Call) -> dict[str, str]:
-        await self._store.check()
+        await self._store.health.check()
         return {"status": "ready"}
 
     async def metrics(self, _: Call) -> Response:
         """In slices: with many queues and listeners, others have their turn between them."""
         now_ms = self._clock.now_ms()
-        tenants = {tenant.id: tenant.name for tenant in await self._store.scan(Tenant)}
-        lines = [
-            *await self._queue_gauges(tenants, now_ms),
-            *await self._listener_gauges(tenants, now_ms),
-        ]
-        found = [*self._telemetry.metrics(), *self._counters(), *await self._journal_gauges()]
+        tenants = {tenant.id: tenant.name for tenant in self._records.scan(Tenant)}
+        found = [*self._telemetry.metrics(), *self._counters()]
+        lines: list[GaugeLines] = []
+        # What servers share is told by the one that sweeps, so that sums over all are right.
+        if await self._store.hold(SWEEP, now_ms=now_ms) is not None:
+            lines += await self._queue_gauges(tenants, now_ms)
+            lines += await self._listener_gauges(tenants, now_ms)
+            found += await self._journal_gauges()
         body = b"".join([exposition(found), *(each.text() for each in lines)])
         return Response(body, content_type=b"text/plain; version=0.0.4")
 
@@ -71,7 +74,7 @@ class HealthRoutes:
         leased = GaugeLines("courier_leases", "Leased messages.")
         delayed = GaugeLines("courier_delayed", "Delayed messages.")
         oldest = GaugeLines("courier_oldest_age_seconds", "Age of the oldest message.")
-        queues = await self._store.scan(Queue)
+        queues = self._records.scan(Queue)
         stats = await self._store.stats([queue.id for queue in queues], now_ms=now_ms)
         slices = Slices()
         for queue in queues:
@@ -91,13 +94,13 @@ class HealthRoutes:
     async def _listener_gauges(self, tenants: dict[str, str], now_ms: int) -> list[GaugeLines]:
         open = GaugeLines("courier_pushes_open", "Messages that a listener is still to get.")
         missed = GaugeLines("courier_pushes_missed", "Those that have failed or expired.")
-        listeners = await self._store.scan(Listener)
+        listeners = self._records.scan(Listener)
         ids = [listener.id for listener in listeners]
-        stats = await self._store.push_stats(ids, now_ms=now_ms)
+        stats = await self._store.pushes.stats(ids, now_ms=now_ms)
         slices = Slices()
         for listener in listeners:
             await slices.turn()
-            queue = await self._store.get(Queue, listener.parent)
+            queue = self._records.get(Queue, listener.parent)
             if listener.id not in stats:
                 continue
             labels = label_text(
@@ -110,7 +113,7 @@ class HealthRoutes:
         return [open, missed]
 
     def _disk_gauges(self) -> list[Metric]:
-        free = self._store.free_bytes()
+        free = self._store.health.free_bytes()
         if free is None:
             return []
         told = "Bytes that the disk has left for messages, with what deleted ones have left."
@@ -127,28 +130,35 @@ class HealthRoutes:
             "Requests that listeners have not answered yet.",
             value=self._engine.in_flight,
         )
-        return [
-            pushes,
-            in_flight,
-            *self._disk_gauges(),
-            *(
-                CounterMetricFamily(f"courier_store_{name}", "Counted by the store.", value=value)
-                for name, value in self._store.figures().items()
-            ),
-        ]
-
-    async def _journal_gauges(self) -> list[Metric]:
-        head = await self._store.head()
-        size = GaugeMetricFamily("courier_journal_bytes", "Size of the journal.")
-        size.add_metric((), head.bytes)
-        last = GaugeMetricFamily("courier_journal_last_offset", "Newest event's offset.")
-        last.add_metric((), head.last)
+        held = GaugeMetricFamily(
+            "courier_push_bytes_in_flight",
+            "Bytes of messages on their way to listeners and workers.",
+            value=self._engine.room.held,
+        )
         trims = CounterMetricFamily(
             "courier_journal_forced_trims",
             "Times the journal was cut before its readers were done, for lack of space.",
             value=self._sweeper.forced_trims,
         )
-        return [size, last, trims, *await self._room_gauges(), *await self._pipeline_gauges(head)]
+        return [
+            pushes,
+            in_flight,
+            held,
+            trims,
+            *self._disk_gauges(),
+            *(
+                CounterMetricFamily(f"courier_store_{name}", "Counted by the store.", value=value)
+                for name, value in self._store.health.figures().items()
+            ),
+        ]
+
+    async def _journal_gauges(self) -> list[Metric]:
+        head = await self._store.journal.head()
+        size = GaugeMetricFamily("courier_journal_bytes", "Size of the journal.")
+        size.add_metric((), head.bytes)
+        last = GaugeMetricFamily("courier_journal_last_offset", "Newest event's offset.")
+        last.add_metric((), head.last)
+        return [size, last, *await self._room_gauges(), *await self._pipeline_gauges(head)]
 
     async def _room_gauges(self) -> list[Metric]:
         """Absent as long as the rate of events is not known."""
@@ -185,11 +195,11 @@ class HealthRoutes:
             "courier_pipeline_seen_timestamp_seconds", "When it last committed.", labels=labels
         )
         now_ms = self._clock.now_ms()
-        for pipeline in await self._store.scan(Pipeline):
+        for pipeline in self._records.scan(Pipeline):
             label = (pipeline.name,)
             offsets.add_metric(label, max(0, head.last - pipeline.offset))
             after = max(pipeline.offset, head.first - 1)
-            runs = await self._store.read_journal(after=after, limit=1)
+            runs = await self._store.journal.read(after=after, limit=1)
             age_ms = max(0, now_ms - runs[0].at_ms) if runs else 0
             seconds.add_metric(label, age_ms / SECOND_MS)
             seen.add_metric(label, pipeline.seen_ms / SECOND_MS)

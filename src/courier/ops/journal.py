@@ -1,7 +1,6 @@
 """The journal and its registered readers."""
 
 import asyncio
-import base64
 import re
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -10,11 +9,12 @@ import msgspec
 from msgspec import Meta, Struct
 
 from courier.core import journal
-from courier.core.admin import OPERATOR, Admin
+from courier.core.admin import Admin
 from courier.core.errors import Forbidden, InvalidRequest, Rejected
 from courier.core.store import Store
 from courier.core.sweeper import Sweeper
-from courier.core.types import Pipeline, Run
+from courier.core.types import OPERATOR, Pipeline, Run
+from courier.long_texts import LongTexts
 from courier.ops.query import number
 from courier.web import Call, Response, Route
 
@@ -45,6 +45,7 @@ class OffsetTrimmed(Rejected):
 class JournalRoutes:
     def __init__(self, store: Store, admin: Admin, sweeper: Sweeper, *, page_max: int) -> None:
         self._store = store
+        self._records = store.records
         self._sweeper = sweeper
         self._admin = admin
         self._page_max = page_max
@@ -85,30 +86,31 @@ class JournalRoutes:
         columns = _columns(query.get("columns"))
         if columns and not as_arrow:
             raise InvalidRequest("columns", f"only a page of {ARROW} has some; say so in accept")
-        head = await self._store.head()
+        head = await self._store.journal.head()
         if after + 1 < head.first:
             raise OffsetTrimmed(after, head.first)
         limit = min(limit, max(0, head.last - after))
-        runs = await self._store.read_journal(after=after, limit=limit, bytes_max=PAGE_BYTES_MAX)
+        runs = await self._store.journal.read(after=after, limit=limit, bytes_max=PAGE_BYTES_MAX)
         cut = list(journal.cut(runs, after=after, limit=limit))
         upto = after + sum(stop - start for _, start, stop in cut)
         if limit and (not cut or cut[0][0].offset > after + 1):
             # It has been trimmed since its head was read.
-            raise OffsetTrimmed(after, (await self._store.head()).first)
+            raise OffsetTrimmed(after, (await self._store.journal.head()).first)
         parts = [part for part in cut if wanted(part[0])]
         headers = ((b"x-courier-epoch", head.epoch.encode()), (b"x-courier-upto", b"%d" % upto))
+        call.admit(sum([_body_bytes(*part) for part in parts]))
         if as_arrow:
             stream = await asyncio.to_thread(_stream, parts, columns)
             return Response(stream, content_type=ARROW.encode(), headers=headers)
-        lines = await asyncio.to_thread(_lines, parts)
+        lines = await asyncio.to_thread(_lines, parts, call.long_texts())
         return Response(lines, content_type=b"application/x-ndjson", headers=headers)
 
     async def journal_head(self, call: Call) -> dict[str, Any]:
-        head = await self._store.head()
+        head = await self._store.journal.head()
         told: dict[str, Any] = {"first": head.first, "last": head.last, "epoch": head.epoch}
         if "at_ms" in call.request.query:
             at_ms = number(call.request, "at_ms", default=0, high=1 << 62)
-            told["before"] = min(head.last, await self._store.offset_at(at_ms))
+            told["before"] = min(head.last, await self._store.journal.offset_at(at_ms))
         if "room" in call.request.query:
             room = await self._sweeper.room()
             told["room"] = None if room is None else msgspec.to_builtins(room)
@@ -119,11 +121,11 @@ class JournalRoutes:
 
     async def journal_backlogs(self, call: Call) -> dict[str, Any]:
         tenant = None if call.tenant == OPERATOR else call.tenant
-        offset, held = await self._store.backlogs(tenant=tenant)
+        offset, held = await self._store.journal.backlogs(tenant=tenant)
         return {"offset": offset, "queues": held}
 
     async def list_pipelines(self, _: Call) -> dict[str, Any]:
-        found = await self._store.scan(Pipeline)
+        found = self._records.scan(Pipeline)
         return {"pipelines": [_pipeline(each) for each in found]}
 
     async def commit_pipeline(self, call: Call) -> dict[str, Any]:
@@ -132,7 +134,7 @@ class JournalRoutes:
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", name):
             raise InvalidRequest("name", "expected 1 to 63 letters, digits, dots or dashes")
         offset: int = call.body.offset
-        last = (await self._store.head()).last
+        last = (await self._store.journal.head()).last
         if offset > last:
             raise InvalidRequest("offset", f"the journal ends at {last}, before {offset}")
         moved = await self._admin.commit_pipeline(
@@ -203,16 +205,19 @@ def _stream(parts: list[tuple[Run, int, int]], columns: Sequence[str]) -> memory
     return arrow.stream(parts, columns)
 
 
-def _lines(parts: list[tuple[Run, int, int]]) -> bytes:
+def _body_bytes(run: Run, start: int, stop: int) -> int:
+    return sum([len(body) for body in journal.column(run, "body")[start:stop] if body])
+
+
+def _lines(parts: list[tuple[Run, int, int]], texts: LongTexts) -> bytes:
     lines = []
     for run, start, stop in parts:
         after, limit = run.offset + start - 1, stop - start
         for event in journal.events([run], after=after, limit=limit):
             body = event.pop("body", None)
-            if body is not None and (event["content_type"] == "bytes" or "sealed" in event):
-                event["body_base64"] = base64.b64encode(body).decode()
-            elif body is not None:
-                event["body"] = body.decode()
+            if body is not None:
+                base64 = event["content_type"] == "bytes" or "sealed" in event
+                event["body_base64" if base64 else "body"] = texts.text(body, base64=base64)
             lines.append(_encode(event))
     return b"\n".join(lines) + (b"\n" if lines else b"")
 

@@ -6,15 +6,26 @@ from typing import Annotated, Any
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 
+from courier import ids
 from courier.clock import Clock
+from courier.core import attempts
 from courier.core.admin import Admin
 from courier.core.errors import InvalidRequest, NotFound
+from courier.core.listeners import Retried, check_title, record_name
+from courier.core.sealed import Sealer
 from courier.core.store import Store
-from courier.core.types import Listener, Liveness, PushStats, Queue
+from courier.core.types import ANSWER_KEPT_BYTES, Listener, Liveness, PushStats, Queue, Report
+from courier.delivery import secrets, signing, trial
+from courier.delivery.engine import Engine
+from courier.delivery.pace import IN_FLIGHT_MAX, PER_SECOND_MAX
+from courier.delivery.urls import Rules
+from courier.ops.query import number
 from courier.web import Call, Route
 
 _LISTENERS = "/courier/v1/tenants/{tenant}/queues/{queue}/listeners"
 _LISTENER = _LISTENERS + "/{listener}"
+# Attempts that are shown with a listener.
+ATTEMPTS_SHOWN = 10
 _Ms = Annotated[int, Meta(ge=0, le=1 << 53)]
 
 
@@ -31,16 +42,53 @@ class EnabledBody(Struct):
     enabled: bool
 
 
+class ListenerBody(Struct):
+    """`liveness_url` is `url` if it is not given, and `secret` is made. 0 is no limit."""
+
+    name: str
+    url: str
+    liveness_url: str | UnsetType = UNSET
+    secret: str | UnsetType = UNSET
+    ordered: bool = False
+    envelope: bool = False
+    timeout_ms: Annotated[int, Meta(ge=1_000, le=30_000)] = 10_000
+    attempts_max: Annotated[int, Meta(ge=1, le=11)] = 11
+    in_flight_max: Annotated[int, Meta(ge=0, le=IN_FLIGHT_MAX)] = 0
+    per_second_max: Annotated[int, Meta(ge=0, le=PER_SECOND_MAX)] = 0
+
+
 class ListenerRoutes:
-    def __init__(self, store: Store, admin: Admin, clock: Clock) -> None:
+    def __init__(
+        self,
+        store: Store,
+        admin: Admin,
+        clock: Clock,
+        sealer: Sealer,
+        engine: Engine,
+        listener_urls: Rules,
+    ) -> None:
         self._store = store
+        self._records = store.records
         self._admin = admin
         self._clock = clock
+        self._sealer = sealer
+        self._engine = engine
+        self._urls = listener_urls
 
     def routes(self) -> list[Route]:
         return [
             Route("GET", _LISTENERS, self.list_listeners, "listeners:read", "target",
                   "List listeners"),
+            Route("POST", _LISTENERS, self.create_listener, "listeners:write", "target",
+                  "Create a listener; its secret is shown this once", body=ListenerBody),
+            Route("GET", _LISTENER, self.show_listener, "listeners:read", "target",
+                  "Show a listener, its last attempts and when the next one is"),
+            Route("GET", _LISTENER + "/attempts", self.list_attempts, "listeners:read", "target",
+                  "List attempts to push to a listener, newest first"),
+            Route("POST", _LISTENER + "/test", self.test_listener, "listeners:write", "target",
+                  "Send a signed request now, and show the answer"),
+            Route("POST", _LISTENER + "/retry-failed", self.retry_failed, "messages:consume",
+                  "target", "Push again, now, all messages that failed"),
             Route("PUT", _LISTENER + "/enabled", self.enable_listener, "listeners:write", "target",
                   "Let a listener's pushes go on, or wait", body=EnabledBody),
             Route("POST", _LISTENER + "/backfill", self.backfill_listener, "listeners:write",
@@ -48,30 +96,104 @@ class ListenerRoutes:
                   "Also push what the queue still holds", body=BackfillBody, body_optional=True),
         ]  # fmt: skip
 
-    async def _queue(self, call: Call) -> Queue:
-        tenant = await self._admin.tenant(call.params["tenant"])
-        return await self._admin.queue_named(tenant.id, call.params["queue"])
+    def _queue(self, call: Call) -> Queue:
+        tenant = self._admin.tenant(call.params["tenant"])
+        return self._admin.queue_named(tenant.id, call.params["queue"])
 
-    async def _listener(self, call: Call) -> Listener:
-        queue = await self._queue(call)
-        for listener in await self._store.scan(Listener, parent=queue.id):
+    def _listener(self, call: Call) -> Listener:
+        queue = self._queue(call)
+        for listener in self._records.scan(Listener, parent=queue.id):
             if listener.title == call.params["listener"]:
                 return listener
         raise NotFound("listener", call.params["listener"])
 
     async def list_listeners(self, call: Call) -> dict[str, Any]:
-        queue = await self._queue(call)
-        found = await self._store.scan(Listener, parent=queue.id)
+        queue = self._queue(call)
+        found = self._records.scan(Listener, parent=queue.id)
         return {"listeners": await self._shown(found), "retention_ms": queue.retention_ms}
+
+    async def create_listener(self, call: Call) -> dict[str, Any]:
+        body: ListenerBody = call.body
+        queue, now_ms, id = self._queue(call), self._clock.now_ms(), ids.new_id()
+        check_title(body.name)
+        liveness_url = body.url if body.liveness_url is UNSET else body.liveness_url
+        self._urls.check(body.url, queue.tenant, field="url")
+        self._urls.check(liveness_url, queue.tenant, field="liveness_url")
+        given = signing.new_secret() if body.secret is UNSET else signing.checked(body.secret)
+        listener = Listener(
+            id=id,
+            tenant=queue.tenant,
+            parent=queue.id,
+            name=record_name(queue.id, body.name),
+            created_ms=now_ms,
+            modified_ms=now_ms,
+            title=body.name,
+            url=body.url,
+            liveness_url=liveness_url,
+            secrets=(secrets.sealed(given, self._sealer, Listener, tenant=queue.tenant, id=id),),
+            ordered=body.ordered,
+            envelope=body.envelope,
+            timeout_ms=body.timeout_ms,
+            attempts_max=body.attempts_max,
+            in_flight_max=body.in_flight_max,
+            per_second_max=body.per_second_max,
+        )
+        await self._admin.listeners.create(listener, actor=call.actor)
+        return {"listener": self._row(listener, PushStats()), "secret": given}
+
+    async def show_listener(self, call: Call) -> dict[str, Any]:
+        listener = self._listener(call)
+        known = self._records.get(Liveness, listener.id)
+        found = await attempts.read(
+            self._store, self._queue(call), listener=listener.id, limit=ATTEMPTS_SHOWN
+        )
+        for row in await self._shown([listener]):
+            return {
+                **row,
+                "liveness_url": listener.liveness_url,
+                "timeout_ms": listener.timeout_ms,
+                "attempts_max": listener.attempts_max,
+                "in_flight_max": listener.in_flight_max,
+                "per_second_max": listener.per_second_max,
+                "inactive_ms": listener.inactive_ms or None,
+                "last_failure": known.last_failure if known else "",
+                "next_attempt_ms": await self._admin.listeners.next_attempt_ms(listener),
+                "attempts": found.attempts,
+            }
+        raise NotFound("listener", listener.title)
+
+    async def list_attempts(self, call: Call) -> attempts.Attempts:
+        limit = number(call.request, "limit", default=100, low=1, high=attempts.LIMIT_MAX)
+        before = number(call.request, "before", default=0, high=1 << 62) or None
+        listener = self._listener(call)
+        return await attempts.read(
+            self._store, self._queue(call), listener=listener.id, before=before, limit=limit
+        )
+
+    async def test_listener(self, call: Call) -> dict[str, Any]:
+        result = await trial.send(self._engine, self._listener(call), self._queue(call))
+        report = Report(
+            result.status, result.error, result.duration_ms, result.body[:ANSWER_KEPT_BYTES]
+        )
+        return {
+            "ok": result.ok,
+            "status": result.status,
+            "duration_ms": result.duration_ms,
+            "error": result.error,
+            "answer": report.text,
+        }
+
+    async def retry_failed(self, call: Call) -> Retried:
+        return await self._admin.listeners.retry_failed(self._listener(call))
 
     async def _shown(self, listeners: Sequence[Listener]) -> list[dict[str, Any]]:
         """Without those that are gone by now."""
-        ids = [listener.id for listener in listeners]
-        stats = await self._store.push_stats(ids, now_ms=self._clock.now_ms())
-        return [await self._row(each, stats[each.id]) for each in listeners if each.id in stats]
+        named = [listener.id for listener in listeners]
+        stats = await self._store.pushes.stats(named, now_ms=self._clock.now_ms())
+        return [self._row(each, stats[each.id]) for each in listeners if each.id in stats]
 
-    async def _row(self, listener: Listener, stats: PushStats) -> dict[str, Any]:
-        known = await self._store.get(Liveness, listener.id)
+    def _row(self, listener: Listener, stats: PushStats) -> dict[str, Any]:
+        known = self._records.get(Liveness, listener.id)
         return {
             "id": listener.id,
             "name": listener.title,
@@ -85,11 +207,13 @@ class ListenerRoutes:
             "missed": stats.missed,
             "expired": stats.expired,
             "acknowledged": stats.acknowledged,
+            "last_success_ms": stats.last_success_ms or None,
+            "last_failure_ms": stats.last_failure_ms or None,
             "created_ms": listener.created_ms,
         }
 
     async def enable_listener(self, call: Call) -> dict[str, Any]:
-        listener = await self._listener(call)
+        listener = self._listener(call)
         enabled: bool = call.body.enabled
 
         def edit(known: Listener) -> Listener:
@@ -111,7 +235,7 @@ class ListenerRoutes:
                 raise InvalidRequest("since_ago_ms", "cannot be given together with since_ms")
             since_ms = max(0, now_ms - body.since_ago_ms)
         done = await self._admin.listeners.backfill(
-            await self._listener(call),
+            self._listener(call),
             since_ms=since_ms,
             until_ms=now_ms + 1 if body.until_ms is UNSET else body.until_ms,
             after_seq=0 if body.after is UNSET else body.after,

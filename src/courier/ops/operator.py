@@ -6,13 +6,13 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 
 from courier.core import keys
-from courier.core.admin import OPERATOR, Admin
+from courier.core.admin import Admin
 from courier.core.broker import Broker, Redriven
 from courier.core.errors import Conflict, InvalidRequest
 from courier.core.rotation import OVERLAP_MS, OVERLAP_MS_MAX
 from courier.core.slices import Slices
 from courier.core.store import Store
-from courier.core.types import SECOND_MS, Exchange, Key, Queue, Tenant
+from courier.core.types import OPERATOR, SECOND_MS, Exchange, Key, Queue, Tenant
 from courier.credentials import FIRST_TENANT, OPERATOR_NAME, Credentials
 from courier.web import Call, Route
 
@@ -64,7 +64,7 @@ class OperatorRoutes:
     def __init__(
         self, store: Store, broker: Broker, admin: Admin, credentials: Credentials
     ) -> None:
-        self._store = store
+        self._records = store.records
         self._broker = broker
         self._admin = admin
         self._credentials = credentials
@@ -92,7 +92,7 @@ class OperatorRoutes:
         ]  # fmt: skip
 
     async def list_tenants(self, _: Call) -> dict[str, Any]:
-        return {"tenants": [_tenant(each) for each in await self._store.scan(Tenant)]}
+        return {"tenants": [_tenant(each) for each in self._records.scan(Tenant)]}
 
     async def create_tenant(self, call: Call) -> dict[str, Any]:
         body: TenantBody = call.body
@@ -112,26 +112,26 @@ class OperatorRoutes:
         self._credentials.forget(name)
         return {}
 
-    async def _tenant_id(self, call: Call) -> str:
+    def _tenant_id(self, call: Call) -> str:
         name = call.params["tenant"]
-        return OPERATOR if name == OPERATOR_NAME else (await self._admin.tenant(name)).id
+        return OPERATOR if name == OPERATOR_NAME else self._admin.tenant(name).id
 
     async def list_keys(self, call: Call) -> dict[str, Any]:
         rows = []
         slices = Slices()
-        for key in await self._store.scan(Key, tenant=await self._tenant_id(call)):
+        for key in self._records.scan(Key, tenant=self._tenant_id(call)):
             await slices.turn()
-            rows.append(await self._key(key))
+            rows.append(self._key(key))
         return {"keys": rows}
 
     async def create_key(self, call: Call) -> dict[str, Any]:
         body: KeyBody = call.body
-        tenant = await self._tenant_id(call)
+        tenant = self._tenant_id(call)
         kind = "token" if body.kind is UNSET else body.kind
         if tenant == OPERATOR and kind != "token":
             raise InvalidRequest("kind", "the operator has tokens only")
         targets = [] if body.targets is UNSET else body.targets
-        reached = [await self._target(tenant, name) for name in targets]
+        reached = [self._target(tenant, name) for name in targets]
         expires_s = None if body.expires_in_seconds is UNSET else body.expires_in_seconds
         key, secret = await self._admin.create_key(
             tenant=tenant,
@@ -141,15 +141,15 @@ class OperatorRoutes:
             kind=kind,
             actor=call.actor,
         )
-        return {"key": await self._key(key), "token": secret}
+        return {"key": self._key(key), "token": secret}
 
-    async def _target(self, tenant: str, name: str) -> str:
+    def _target(self, tenant: str, name: str) -> str:
         """The id of the queue or exchange of that name."""
-        exchange = await self._store.named(Exchange, tenant=tenant, name=name)
-        return exchange.id if exchange else (await self._admin.queue_named(tenant, name)).id
+        exchange = self._records.named(Exchange, tenant=tenant, name=name)
+        return exchange.id if exchange else self._admin.queue_named(tenant, name).id
 
     async def delete_key(self, call: Call) -> dict[str, Any]:
-        tenant = await self._tenant_id(call)
+        tenant = self._tenant_id(call)
         await self._admin.delete_key(tenant, call.params["key"], actor=call.actor)
         return {}
 
@@ -157,19 +157,19 @@ class OperatorRoutes:
         """The tenant's file of credentials gets the new secret, if it has the old one."""
         body: RotateBody = call.body
         key, secret = await self._admin.rotation.rotate(
-            await self._tenant_id(call),
+            self._tenant_id(call),
             call.params["key"],
             overlap_ms=OVERLAP_MS if body.overlap_ms is UNSET else body.overlap_ms,
             finish=self._credentials.finished,
             actor=call.actor,
         )
         self._credentials.renew(call.params["tenant"], key.id, secret)
-        return {"key": await self._key(key), "token": secret}
+        return {"key": self._key(key), "token": secret}
 
-    async def _key(self, key: Key) -> dict[str, Any]:
+    def _key(self, key: Key) -> dict[str, Any]:
         targets = [target for grant in key.grants for target in grant.targets]
         named = [
-            await self._store.get(Queue, id) or await self._store.get(Exchange, id)
+            self._records.get(Queue, id) or self._records.get(Exchange, id)
             for id in dict.fromkeys(targets)
         ]
         return {
@@ -185,14 +185,14 @@ class OperatorRoutes:
             "old_secrets_until_ms": [each.until_ms for each in key.retired],
         }
 
-    async def _queue(self, call: Call) -> Queue:
-        tenant = await self._admin.tenant(call.params["tenant"])
-        return await self._admin.queue_named(tenant.id, call.params["queue"])
+    def _queue(self, call: Call) -> Queue:
+        tenant = self._admin.tenant(call.params["tenant"])
+        return self._admin.queue_named(tenant.id, call.params["queue"])
 
     async def redrive(self, call: Call) -> Redriven:
         body: RedriveBody = call.body
         return await self._broker.redrive(
-            await self._queue(call),
+            self._queue(call),
             None if body.messages is UNSET else body.messages,
             reach=call.reach,
             actor=call.actor,
@@ -200,7 +200,7 @@ class OperatorRoutes:
         )
 
     async def freeze(self, call: Call) -> dict[str, bool]:
-        queue = await self._queue(call)
+        queue = self._queue(call)
         frozen: bool = call.body.frozen
         await self._admin.update_queue(
             queue.tenant,

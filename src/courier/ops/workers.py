@@ -1,7 +1,5 @@
 """Where the scripts of worker consumers run, as the operator says."""
 
-import base64
-import binascii
 from typing import Any
 
 from msgspec import UNSET, Struct, UnsetType
@@ -22,8 +20,6 @@ _WORKERS = "/courier/v1/tenants/{tenant}/workers"
 _WORKER = _WORKERS + "/{worker}"
 # A secret that was replaced signs for this long beside the new one.
 REPLACED_MS = DAY_MS
-SECRET_PREFIX = "whsec_"
-SECRET_BYTES_MIN, SECRET_BYTES_MAX = 24, 64
 
 
 class WorkerBody(Struct):
@@ -49,23 +45,21 @@ class WorkerRoutes:
                   "What calls to a worker are signed with"),
         ]  # fmt: skip
 
-    async def _tenant_id(self, call: Call) -> str:
-        return (await self._admin.tenant(call.params["tenant"])).id
+    def _tenant_id(self, call: Call) -> str:
+        return self._admin.tenant(call.params["tenant"]).id
 
     async def list_workers(self, call: Call) -> dict[str, Any]:
-        tenant = await self._tenant_id(call)
-        found = {
-            name: _shown(name, url) for name, url in (await self._places.set_urls(tenant)).items()
-        }
-        for worker in await self._admin.workers.list(tenant):
+        tenant = self._tenant_id(call)
+        found = {name: _shown(name, url) for name, url in self._places.set_urls(tenant).items()}
+        for worker in self._admin.workers.list(tenant):
             found[worker.name] = _shown(worker.name, worker.url, worker)
         return {"workers": [found[name] for name in sorted(found)]}
 
     async def put_worker(self, call: Call) -> dict[str, Any]:
         body: WorkerBody = call.body
-        tenant, name = await self._tenant_id(call), call.params["worker"]
+        tenant, name = self._tenant_id(call), call.params["worker"]
         now_ms = self._clock.now_ms()
-        given = None if body.secret is UNSET else _checked(body.secret)
+        given = None if body.secret is UNSET else signing.checked(body.secret)
 
         def edit(known: Worker | None) -> Worker:
             if known is None:
@@ -92,16 +86,16 @@ class WorkerRoutes:
         return sealed(secret, self._sealer, Worker, tenant=tenant, id=id)
 
     async def remove_worker(self, call: Call) -> dict[str, Any]:
-        tenant, name = await self._tenant_id(call), call.params["worker"]
-        known = await self._admin.workers.find(tenant, name)
-        if known is None and name in await self._places.set_urls(tenant):
+        tenant, name = self._tenant_id(call), call.params["worker"]
+        known = self._admin.workers.find(tenant, name)
+        if known is None and name in self._places.set_urls(tenant):
             raise InvalidRequest("worker", f"'{name}' comes from the setting worker_urls")
         await self._admin.workers.remove(tenant, name, actor=call.actor)
         return {}
 
     async def worker_secret(self, call: Call) -> dict[str, str]:
         name = call.params["worker"]
-        place = await self._places.find(await self._tenant_id(call), name)
+        place = self._places.find(self._tenant_id(call), name)
         if place is None:
             raise NotFound("worker", name)
         return {"secret": place.secrets[0]}
@@ -114,17 +108,3 @@ def _shown(name: str, url: str, record: Worker | None = None) -> dict[str, Any]:
         "source": "setting" if record is None else "record",
         "created_ms": None if record is None else record.created_ms,
     }
-
-
-def _checked(secret: str) -> str:
-    try:
-        raw = base64.b64decode(secret.removeprefix(SECRET_PREFIX), validate=True)
-    except (binascii.Error, ValueError):
-        raw = b""
-    fits = SECRET_BYTES_MIN <= len(raw) <= SECRET_BYTES_MAX
-    if not (fits and secret.startswith(SECRET_PREFIX)):
-        raise InvalidRequest(
-            "secret",
-            f"must be {SECRET_PREFIX} and {SECRET_BYTES_MIN} to {SECRET_BYTES_MAX} bytes in base64",
-        )
-    return secret

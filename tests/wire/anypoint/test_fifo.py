@@ -8,6 +8,7 @@ import pytest
 
 from courier.clock import ManualClock
 from courier.core import types as core
+from courier.core.records import decided
 from courier.dialects.anypoint import wire
 from tests.oracle.store import Oracle
 from tests.server import Server
@@ -333,7 +334,7 @@ def test_an_id_may_be_published_again_after_five_minutes() -> None:
         return receipt.repeated[0]
 
     with asyncio.Runner() as runner:
-        runner.run(store.change(puts=[fifo], actor=actor, now_ms=clock.now_ms()))
+        runner.run(store.change(decided(puts=[fifo]), actor=actor, now_ms=clock.now_ms()))
         assert not runner.run(publish("first"))
         clock.advance(FIVE_MINUTES_MS - 1)
         assert runner.run(publish("repeated"))

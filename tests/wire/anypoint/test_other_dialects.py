@@ -10,6 +10,7 @@ import pytest
 
 from courier.core import types as core
 from courier.dialects.anypoint import wire
+from courier.long_texts import LongTexts
 from tests.server import Server
 from tests.wire.anypoint.answers import fail, nothing
 from tests.wire.anypoint.destination import Queue, bodies
@@ -57,7 +58,7 @@ def test_bytes_that_are_no_text_come_as_base64() -> None:
     """No dialect takes such bodies in by HTTP so far; what is stored may hold them."""
     queue = core.Queue(id="q", tenant="t", name="q", created_ms=0, modified_ms=0)
     message = core.Message(1, "m", 0, NOT_UTF_8, "bytes", attempts=1)
-    found = wire.delivered(message, "lock", queue, visibility="full")
+    found = wire.delivered(message, "lock", queue, LongTexts(0), visibility="full")
     assert found.headers["bodyEncoding"] == "base64"
     assert isinstance(found.body, str)
     assert base64.b64decode(found.body, validate=True) == NOT_UTF_8

@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx
 
+from courier.admissions import Admissions
 from courier.clock import ManualClock
 from courier.core.admin import Admin
 from courier.core.broker import Broker
@@ -137,8 +138,6 @@ def _client(store: Store, runner: asyncio.Runner, data: Path) -> Iterator[Timed]
     sweeper = Sweeper(
         store,
         clock,
-        usage,
-        SignIns(clock),
         every_ms=1_000,
         batch_max=1_000,
         journal_retention_ms=FOREVER_MS,
@@ -149,6 +148,7 @@ def _client(store: Store, runner: asyncio.Runner, data: Path) -> Iterator[Timed]
         anypoint.sites(services),
         telemetry=Telemetry(log_requests=False),
         signins=SignIns(clock),
+        admissions=Admissions(store.records, clock),
         body_bytes_max=BODY_BYTES_MAX,
         on_drain=broker.drain,
     )

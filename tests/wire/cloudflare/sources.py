@@ -93,5 +93,6 @@ SOURCES = (
         ("created", "updated", "deleted", "paused", "resumed", "purged", "backlog.exceeded"),
     ),
     Source("courier.message", (), ("buried",)),
+    Source("courier.listener", (), ("inactive", "active", "disabled", "enabled", "exhausted")),
     Source("courier.pipeline", (), ("run.completed", "run.failed")),
 )

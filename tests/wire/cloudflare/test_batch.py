@@ -125,7 +125,8 @@ def test_one_bad_message_rejects_the_whole_batch(
 ) -> None:
     messages = [GOOD, GOOD]
     messages.insert(place, element)
-    fail(standing_queue.post("/messages/batch", {"messages": messages}), 400, code)
+    said = fail(standing_queue.post("/messages/batch", {"messages": messages}), 400, code)
+    assert f"messages[{place}]" in said
     assert standing_queue.backlog() == 0
 
 

@@ -36,6 +36,8 @@ SHORT = {
     "max_attempts",
     "ordered",
     "body",
+    "max_in_flight",
+    "max_per_second",
 }
 SOME_ID = "DCSV291zRljx4zRJ8pC9Z"
 BAD_IDS = [SOME_ID, "x", "_Tzrg1O3jk4_FZTAEThNq", "a" * 300, "%C3%A9"]
@@ -132,6 +134,8 @@ def test_a_new_listener_is_shown_with_its_secret(discue: DiscueClient, queue: st
         "max_attempts": 11,
         "ordered": False,
         "body": "raw",
+        "max_in_flight": 0,
+        "max_per_second": 0,
     }
     assert made["created_at"] > 1_700_000_000_000
 
@@ -211,8 +215,8 @@ def test_an_alias_is_a_name(discue: DiscueClient, queue: str) -> None:
 
 
 def test_what_is_unknown_is_ignored(discue: DiscueClient, queue: str) -> None:
-    made = create(discue, queue, unknown={"a": [1]}, id="x", signing_secret="mine")
-    assert made["signing_secret"] != "mine" and made["id"] != "x"
+    made = create(discue, queue, unknown={"a": [1]}, id="x")
+    assert made["id"] != "x"
 
 
 def test_every_option_comes_back(discue: DiscueClient, queue: str) -> None:
@@ -265,6 +269,10 @@ def test_three_members_are_required(discue: DiscueClient, queue: str, member: st
         ({"max_attempts": 0}, "/max_attempts"),
         ({"max_attempts": 12}, "/max_attempts"),
         ({"max_attempts": -1}, "/max_attempts"),
+        ({"max_in_flight": 11}, "/max_in_flight"),
+        ({"max_per_second": 1_001}, "/max_per_second"),
+        ({"signing_secret": "whsec_dG9vIHNob3J0"}, "/signing_secret"),
+        ({"signing_secret": "b" * 44}, "/signing_secret"),
         ({"ordered": 1}, "/ordered"),
         ({"ordered": "true"}, "/ordered"),
         ({"body": "xml"}, "/body"),
@@ -570,6 +578,8 @@ def test_a_change_merges(discue: DiscueClient, queue: str) -> None:
         "max_attempts": 3,
         "ordered": False,
         "body": "envelope",
+        "max_in_flight": 3,
+        "max_per_second": 100,
     }
     for name, value in members.items():
         changed = put(discue, queue, made["id"], **{name: value})

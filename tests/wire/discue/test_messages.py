@@ -12,6 +12,7 @@ import pytest
 
 from courier.core.types import Message, Queue
 from courier.dialects.discue import message_wire, names
+from courier.long_texts import LongTexts
 from tests.clients.anypoint import AnypointClient, environment_client
 from tests.clients.discue import ID, DiscueClient, discue_http, fail, new_name, ok, pointers
 from tests.delivery.receiver import OK, Receiver, closed_port, status
@@ -426,7 +427,7 @@ def test_messages_of_other_dialects_are_messages_too(discue: DiscueClient, serve
 def test_bytes_are_written_in_base64() -> None:
     queue = Queue(id="c0" + "1" * 30, tenant="", name="some", created_ms=0, modified_ms=0)
     message = Message(1, "own", 5, b"\x00\xff\xfe", "bytes")
-    found = message_wire.member(queue, message, [])
+    found = message_wire.member(queue, message, [], LongTexts(0))
     assert (found.data, found.encoding, found.size) == ("AP/+", "base64", 3)
 
 

@@ -197,8 +197,8 @@ def test_the_use_of_a_key_is_noted_now_and_then(place: Timed) -> None:
 
 def test_the_end_of_a_key_is_the_end_of_what_was_noted_of_it(place: Timed) -> None:
     made = ok(place.client.post("/api_keys", {}))
-    before = len(place.run(place.store.scan(KeyUse)))
+    before = len(place.store.records.scan(KeyUse))
     ok(DiscueClient(place.client.http, made["api_key"]).get("/queues"))
-    assert len(place.run(place.store.scan(KeyUse))) == before + 1
+    assert len(place.store.records.scan(KeyUse)) == before + 1
     ok(place.client.delete(f"/api_keys/{made['id']}"))
-    assert len(place.run(place.store.scan(KeyUse))) == before
+    assert len(place.store.records.scan(KeyUse)) == before

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import httpx
 
+from courier.admissions import Admissions
 from courier.clock import ManualClock
 from courier.core.admin import Admin
 from courier.core.broker import Broker
@@ -18,6 +19,7 @@ from courier.core.store import Store
 from courier.credentials import FIRST_TENANT, Credentials
 from courier.delivery.http import HttpTransport
 from courier.delivery.targets import Targets, networks
+from courier.delivery.urls import Rules
 from courier.delivery.verifier import DomainVerifier
 from courier.dialects import discue
 from courier.dialects.discue.lockout import Lockout
@@ -104,13 +106,13 @@ def _client(
         URL,
         credentials,
         DomainVerifier(store, admin.domains, transport, clock),
-        _targets(),
-        False,
+        Rules(_targets(), None),
     )
     app = App(
         discue.sites(services),
         telemetry=Telemetry(log_requests=False),
         signins=SignIns(clock),
+        admissions=Admissions(store.records, clock),
         body_bytes_max=1 << 20,
         on_drain=broker.drain,
     )

@@ -70,7 +70,7 @@ class AccountsSite(AnypointSite):
 class AccountRoutes:
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._store = services.store
+        self._records = services.store.records
 
     def routes(self) -> list[Route]:
         services = self._services
@@ -88,39 +88,39 @@ class AccountRoutes:
                   family="accounts"),
         ]  # fmt: skip
 
-    async def _own(self, call: Call) -> Tenant:
+    def _own(self, call: Call) -> Tenant:
         assert call.key is not None
-        own = await self._store.get(Tenant, call.key.tenant)
+        own = self._records.get(Tenant, call.key.tenant)
         if own is None:
             raise Unauthenticated("unknown")
         return own
 
-    async def _siblings(self, own: Tenant) -> list[Tenant]:
+    def _siblings(self, own: Tenant) -> list[Tenant]:
         """All environments of an organization, oldest first."""
-        tenants = await self._store.scan(Tenant)
+        tenants = self._records.scan(Tenant)
         return [tenant for tenant in tenants if tenant.organization == own.organization]
 
-    async def _organization(self, call: Call) -> OrganizationResult:
-        own = await self._own(call)
-        oldest = (await self._siblings(own))[0]
+    def _organization(self, call: Call) -> OrganizationResult:
+        own = self._own(call)
+        oldest = (self._siblings(own))[0]
         return OrganizationResult(organization_id(own), oldest.name)
 
     async def me(self, call: Call) -> MeResult:
         assert call.key is not None
-        organization = await self._organization(call)
+        organization = self._organization(call)
         name = call.key.name if call.key.kind == "user" else call.key.id
         return MeResult(UserResult(call.key.id, name, organization, [organization]))
 
     async def organization(self, call: Call) -> OrganizationResult:
-        return await self._organization(call)
+        return self._organization(call)
 
     async def environments(self, call: Call) -> EnvironmentsResult:
         assert call.key is not None
-        own = await self._own(call)
-        tenants = await self._siblings(own) if call.key.kind == "user" else [own]
+        own = self._own(call)
+        tenants = self._siblings(own) if call.key.kind == "user" else [own]
         rows = []
         for tenant in tenants:
-            keys = await self._store.scan(Key, tenant=tenant.id)
+            keys = self._records.scan(Key, tenant=tenant.id)
             app = next((key.id for key in keys if key.kind == "app"), "")
             rows.append(
                 EnvironmentResult(

@@ -104,7 +104,7 @@ def _rules(rule: Rule | None) -> list[RuleBody] | UnsetType:
 
 class BindingRoutes:
     def __init__(self, services: Services) -> None:
-        self._store = services.store
+        self._records = services.store.records
         self._admin = services.admin
         self._regions = services.regions
 
@@ -133,17 +133,17 @@ class BindingRoutes:
     def _name(self, call: Call, param: str) -> str:
         return self._regions.name(call.params[param], call.params["regionId"])
 
-    async def _list(self, call: Call, bindings: list[Binding], *, by: str) -> list[BindingResult]:
+    def _list(self, call: Call, bindings: list[Binding], *, by: str) -> list[BindingResult]:
         query = call.request.query
         whole = choice(query, "inclusion", ("minimal", "all")) == "all"
-        rows = [await self._result(binding, whole=whole) for binding in bindings]
+        rows = [self._result(binding, whole=whole) for binding in bindings]
         start = starts_with(query)
         rows = [row for row in rows if str(getattr(row, by)).startswith(start)]
         return page(sorted(rows, key=lambda row: str(getattr(row, by))), query)
 
-    async def _result(self, binding: Binding, *, whole: bool) -> BindingResult:
-        queue = await self._store.get(Queue, binding.queue)
-        exchange = await self._store.get(Exchange, binding.parent)
+    def _result(self, binding: Binding, *, whole: bool) -> BindingResult:
+        queue = self._records.get(Queue, binding.queue)
+        exchange = self._records.get(Exchange, binding.parent)
         assert queue is not None and exchange is not None, "a binding goes with what it binds"
         destination = self._regions.destination
         return BindingResult(
@@ -154,25 +154,25 @@ class BindingRoutes:
         )
 
     async def bindings_of_exchange(self, call: Call) -> list[BindingResult]:
-        exchange = await self._admin.exchange_named(call.tenant, self._name(call, "exchangeId"))
-        bindings = await self._store.scan(Binding, parent=exchange.id)
+        exchange = self._admin.exchange_named(call.tenant, self._name(call, "exchangeId"))
+        bindings = self._records.scan(Binding, parent=exchange.id)
         shown = [binding for binding in bindings if binding.queue in call.reach]
-        return await self._list(call, shown, by="queueId")
+        return self._list(call, shown, by="queueId")
 
     async def bindings_of_queue(self, call: Call) -> list[BindingResult]:
-        queue = await self._admin.queue_named(call.tenant, self._name(call, "queueId"))
+        queue = self._admin.queue_named(call.tenant, self._name(call, "queueId"))
         shown = []
-        for binding in await self._admin.bindings_of(queue):
-            exchange = await self._store.get(Exchange, binding.parent)
-            if exchange is not None and await self._admin.reaches(call.reach, exchange):
+        for binding in self._admin.bindings_of(queue):
+            exchange = self._records.get(Exchange, binding.parent)
+            if exchange is not None and self._admin.reaches(call.reach, exchange):
                 shown.append(binding)
-        return await self._list(call, shown, by="exchangeId")
+        return self._list(call, shown, by="exchangeId")
 
     async def get_binding(self, call: Call) -> BindingResult:
         whole = choice(call.request.query, "inclusion", ("minimal", "all")) == "all"
-        exchange = await self._admin.exchange_named(call.tenant, self._name(call, "exchangeId"))
-        queue = await self._admin.queue_named(call.tenant, self._name(call, "queueId"))
-        return await self._result(await self._admin.binding(exchange, queue), whole=whole)
+        exchange = self._admin.exchange_named(call.tenant, self._name(call, "exchangeId"))
+        queue = self._admin.queue_named(call.tenant, self._name(call, "queueId"))
+        return self._result(self._admin.binding(exchange, queue), whole=whole)
 
     async def put_binding(self, call: Call) -> BindingResult:
         binding = await self._admin.bind(
@@ -181,7 +181,7 @@ class BindingRoutes:
             self._name(call, "queueId"),
             actor=call.actor,
         )
-        return await self._result(binding, whole=False)
+        return self._result(binding, whole=False)
 
     async def delete_binding(self, call: Call) -> None:
         exchange, queue = self._name(call, "exchangeId"), self._name(call, "queueId")

@@ -54,7 +54,7 @@ def _place(key: Key) -> bytes:
 
 class ClientRoutes:
     def __init__(self, services: Services) -> None:
-        self._store = services.store
+        self._records = services.store.records
         self._admin = services.admin
         self._clock = services.clock
         self._sealer = services.sealer
@@ -83,7 +83,7 @@ class ClientRoutes:
     async def list_clients(self, call: Call) -> list[ClientResult]:
         """With their secrets, and so only those that a limited caller may have."""
         assert call.key is not None
-        found = await self._store.scan(Key, tenant=call.tenant)
+        found = self._records.scan(Key, tenant=call.tenant)
         return [
             ClientResult(key.name, key.id, _secret(key, self._sealer))
             for key in found
@@ -104,7 +104,7 @@ class ClientRoutes:
 
     async def renew_client(self, call: Call) -> ClientResult:
         """As the vendor has it, the old secret and all sessions end at once."""
-        app = await self._admin.app(call.tenant, call.params["clientId"])
+        app = self._admin.app(call.tenant, call.params["clientId"])
         self._check(call, app)
         key, secret = await self._admin.rotation.rotate(
             call.tenant,
@@ -122,7 +122,7 @@ class ClientRoutes:
             raise Forbidden("keys:write", limited=True)
 
     async def delete_client(self, call: Call) -> dict[str, str]:
-        app = await self._admin.app(call.tenant, call.params["clientId"])
+        app = self._admin.app(call.tenant, call.params["clientId"])
         await self._admin.delete_key(call.tenant, app.id, actor=call.actor)
         return {}
 

@@ -32,7 +32,7 @@ _LIST = (
 
 class DestinationRoutes:
     def __init__(self, services: Services) -> None:
-        self._store = services.store
+        self._records = services.store.records
         self._broker = services.broker
         self._admin = services.admin
         self._clock = services.clock
@@ -84,20 +84,20 @@ class DestinationRoutes:
     def _name(self, call: Call, param: str) -> str:
         return self._regions.name(call.params[param], call.params["regionId"])
 
-    async def _queue(self, call: Call) -> Queue:
-        return await self._admin.queue_named(call.tenant, self._name(call, "queueId"))
+    def _queue(self, call: Call) -> Queue:
+        return self._admin.queue_named(call.tenant, self._name(call, "queueId"))
 
-    async def _result(self, call: Call, queue: Queue) -> settings.QueueResult:
-        return await self._row(call, queue, await self._admin.buriers(queue))
+    def _result(self, call: Call, queue: Queue) -> settings.QueueResult:
+        return self._row(call, queue, self._admin.buriers(queue))
 
-    async def _row(
+    def _row(
         self, call: Call, queue: Queue, buriers: Sequence[Queue], *, minimal: bool = False
     ) -> settings.QueueResult:
         """Dead letters from and to queues beyond reach are not shown."""
         destination, reach = self._regions.destination, call.reach
         target = None
         if queue.dead_letter and queue.dead_letter in reach:
-            target = await self._store.get(Queue, queue.dead_letter)
+            target = self._records.get(Queue, queue.dead_letter)
         return settings.queue_result(
             queue,
             destination(queue.name)[0],
@@ -110,13 +110,13 @@ class DestinationRoutes:
         reach, query = call.reach, call.request.query
         kind = choice(query, "destinationType", ("all", "queue", "exchange"))
         minimal = choice(query, "inclusion", ("all", "minimal")) == "minimal"
-        queues = await self._store.scan(Queue, tenant=call.tenant)
+        queues = self._records.scan(Queue, tenant=call.tenant)
         found: list[Queue | Exchange] = []
         if kind != "exchange":
             found += [queue for queue in queues if queue.id in reach]
         if kind != "queue":
-            exchanges = await self._store.scan(Exchange, tenant=call.tenant)
-            found += [each for each in exchanges if await self._admin.reaches(reach, each)]
+            exchanges = self._records.scan(Exchange, tenant=call.tenant)
+            found += [each for each in exchanges if self._admin.reaches(reach, each)]
         rows = page(await self._chosen(found, call), query)
         buriers: dict[str, list[Queue]] = {}
         for queue in [] if minimal else queues:
@@ -127,7 +127,7 @@ class DestinationRoutes:
         for id, each in rows:
             await slices.turn()
             if isinstance(each, Queue):
-                row = await self._row(call, each, buriers.get(each.id, ()), minimal=minimal)
+                row = self._row(call, each, buriers.get(each.id, ()), minimal=minimal)
                 results.append(row)
             else:
                 results.append(settings.exchange_result(each, id, minimal=minimal))
@@ -191,26 +191,26 @@ class DestinationRoutes:
             reach=call.reach,
             actor=call.actor,
         )
-        return await self._result(call, queue)
+        return self._result(call, queue)
 
     async def get_queue(self, call: Call) -> settings.QueueResult:
-        return await self._result(call, await self._queue(call))
+        return self._result(call, self._queue(call))
 
     async def delete_queue(self, call: Call) -> None:
-        queue = await self._queue(call)
+        queue = self._queue(call)
         await self._admin.delete_queue(
             call.tenant, queue.id, reach=call.reach, actor=call.actor, though_used=True
         )
 
     async def purge_queue(self, call: Call) -> None:
-        queue = await self._queue(call)
+        queue = self._queue(call)
         purge = await self._broker.new_purge(queue)
         queue = await self._admin.note_purge(queue, purge, actor=call.actor)
         await self._broker.purge(queue, purge, actor=call.actor)
         await self._admin.note_purge(queue, replace(purge, completed=True), actor=call.actor)
 
     async def put_fallback(self, call: Call) -> Response:
-        queue = await self._queue(call)
+        queue = self._queue(call)
         if queue.fifo:
             raise InvalidRequest("queueId", "a FIFO queue has no fallback")
         body = b'{"status":501,"message":"failover between regions is not offered"}'
@@ -223,7 +223,7 @@ class DestinationRoutes:
         return await self._put_exchange(call, given(call.body.encrypted, False))
 
     async def patch_exchange(self, call: Call) -> settings.ExchangeResult:
-        exchange = await self._exchange(call)
+        exchange = self._exchange(call)
         return await self._put_exchange(call, given(call.body.encrypted, exchange.encrypted))
 
     async def _put_exchange(self, call: Call, encrypted: bool) -> settings.ExchangeResult:
@@ -232,11 +232,11 @@ class DestinationRoutes:
         )
         return settings.exchange_result(exchange, call.params["exchangeId"])
 
-    async def _exchange(self, call: Call) -> Exchange:
-        return await self._admin.exchange_named(call.tenant, self._name(call, "exchangeId"))
+    def _exchange(self, call: Call) -> Exchange:
+        return self._admin.exchange_named(call.tenant, self._name(call, "exchangeId"))
 
     async def get_exchange(self, call: Call) -> settings.ExchangeResult:
-        return settings.exchange_result(await self._exchange(call), call.params["exchangeId"])
+        return settings.exchange_result(self._exchange(call), call.params["exchangeId"])
 
     async def delete_exchange(self, call: Call) -> None:
         name = self._name(call, "exchangeId")
@@ -255,7 +255,7 @@ class DestinationRoutes:
         if call.key.kind != "user":
             raise Forbidden("organization")
         organization = id_of(call.params["organizationId"])
-        for tenant in await self._store.scan(Tenant):
+        for tenant in self._records.scan(Tenant):
             if tenant.organization == organization:
                 await self._admin.clear_tenant(tenant.id, actor=call.actor)
 

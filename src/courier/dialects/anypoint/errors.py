@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from courier.core.errors import (
+    AnswersFull,
     BrokerError,
     ClaimLost,
     Conflict,
@@ -66,6 +67,6 @@ def refusal(error: BrokerError) -> Refusal:
             return Refusal(503, str(error), OutOfSpace.RETRY_AFTER_S)
         case BodyLate():
             return Refusal(408, str(error))
-        case StoreUnavailable() | ShuttingDown() | BodiesFull():
+        case StoreUnavailable() | ShuttingDown() | AnswersFull() | BodiesFull():
             return Refusal(503, str(error), 1)
     raise TypeError(f"no refusal for {type(error).__name__}")

@@ -195,13 +195,15 @@ class MessageRoutes:
             wait_ms=wait_ms,
             caller=call.request.caller,
             actor=call.actor,
+            allowance=call.request.allowance,
             leased_max=None if queue.fifo else LEASED_MAX,
             bound=True,
         )
         if pulled is None:
             return _NOTHING
+        texts = call.long_texts()
         return [
-            wire.delivered(message, lock, queue, visibility=visibility)
+            wire.delivered(message, lock, queue, texts, visibility=visibility)
             for message, lock in pulled.messages
         ]
 

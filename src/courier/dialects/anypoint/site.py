@@ -1,6 +1,6 @@
 """What the four Anypoint APIs have in common: sessions, who may reach what, and refusals."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import msgspec
@@ -21,9 +21,30 @@ from courier.web import Call, Request, Response, Route, WrongMethod
 JSON = b"application/json; charset=UTF-8"
 # Settings are short; only messages may be longer.
 REQUEST_BYTES_MAX = 1 << 20
+# How long a session is believed without looking at it again.
+SESSION_REMEMBERED_MS = 1_000
 # Families of routes that are no use of queues or exchanges.
 UNCOUNTED = ("clients", "regions")
 _TOKEN = {"token": {"type": "http", "scheme": "bearer"}}
+# For the examples of its pages; None is left out.
+_SAMPLES = {
+    "type": "queue",
+    "defaultTtl": 604_800_000,
+    "defaultLockTtl": 120_000,
+    "messageId": "order-1",
+    "lockId": "LOCK_ID",
+    "ttl": 60_000,
+    "properties": {"country": "NL"},
+    "headers": None,
+    "body": "hello",
+    "client_id": "CLIENT_ID",
+    "client_secret": "CLIENT_SECRET",
+    "grant_type": "client_credentials",
+    "propertyName": "country",
+    "propertyType": "STRING",
+    "matcherType": "EQ",
+    "value": "NL",
+}
 
 _encode = msgspec.json.Encoder().encode
 
@@ -49,15 +70,18 @@ class AnypointSite:
     title = ""
     body_bytes_max = REQUEST_BYTES_MAX
     segments: Sequence[str] = ()
+    # What only handlers read.
+    loose = frozenset({"messageId", "lockId"})
     counted = True
     for_apps = False
     docs_path = ""
 
     def __init__(self, services: Services, routes: Sequence[Route]) -> None:
-        self._store = services.store
+        self._records = services.store.records
         self._admin = services.admin
         self._sessions = services.admin.sessions
         self._usage = services.usage
+        self._clock = services.clock
         self._regions = services.regions
         self._routes = routes
         self._documents = openapi.Documents(
@@ -69,6 +93,7 @@ class AnypointSite:
             failure=self.failure_schema(),
             failures=(400, 401, 403, 404, 405, 413, 429, 503),
             security=_TOKEN,
+            samples=_SAMPLES,
         )
 
     def routes(self) -> Sequence[Route]:
@@ -91,6 +116,21 @@ class AnypointSite:
     async def docs(self, call: Call) -> Response:
         return self._documents.page(call.request)
 
+    def proof(self, request: Request) -> Hashable | None:
+        headers = request.headers
+        return headers.get(b"authorization"), headers.get(b"host")
+
+    def proven_until_ms(self, request: Request) -> int | None:
+        """Use prolongs a session, which is noted once in a while."""
+        return min(
+            self._clock.now_ms() + SESSION_REMEMBERED_MS,
+            self._sessions.ends_ms(_token(request)),
+        )
+
+    def repeat(self, call: Call, route: Route) -> None:
+        if self.counted and route.family not in UNCOUNTED:
+            self._usage.request(call.tenant)
+
     async def authenticate(self, request: Request) -> Key:
         return await self._sessions.find(_token(request))
 
@@ -101,7 +141,7 @@ class AnypointSite:
         if call.key.kind == "app" and not self.for_apps:
             raise Forbidden("app")
         if "organizationId" in params:
-            await self._reach(call)
+            self._reach(call)
         if self.counted and route.family not in UNCOUNTED:
             self._usage.request(call.tenant)
         # The vendor lists changing a lease among the rights of publishers, though consumers do it.
@@ -110,27 +150,27 @@ class AnypointSite:
         if "destinationId" in params:
             region = self._regions.of_host(call.request.header(b"host"))
             name = self._regions.name(params["destinationId"], region)
-            call.queue = await self._named(call, name, Queue, Exchange)
+            call.queue = self._named(call, name, Queue, Exchange)
             if call.queue is None:
                 raise NotFound("destination", name)
         if "queueId" in params:
-            await self._named(call, self._name(call, "queueId"), Queue)
+            self._named(call, self._name(call, "queueId"), Queue)
         if "exchangeId" in params:
-            await self._named(call, self._name(call, "exchangeId"), Exchange)
+            self._named(call, self._name(call, "exchangeId"), Exchange)
         if "regionId" in params:
             self._regions.known(params["regionId"])
 
-    async def _reach(self, call: Call) -> None:
+    def _reach(self, call: Call) -> None:
         """An app reaches its own environment, a user all of the organization."""
         key, params = call.key, call.params
         assert key is not None
         organization = names.id_of(params["organizationId"])
         id = names.id_of(params["environmentId"]) if "environmentId" in params else key.tenant
-        tenant = await self._store.get(Tenant, id)
+        tenant = self._records.get(Tenant, id)
         if tenant is None or tenant.organization != organization:
             raise Forbidden("environment")
         if id != key.tenant:
-            own = await self._store.get(Tenant, key.tenant)
+            own = self._records.get(Tenant, key.tenant)
             if key.kind != "user" or own is None or own.organization != organization:
                 raise Forbidden("environment")
         call.tenant = id
@@ -138,7 +178,7 @@ class AnypointSite:
     def _name(self, call: Call, param: str) -> str:
         return self._regions.name(call.params[param], call.params["regionId"])
 
-    async def _named(
+    def _named(
         self, call: Call, name: str, *kinds: type[Queue] | type[Exchange]
     ) -> Queue | Exchange | None:
         """What has this name. Raises Forbidden if it is beyond reach.
@@ -147,8 +187,8 @@ class AnypointSite:
         """
         found: Queue | Exchange | None = None
         for kind in kinds:
-            found = found or await self._store.named(kind, tenant=call.tenant, name=name)
-        if not isinstance(found, Exchange) or not await self._admin.reaches(call.reach, found):
+            found = found or self._records.named(kind, tenant=call.tenant, name=name)
+        if not isinstance(found, Exchange) or not self._admin.reaches(call.reach, found):
             call.require(found.id if found else "")
         return found
 

@@ -100,6 +100,7 @@ class StatsSite(AnypointSite):
 class StatsRoutes:
     def __init__(self, services: Services) -> None:
         self._store = services.store
+        self._records = services.store.records
         self._broker = services.broker
         self._admin = services.admin
         self._clock = services.clock
@@ -135,7 +136,7 @@ class StatsRoutes:
         found: list[tuple[str, Queue]] = []
         for id in ids:
             name = self._regions.name(id, call.params["regionId"])
-            queue = await self._store.named(Queue, tenant=call.tenant, name=name)
+            queue = self._records.named(Queue, tenant=call.tenant, name=name)
             if queue is not None and queue.id in reach:
                 found.append((id, queue))
         stats = await self._broker.stats_of([queue for _, queue in found])
@@ -145,10 +146,10 @@ class StatsRoutes:
     # --- series ---
 
     async def queue_series(self, call: Call) -> QueueSeries:
-        queue = await self._admin.queue_named(call.tenant, self._name(call, "queueId"))
+        queue = self._admin.queue_named(call.tenant, self._name(call, "queueId"))
         span = self._span(call.request.query)
         tallies = await self._tallies(call, queue.id, span)
-        levels = await self._store.levels(queue.id, since_ms=span.start_ms)
+        [levels] = await self._store.past.levels([queue.id], since_ms=span.start_ms)
         now = await self._broker.stats(queue)
         held = _held(span, levels, now, queue.created_ms, self._clock.now_ms())
         return QueueSeries(
@@ -163,7 +164,7 @@ class StatsRoutes:
 
     async def exchange_series(self, call: Call) -> ExchangeSeries:
         name = self._name(call, "exchangeId")
-        exchange = await self._admin.exchange_named(call.tenant, name)
+        exchange = self._admin.exchange_named(call.tenant, name)
         span = self._span(call.request.query)
         tallies = await self._tallies(call, exchange.id, span)
         return ExchangeSeries(
@@ -173,7 +174,7 @@ class StatsRoutes:
         )
 
     async def _tallies(self, call: Call, id: str, span: Span) -> list[Tally]:
-        return await self._store.tallies(
+        return await self._store.past.tallies(
             tenant=call.tenant, id=id, since_ms=span.start_ms, until_ms=span.end_ms
         )
 
@@ -208,7 +209,7 @@ class StatsRoutes:
         assert call.key is not None
         tenants = [
             tenant.id
-            for tenant in await self._store.scan(Tenant)
+            for tenant in self._records.scan(Tenant)
             if tenant.organization == organization
             and (call.key.kind == "user" or tenant.id == call.key.tenant)
         ]
@@ -228,7 +229,7 @@ class StatsRoutes:
         use: dict[int, Use] = {}
         slices = Slices()
         for tenant in tenants:
-            for tally in await self._store.tallies(
+            for tally in await self._store.past.tallies(
                 tenant=tenant, since_ms=start_ms, until_ms=end_ms
             ):
                 await slices.turn()

@@ -71,7 +71,7 @@ def app_token(services: Services, path: str, *, with_client: bool, contract: str
         proof = await key_of_client(services, call, "app")
         token = Token(await _open(services, call, proof), "bearer")
         if with_client:
-            tenant = await services.store.get(Tenant, proof.key.tenant)
+            tenant = services.store.records.get(Tenant, proof.key.tenant)
             if tenant is None:
                 raise Unauthenticated("unknown")
             token.simple_client = SimpleClient(

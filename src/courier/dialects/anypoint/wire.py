@@ -4,7 +4,6 @@ A publisher's `properties` are the core's headers. Its own `headers` (those the 
 own) are among them too, together under the name OWN_HEADERS.
 """
 
-import base64
 from collections.abc import Callable, Mapping, Sequence
 from email.utils import formatdate
 from functools import lru_cache, partial
@@ -18,6 +17,7 @@ from courier.core.broker import Routable
 from courier.core.errors import InvalidRequest, OverLimit, Rejected
 from courier.core.types import DAY_MS, MINUTE_MS, SECOND_MS, Draft, Message, Queue
 from courier.dialects import folding, json
+from courier.long_texts import LongTexts
 
 BATCH_MAX = 10
 BODY_BYTES_MAX = 10_485_760
@@ -386,7 +386,9 @@ def _http_date(second: int) -> str:
     return formatdate(second, usegmt=True)
 
 
-def delivered(message: Message, lock_id: str, queue: Queue, *, visibility: str) -> Delivered:
+def delivered(
+    message: Message, lock_id: str, queue: Queue, texts: LongTexts, *, visibility: str
+) -> Delivered:
     properties: dict[str, Any] = message.headers or {}
     headers: dict[str, Any] = {}
     if isinstance(properties.get(OWN_HEADERS), dict):
@@ -411,10 +413,10 @@ def delivered(message: Message, lock_id: str, queue: Queue, *, visibility: str) 
     if _hidden(message, visibility):
         headers["payloadHidden"] = "true"
         return Delivered(headers, properties)
-    if message.content_type == "bytes":
+    base64 = message.content_type == "bytes"
+    if base64:
         headers["bodyEncoding"] = "base64"
-        return Delivered(headers, properties, base64.b64encode(message.body).decode())
-    return Delivered(headers, properties, message.body.decode())
+    return Delivered(headers, properties, texts.text(message.body, base64=base64))
 
 
 def _hidden(message: Message, visibility: str) -> bool:

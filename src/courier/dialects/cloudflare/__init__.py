@@ -1,6 +1,6 @@
 """Cloudflare Queues: the API that wrangler and the `cloudflare` SDKs speak."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import msgspec
@@ -33,6 +33,20 @@ from courier.web import Call, Request, Response, Route
 
 _HEAD = b'{"success":true,"errors":[],"messages":[],"result":'
 _TOKEN = {"token": {"type": "http", "scheme": "bearer"}}
+# For the examples of its page; None is left out.
+_SAMPLES = {
+    "jurisdiction": None,
+    "visibility_timeout": None,
+    "visibility_timeout_ms": 30_000,
+    "delivery_paused": False,
+    "message_retention_period": 345_600,
+    "body": {"order": 1},
+    "retries": None,
+    "lease_id": "LEASE_ID",
+    "ref": "REF",
+    "events": ["application.created"],
+    "queue_id": "QUEUE_ID",
+}
 
 _encode = msgspec.json.Encoder().encode
 
@@ -50,6 +64,7 @@ class Cloudflare:
     prefix = "/client/v4"
     body_bytes_max = 4 << 20
     segments: Sequence[str] = ()
+    loose: frozenset[str] = frozenset()
 
     def __init__(
         self,
@@ -81,6 +96,7 @@ class Cloudflare:
             failure=_FAILURE,
             failures=(400, 401, 403, 404, 405, 409, 413, 429, 503),
             security=_TOKEN,
+            samples=_SAMPLES,
         )
 
     def routes(self) -> Sequence[Route]:
@@ -95,6 +111,16 @@ class Cloudflare:
 
     async def docs(self, call: Call) -> Response:
         return self._documents.page(call.request)
+
+    def proof(self, request: Request) -> Hashable | None:
+        headers = request.headers
+        return headers.get(b"authorization"), headers.get(b"x-auth-key")
+
+    def proven_until_ms(self, request: Request) -> int | None:
+        return None
+
+    def repeat(self, call: Call, route: Route) -> None:
+        """Nothing: only calls about settings have a rate."""
 
     async def authenticate(self, request: Request) -> Key:
         secret = ""
@@ -117,14 +143,14 @@ class Cloudflare:
             call.require(id)
             if route.family == "messages" and not id.isalnum():
                 raise InvalidRequest("queue_id", f"malformed queue id '{id[:64]}'")
-            call.queue = await self._admin.queue(account, id)
+            call.queue = self._admin.queue(account, id)
         if "subscription_id" in call.params:
-            await self._subscription(call, account, call.params["subscription_id"])
+            self._subscription(call, account, call.params["subscription_id"])
 
-    async def _subscription(self, call: Call, account: str, id: str) -> None:
+    def _subscription(self, call: Call, account: str, id: str) -> None:
         """That it exists and feeds a queue within reach; for a limited key those are one."""
         try:
-            found = await self._admin.subscription(account, id)
+            found = self._admin.subscription(account, id)
         except NotFound:
             call.require()
             raise

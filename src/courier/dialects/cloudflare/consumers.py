@@ -21,7 +21,7 @@ _ID = re.compile("[0-9a-f]{32}")
 
 class ConsumerRoutes:
     def __init__(self, store: Store, admin: Admin, clock: Clock) -> None:
-        self._store = store
+        self._records = store.records
         self._admin = admin
         self._clock = clock
 
@@ -43,10 +43,10 @@ class ConsumerRoutes:
                   **common),
         ]  # fmt: skip
 
-    async def _result(self, call: Call, queue: Queue, consumer: Consumer) -> wire.ConsumerResult:
+    def _result(self, call: Call, queue: Queue, consumer: Consumer) -> wire.ConsumerResult:
         target = None
         if queue.dead_letter and queue.dead_letter in call.reach:
-            target = await self._store.get(Queue, queue.dead_letter)
+            target = self._records.get(Queue, queue.dead_letter)
         return wire.consumer_result(queue, consumer, target.name if target else "")
 
     async def create_consumer(self, call: Call) -> wire.ConsumerResult:
@@ -90,7 +90,7 @@ class ConsumerRoutes:
         dead_letter = wire.given(body.dead_letter_queue, "")
         if dead_letter and not re.search(wire.NAME, dead_letter):
             # Another dialect may allow more; only what would be created must fit here.
-            known = await self._store.named(Queue, tenant=call.tenant, name=dead_letter)
+            known = self._records.named(Queue, tenant=call.tenant, name=dead_letter)
             call.require(known.id if known else "")
             if known is None:
                 raise InvalidRequest("dead_letter_queue", "this is not a queue's name")
@@ -103,15 +103,15 @@ class ConsumerRoutes:
         queue, consumer = await self._admin.put_consumer(
             call.tenant, call.queue.id, make, policy, reach=call.reach, actor=call.actor
         )
-        return await self._result(call, queue, consumer)
+        return self._result(call, queue, consumer)
 
     async def list_consumers(self, call: Call) -> list[wire.ConsumerResult]:
-        consumer = await self._admin.consumer_of(call.queue)
-        return [] if consumer is None else [await self._result(call, call.queue, consumer)]
+        consumer = self._admin.consumer_of(call.queue)
+        return [] if consumer is None else [self._result(call, call.queue, consumer)]
 
     async def get_consumer(self, call: Call) -> wire.ConsumerResult:
-        consumer = await self._admin.consumer(call.queue, call.params["consumer_id"])
-        return await self._result(call, call.queue, consumer)
+        consumer = self._admin.consumer(call.queue, call.params["consumer_id"])
+        return self._result(call, call.queue, consumer)
 
     async def delete_consumer(self, call: Call) -> None:
         await self._admin.delete_consumer(

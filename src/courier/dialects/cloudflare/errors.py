@@ -3,6 +3,7 @@
 from msgspec import Struct
 
 from courier.core.errors import (
+    AnswersFull,
     BrokerError,
     ClaimLost,
     Conflict,
@@ -95,7 +96,7 @@ def refusal(error: BrokerError, route: Route | None) -> Refusal:
             return Refusal(503, 15000, str(error), OutOfSpace.RETRY_AFTER_S)
         case BodyLate():
             return Refusal(408, 10026, str(error))
-        case StoreUnavailable() | ShuttingDown() | BodiesFull():
+        case StoreUnavailable() | ShuttingDown() | AnswersFull() | BodiesFull():
             return Refusal(503, 15000, str(error), 1)
     raise TypeError(f"no refusal for {type(error).__name__}")
 

@@ -9,7 +9,7 @@ from courier.web import Call, Route
 
 class IdentityRoutes:
     def __init__(self, store: Store) -> None:
-        self._store = store
+        self._records = store.records
 
     def routes(self) -> list[Route]:
         return [
@@ -26,9 +26,9 @@ class IdentityRoutes:
                   "A worker's environment", result=wire.ServiceResult, family="identity"),
         ]  # fmt: skip
 
-    async def _account(self, call: Call) -> wire.AccountResult:
+    def _account(self, call: Call) -> wire.AccountResult:
         assert call.key is not None
-        tenant = await self._store.get(Tenant, call.key.tenant)
+        tenant = self._records.get(Tenant, call.key.tenant)
         assert tenant is not None, "a key without its tenant"
         return wire.AccountResult(tenant.id, tenant.name)
 
@@ -36,14 +36,14 @@ class IdentityRoutes:
         return wire.TokenResult(call.actor.id, "active")
 
     async def user(self, call: Call) -> wire.UserResult:
-        account = await self._account(call)
+        account = self._account(call)
         return wire.UserResult(account.id, f"{account.name}@courier.invalid")
 
     async def accounts(self, call: Call) -> Paged:
-        return page(call.request, [await self._account(call)], per_page=20, per_page_max=50)
+        return page(call.request, [self._account(call)], per_page=20, per_page_max=50)
 
     async def memberships(self, call: Call) -> Paged:
-        account = await self._account(call)
+        account = self._account(call)
         rows = [wire.MembershipResult(account.id, "accepted", account)]
         return page(call.request, rows, per_page=20, per_page_max=50)
 

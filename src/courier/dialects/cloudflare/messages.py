@@ -1,5 +1,6 @@
 """Messages: push, pull, settle, peek, and purge by reference."""
 
+from collections.abc import Awaitable
 from typing import Any
 
 from msgspec import UNSET
@@ -17,6 +18,7 @@ _MESSAGES = "/accounts/{account_id}/queues/{queue_id}/messages"
 IDEMPOTENCY_KEY_CHARACTERS_MAX = 128
 # More leases than a usual batch has are read with others having their turn between.
 TURN_EVERY = 128
+_NOT_A_LEASE = "this is not a lease on this queue"
 
 
 class MessageRoutes:
@@ -47,11 +49,11 @@ class MessageRoutes:
                   result=wire.PurgeRefsResult, **family),
         ]  # fmt: skip
 
-    async def push(self, call: Call) -> wire.PushResult:
-        return await self._publish(call, [wire.draft(call.body)])
+    def push(self, call: Call) -> Awaitable[wire.PushResult]:
+        return self._publish(call, [wire.draft(call.body)])
 
-    async def push_batch(self, call: Call) -> wire.PushResult:
-        return await self._publish(call, wire.drafts(call.body))
+    def push_batch(self, call: Call) -> Awaitable[wire.PushResult]:
+        return self._publish(call, wire.drafts(call.body))
 
     async def _publish(self, call: Call, drafts: list[Draft]) -> wire.PushResult:
         once = call.request.headers.get(b"idempotency-key")
@@ -62,7 +64,7 @@ class MessageRoutes:
 
     async def pull(self, call: Call) -> wire.PullResult:
         body: wire.PullBody = call.body
-        consumer = await self._admin.consumer_of(call.queue)
+        consumer = self._admin.consumer_of(call.queue)
         if consumer is None or consumer.mode != "pull":
             raise NotPullable(call.queue.name)
         lease = body.visibility_timeout_ms
@@ -73,10 +75,12 @@ class MessageRoutes:
             count=wire.whole(wire.given(body.batch_size, consumer.batch_size), "batch_size"),
             lease_ms=wire.whole(wire.given(lease, call.queue.lease_ms), "visibility_timeout_ms"),
             actor=call.actor,
+            allowance=call.request.allowance,
         )
+        texts = call.long_texts()
         return wire.PullResult(
             pulled.stats.count,
-            [self._bodies.pulled(message, token) for message, token in pulled.messages],
+            self._bodies.all_pulled(pulled.messages, texts),
             wire.MetricsMetadata(wire.metrics(pulled.stats)),
         )
 
@@ -93,28 +97,27 @@ class MessageRoutes:
         warnings: dict[str, str] = {}
         items: list[Settlement] = []
         tokens: list[str] = []
-        read = self._broker.lease
-        slices = Slices()
-        for number, ack in enumerate(acks, 1):
-            if not number % TURN_EVERY:
-                await slices.turn()
-            place = read(call.queue, ack.lease_id)
+        acked = [ack.lease_id for ack in acks]
+        for token, place in zip(acked, await self._places(call, acked), strict=True):
             if place is None:
-                warnings[ack.lease_id] = "this is not a lease on this queue"
+                warnings[token] = _NOT_A_LEASE
             else:
-                items.append(Ack(*place, late=True))
-                tokens.append(ack.lease_id)
-        acked = set(tokens)
-        for number, (retry, delay_ms) in enumerate(zip(retries, delays, strict=True), 1):
-            if not number % TURN_EVERY:
-                await slices.turn()
-            place = read(call.queue, retry.lease_id)
-            if place is None:
-                warnings[retry.lease_id] = "this is not a lease on this queue"
-            elif retry.lease_id not in acked:
-                items.append(Retry(*place, delay_ms=delay_ms))
-                tokens.append(retry.lease_id)
+                items.append(Ack(place[0], place[1], True))
+                tokens.append(token)
+        asked = len(items)
+        if retries:
+            retried = [retry.lease_id for retry in retries]
+            places = await self._places(call, retried)
+            done = set(tokens)
+            for token, place, delay_ms in zip(retried, places, delays, strict=True):
+                if place is None:
+                    warnings[token] = _NOT_A_LEASE
+                elif token not in done:
+                    items.append(Retry(*place, delay_ms=delay_ms))
+                    tokens.append(token)
         outcomes = await self._broker.settle(call.queue, items, actor=call.actor)
+        if outcomes.count(Outcome.DONE) == len(items):
+            return wire.AckResult(asked, len(items) - asked, warnings)
         counts = {Ack: 0, Retry: 0}
         for item, token, outcome in zip(items, tokens, outcomes, strict=True):
             if outcome is Outcome.DONE or (outcome is Outcome.LATE and type(item) is Ack):
@@ -125,11 +128,23 @@ class MessageRoutes:
                 warnings.setdefault(token, "the message is no longer there")
         return wire.AckResult(counts[Ack], counts[Retry], warnings)
 
+    async def _places(self, call: Call, tokens: list[str]) -> list[tuple[int, int] | None]:
+        """What each token names, read with others having their turn between."""
+        if len(tokens) <= TURN_EVERY:
+            return self._broker.leases(call.queue, tokens)
+        slices, found = Slices(), []
+        for first in range(0, len(tokens), TURN_EVERY):
+            found += self._broker.leases(call.queue, tokens[first : first + TURN_EVERY])
+            await slices.turn()
+        return found
+
     async def peek(self, call: Call) -> wire.PeekResult:
         body: wire.PeekBody = call.body
         count = wire.whole(wire.given(body.batch_size, wire.PULL_COUNT_DEFAULT), "batch_size")
-        peeked = await self._broker.peek(call.queue, count=count)
-        return wire.PeekResult([self._bodies.peeked(message, ref) for message, ref in peeked])
+        peeked = await self._broker.peek(call.queue, count=count, allowance=call.request.allowance)
+        texts = call.long_texts()
+        shown = [self._bodies.peeked(message, ref, texts) for message, ref in peeked]
+        return wire.PeekResult(shown)
 
     async def purge_refs(self, call: Call) -> wire.PurgeRefsResult:
         refs = [item.ref for item in call.body.refs]

@@ -29,7 +29,7 @@ _QUEUE = "/accounts/{account_id}/queues/{queue_id}"
 
 class QueueRoutes:
     def __init__(self, store: Store, broker: Broker, admin: Admin, clock: Clock) -> None:
-        self._store = store
+        self._records = store.records
         self._broker = broker
         self._admin = admin
         self._clock = clock
@@ -70,11 +70,11 @@ class QueueRoutes:
                   family="queues", settings=True),
         ]  # fmt: skip
 
-    async def _result(self, call: Call, queue: Queue) -> wire.QueueResult:
-        consumer = await self._admin.consumer_of(queue)
+    def _result(self, call: Call, queue: Queue) -> wire.QueueResult:
+        consumer = self._admin.consumer_of(queue)
         target = None
         if queue.dead_letter and queue.dead_letter in call.reach:
-            target = await self._store.get(Queue, queue.dead_letter)
+            target = self._records.get(Queue, queue.dead_letter)
         return wire.queue_result(queue, consumer, target.name if target else "")
 
     async def create_queue(self, call: Call) -> wire.QueueResult:
@@ -89,11 +89,11 @@ class QueueRoutes:
             labels={} if body.jurisdiction is UNSET else {"jurisdiction": body.jurisdiction},
             **wire.queue_settings(body.settings),
         )
-        return await self._result(call, await self._admin.create_queue(queue, actor=call.actor))
+        return self._result(call, await self._admin.create_queue(queue, actor=call.actor))
 
     async def list_queues(self, call: Call) -> Paged:
         reach = call.reach
-        queues = await self._store.scan(Queue, tenant=call.tenant)
+        queues = self._records.scan(Queue, tenant=call.tenant)
         queues = [queue for queue in queues if queue.id in reach]
         query = call.request.query
         if "name" in query:
@@ -108,11 +108,11 @@ class QueueRoutes:
         slices = Slices()
         for queue in paged.rows:
             await slices.turn()
-            rows.append(await self._result(call, queue))
+            rows.append(self._result(call, queue))
         return Paged(rows, paged.info)
 
     async def get_queue(self, call: Call) -> wire.QueueResult:
-        return await self._result(call, call.queue)
+        return self._result(call, call.queue)
 
     async def replace_queue(self, call: Call) -> wire.QueueResult:
         default = Queue(id="", tenant="", created_ms=0, modified_ms=0)
@@ -137,7 +137,7 @@ class QueueRoutes:
         queue = await self._admin.update_queue(
             call.tenant, call.queue.id, edit, reach=call.reach, actor=call.actor
         )
-        return await self._result(call, queue)
+        return self._result(call, queue)
 
     async def delete_queue(self, call: Call) -> None:
         await self._admin.delete_queue(
@@ -169,7 +169,7 @@ class QueueRoutes:
         await self._broker.purge(queue, purge, actor=call.actor)
         done = replace(purge, completed=True)
         queue = await self._admin.note_purge(queue, done, actor=call.actor)
-        return await self._result(call, queue)
+        return self._result(call, queue)
 
     async def purge_status(self, call: Call) -> wire.PurgeStatusResult:
         purge = call.queue.purge

@@ -34,7 +34,7 @@ _ORDERS = {
 
 class SubscriptionRoutes:
     def __init__(self, store: Store, admin: Admin, clock: Clock, follower: Follower) -> None:
-        self._store = store
+        self._records = store.records
         self._admin = admin
         self._clock = clock
         self._follower = follower
@@ -71,7 +71,7 @@ class SubscriptionRoutes:
         source = sources.source(body.source)
         _check_source(call, source)
         events = sources.events(source["type"], body.events)
-        queue = await self._admin.queue(call.tenant, body.destination.queue_id)
+        queue = self._admin.queue(call.tenant, body.destination.queue_id)
         async with self._settled(source) as since:
             now_ms = self._clock.now_ms()
             subscription = EventSubscription(
@@ -103,7 +103,7 @@ class SubscriptionRoutes:
             raise InvalidRequest("order", f"expected one of {', '.join(_ORDERS)}")
         if direction not in ("asc", "desc"):
             raise InvalidRequest("direction", "expected asc or desc")
-        found = await self._store.scan(
+        found = self._records.scan(
             EventSubscription, tenant=call.tenant, parent=query.get("queue_id", [None])[-1]
         )
         found = [each for each in found if each.parent in reach]
@@ -114,7 +114,7 @@ class SubscriptionRoutes:
 
     async def get_subscription(self, call: Call) -> wire.SubscriptionResult:
         id = call.params["subscription_id"]
-        return wire.subscription_result(await self._admin.subscription(call.tenant, id))
+        return wire.subscription_result(self._admin.subscription(call.tenant, id))
 
     async def edit_subscription(self, call: Call) -> wire.SubscriptionResult:
         body: wire.SubscriptionEdit = call.body
@@ -122,8 +122,8 @@ class SubscriptionRoutes:
         destination = None if body.destination is UNSET else body.destination.queue_id
         if destination is not None:
             call.require(destination)
-            await self._admin.queue(call.tenant, destination)
-        source = (await self._admin.subscription(call.tenant, id)).source
+            self._admin.queue(call.tenant, destination)
+        source = self._admin.subscription(call.tenant, id).source
         _check_source(call, source)
         async with self._settled(source) as since:
 
@@ -148,7 +148,7 @@ class SubscriptionRoutes:
 
     async def delete_subscription(self, call: Call) -> wire.SubscriptionResult:
         id = call.params["subscription_id"]
-        source = (await self._admin.subscription(call.tenant, id)).source
+        source = self._admin.subscription(call.tenant, id).source
         async with self._settled(source):
             deleted = await self._admin.delete_subscription(call.tenant, id, actor=call.actor)
         return wire.subscription_result(deleted)

@@ -3,9 +3,8 @@
 from msgspec import Struct
 
 from courier import ids
-from courier.core.admin import OPERATOR
 from courier.core.errors import Conflict, Forbidden, InvalidRequest, NotFound
-from courier.core.types import Tenant
+from courier.core.types import OPERATOR, Tenant
 from courier.dialects.discue import names
 from courier.dialects.discue.site import Answer, Services
 from courier.dialects.discue.wire import Named
@@ -36,7 +35,7 @@ class ClientAnswer(Struct):
 
 class ClientRoutes:
     def __init__(self, services: Services) -> None:
-        self._store = services.store
+        self._records = services.store.records
         self._tenants = services.tenants
 
     def routes(self) -> list[Route]:
@@ -59,7 +58,7 @@ class ClientRoutes:
     async def rename_client(self, call: Call) -> Answer:
         _operator(call)
         id = call.params["api_client_id"]
-        tenant = await self._store.get(Tenant, names.read(id))
+        tenant = self._records.get(Tenant, names.read(id))
         if tenant is None:
             raise NotFound("API client", id)
         name = call.body.chosen()

@@ -56,7 +56,7 @@ class KeysAnswer(Struct):
 
 class KeyRoutes:
     def __init__(self, services: Services) -> None:
-        self._store = services.store
+        self._records = services.store.records
         self._admin = services.admin
         self._clock = services.clock
 
@@ -81,13 +81,13 @@ class KeyRoutes:
         ]  # fmt: skip
 
     async def list_keys(self, call: Call) -> Answer:
-        found, links = page(await self._admin.tokens(call.tenant), call.request, _KEYS)
+        found, links = page(self._admin.tokens(call.tenant), call.request, _KEYS)
         members = []
         slices = Slices()
         for key in found:
             await slices.turn()
             # Keys may have very many scopes, so each is written on its own.
-            members.append(Raw(_encode(await self._member(key))))
+            members.append(Raw(_encode(self._member(key))))
         links += [(key.name, names.shown(key.id), _path(key)) for key in found]
         return Answer({"api_keys": members}, _KEYS, links)
 
@@ -109,7 +109,7 @@ class KeyRoutes:
         await self._admin.add_token(key, actor=call.actor)
         if not scopes.as_object(key):
             return Answer({"api_key": secret, "id": names.shown(key.id)}, _path(key))
-        member = await self._member(key)
+        member = self._member(key)
         member.key = secret
         return Answer({"api_key": member}, _path(key))
 
@@ -121,8 +121,8 @@ class KeyRoutes:
         return grants
 
     async def get_key(self, call: Call) -> Answer:
-        key = await self._admin.token(call.tenant, names.read(call.params["api_key_id"]))
-        return Answer({"api_key": await self._member(key)}, _path(key))
+        key = self._admin.token(call.tenant, names.read(call.params["api_key_id"]))
+        return Answer({"api_key": self._member(key)}, _path(key))
 
     async def update_key(self, call: Call) -> Answer:
         body: KeyBody = call.body
@@ -143,15 +143,15 @@ class KeyRoutes:
 
         id = names.read(call.params["api_key_id"])
         key = await self._admin.update_token(call.tenant, id, edit, actor=call.actor)
-        return Answer({"api_key": await self._member(key)}, _path(key))
+        return Answer({"api_key": self._member(key)}, _path(key))
 
     async def delete_key(self, call: Call) -> Answer:
-        key = await self._admin.token(call.tenant, names.read(call.params["api_key_id"]))
+        key = self._admin.token(call.tenant, names.read(call.params["api_key_id"]))
         await self._admin.delete_key(call.tenant, key.id, actor=call.actor)
         return Answer({}, _KEYS)
 
-    async def _member(self, key: Key) -> KeyMember:
-        use = await self._store.get(KeyUse, key.id)
+    def _member(self, key: Key) -> KeyMember:
+        use = self._records.get(KeyUse, key.id)
         return KeyMember(
             id=names.shown(key.id),
             name=key.name,

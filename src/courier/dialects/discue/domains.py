@@ -61,7 +61,7 @@ class DomainsAnswer(Struct):
 
 class DomainRoutes:
     def __init__(self, services: Services) -> None:
-        self._store = services.store
+        self._records = services.store.records
         self._domains = services.admin.domains
         self._verifier = services.verifier
         self._clock = services.clock
@@ -89,7 +89,7 @@ class DomainRoutes:
     async def list_domains(self, call: Call) -> Answer:
         within = call.reach
         found = [
-            each for each in await self._store.scan(Domain, tenant=call.tenant) if each.id in within
+            each for each in self._records.scan(Domain, tenant=call.tenant) if each.id in within
         ]
         shown, links = page(found, call.request, _DOMAINS)
         links += [(each.name, names.shown(each.id), _path(each)) for each in shown]
@@ -121,11 +121,11 @@ class DomainRoutes:
         return _answer(domain)
 
     async def get_domain(self, call: Call) -> Answer:
-        return _answer(await self._domain(call))
+        return _answer(self._domain(call))
 
     async def update_domain(self, call: Call) -> Answer:
         body: DomainBody = call.body
-        known = await self._domain(call)
+        known = self._domain(call)
         if body.hostname is not UNSET and body.hostname.lower() != known.hostname:
             raise InvalidRequest("hostname", f"is {known.hostname} and cannot be changed")
         if body.port is not UNSET and body.port != known.port:
@@ -136,18 +136,18 @@ class DomainRoutes:
         return _answer(domain)
 
     async def delete_domain(self, call: Call) -> Answer:
-        domain = await self._domain(call)
+        domain = self._domain(call)
         await self._domains.delete(call.tenant, domain.id, actor=call.actor)
         return Answer({}, _DOMAINS)
 
     async def verify_domain(self, call: Call) -> Answer:
-        known = await self._domain(call)
+        known = self._domain(call)
         # One that has run out is renewed, so that its owner knows what to put there now.
         domain = await self._domains.update(call.tenant, known.id, name=None, actor=call.actor)
         return _answer(await self._verifier.verify(domain))
 
-    async def _domain(self, call: Call) -> Domain:
-        return await self._domains.get(call.tenant, names.read(call.params["domain_id"]))
+    def _domain(self, call: Call) -> Domain:
+        return self._domains.get(call.tenant, names.read(call.params["domain_id"]))
 
 
 def _answer(domain: Domain) -> Answer:

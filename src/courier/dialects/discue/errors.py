@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from courier import ids
 from courier.core.errors import (
+    AnswersFull,
     BrokerError,
     ClaimLost,
     Conflict,
@@ -144,6 +145,6 @@ def refusal(error: BrokerError) -> Refusal:
             return Refusal(501, text)
         case OutOfSpace():
             return Refusal(503, text, retry_after_s=OutOfSpace.RETRY_AFTER_S)
-        case StoreUnavailable() | ShuttingDown() | BodiesFull():
+        case StoreUnavailable() | ShuttingDown() | AnswersFull() | BodiesFull():
             return Refusal(503, text, retry_after_s=1)
     raise TypeError(f"no refusal for {type(error).__name__}")

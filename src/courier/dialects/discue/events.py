@@ -18,9 +18,10 @@ from courier.web import Call, Parameter, Request, Route
 
 LIMIT_DEFAULT = 100
 LIMIT_MAX = 1_000
-# So many events, everybody's, are looked at for one answer; the next one goes on from there.
+# Events, of all tenants, looked at for one answer; the next request resumes from there.
 LOOKED_MAX = 200_000
 STEP = 500
+STEP_BYTES_MAX = 4 << 20
 
 Family = Literal["api_keys", "listeners", "messages", "queues"]
 Type = Literal[
@@ -102,6 +103,7 @@ class Asked(Struct, frozen=True):
 class EventRoutes:
     def __init__(self, services: Services) -> None:
         self._store = services.store
+        self._records = services.store.records
         self._clock = services.clock
 
     def routes(self) -> list[Route]:
@@ -123,12 +125,12 @@ class EventRoutes:
         asked = _asked(call.request)
         within = call.reach
         day_ago_ms = self._clock.now_ms() - DAY_MS
-        after = max(asked.after, await self._store.offset_at(day_ago_ms))
+        after = max(asked.after, await self._store.journal.offset_at(day_ago_ms))
         end = after + LOOKED_MAX
         found: list[Event] = []
         last: tuple[int, int] | None = None
         while len(found) < asked.limit and after < end:
-            runs = await self._store.read_journal(after=after, limit=STEP)
+            runs = await self._store.journal.read(after=after, limit=STEP, bytes_max=STEP_BYTES_MAX)
             if not runs:
                 last = None
                 break
@@ -136,7 +138,7 @@ class EventRoutes:
                 mine = run.tenant == call.tenant and run.kind in asked.kinds
                 if mine and run.queue in within:
                     stop = min(stop, start + asked.limit - len(found))
-                    found += await self._events(run, start, stop)
+                    found += self._events(run, start, stop)
                 after = run.offset + stop - 1
                 last = after, run.at_ms
                 if len(found) == asked.limit:
@@ -144,7 +146,7 @@ class EventRoutes:
         links = [] if last is None else [("next", "next", _path(asked, *last))]
         return Answer({"events": found}, "/events", links)
 
-    async def _events(self, run: Run, start: int, stop: int) -> list[Event]:
+    def _events(self, run: Run, start: int, stop: int) -> list[Event]:
         events = [
             Event(
                 id=_id(run.offset + i),
@@ -163,7 +165,7 @@ class EventRoutes:
         details = journal.column(run, "detail")[start:stop]
         for i, (event, detail) in enumerate(zip(events, details, strict=True)):
             if run.kind in ("pushed", "push_failed"):
-                await self._tell_of_push(event, detail, messages[i])
+                self._tell_of_push(event, detail, messages[i])
             elif run.kind.startswith("key_"):
                 event.api_key = Thing(names.shown(detail["id"]), detail["name"])
             elif run.kind.startswith("listener_"):
@@ -171,9 +173,9 @@ class EventRoutes:
                 event.queue = event.queue or Thing(names.shown(detail["parent"]))
         return events
 
-    async def _tell_of_push(self, event: Event, detail: dict[str, Any], message: str) -> None:
+    def _tell_of_push(self, event: Event, detail: dict[str, Any], message: str) -> None:
         assert event.attempt is not UNSET
-        listener = await self._store.get(Listener, detail["listener"])
+        listener = self._records.get(Listener, detail["listener"])
         name = listener.title if listener else UNSET
         event.listener = Thing(names.shown(detail["listener"]), name)
         made = delivery_id(detail["listener"], message, event.attempt)
@@ -188,7 +190,7 @@ class EventRoutes:
         within = call.reach
         tallies = [
             tally
-            for tally in await self._store.tallies(
+            for tally in await self._store.past.tallies(
                 tenant=call.tenant, since_ms=now_ms - DAY_MS, until_ms=now_ms + 1
             )
             if tally.id in within

@@ -8,7 +8,10 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 
 from courier.core.errors import InvalidRequest
+from courier.core.listeners import Retried
 from courier.core.types import Listener, Liveness, PushStats
+from courier.delivery import signing
+from courier.delivery.pace import IN_FLIGHT_MAX, PER_SECOND_MAX
 from courier.delivery.secrets import Private
 from courier.dialects.discue import names
 from courier.dialects.discue.wire import Named
@@ -56,8 +59,18 @@ class Bearer(Struct, tag_field="type", tag="bearer"):
     token: str
 
 
+class SecretBody(Struct):
+    """`signing_secret` is one of the owner's: whsec_ and 24 to 64 bytes in base64."""
+
+    signing_secret: str | UnsetType = UNSET
+
+
 class ListenerBody(Named):
-    """`headers` and `auth` are never shown again; `null` takes them away."""
+    """`headers` and `auth` are never shown again; `null` takes them away.
+
+    `signing_secret` is for a new listener, which gets one if none is given. `max_in_flight` and
+    `max_per_second` are limits of the listener's own; 0 takes them away.
+    """
 
     notify_url: str | UnsetType = UNSET
     liveness_url: str | UnsetType = UNSET
@@ -68,6 +81,9 @@ class ListenerBody(Named):
     ordered: bool | UnsetType = UNSET
     body: Form | UnsetType = UNSET
     status: Status | UnsetType = UNSET
+    signing_secret: str | UnsetType = UNSET
+    max_in_flight: Annotated[int, Meta(ge=0, le=IN_FLIGHT_MAX)] | UnsetType = UNSET
+    max_per_second: Annotated[int, Meta(ge=0, le=PER_SECOND_MAX)] | UnsetType = UNSET
 
 
 class BackfillBody(Struct):
@@ -112,6 +128,8 @@ class ListenerMember(Struct):
     max_attempts: int
     ordered: bool
     body: Form
+    max_in_flight: int
+    max_per_second: int
     auth: dict[str, str] | UnsetType = UNSET
     disabled_by: str | UnsetType = UNSET
     signing_secret: str | UnsetType = UNSET
@@ -132,8 +150,19 @@ class Backfill(Struct):
     next: int | UnsetType = UNSET
 
 
+class RetriedAnswer(Struct):
+    retried: Retried
+
+
 class BackfillAnswer(Struct):
     backfill: Backfill
+
+
+def secret(body: ListenerBody | SecretBody) -> str:
+    """The one that was given, or a new one. Raises InvalidRequest."""
+    if body.signing_secret is UNSET:
+        return signing.new_secret()
+    return signing.checked(body.signing_secret, "signing_secret")
 
 
 def changed(listener: Listener, body: ListenerBody) -> Listener:
@@ -148,6 +177,8 @@ def changed(listener: Listener, body: ListenerBody) -> Listener:
         ("timeout_ms", body.timeout_ms),
         ("attempts_max", body.max_attempts),
         ("ordered", body.ordered),
+        ("in_flight_max", body.max_in_flight),
+        ("per_second_max", body.max_per_second),
     ):
         if value is not UNSET:
             fields[field] = value
@@ -228,6 +259,8 @@ def member(listener: Listener, hidden: Private) -> ListenerMember:
         max_attempts=listener.attempts_max,
         ordered=listener.ordered,
         body="envelope" if listener.envelope else "raw",
+        max_in_flight=listener.in_flight_max,
+        max_per_second=listener.per_second_max,
         auth=auth,
         disabled_by=listener.disabled_by or UNSET,
     )

@@ -4,13 +4,14 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from courier import ids
+from courier.core import attempts
 from courier.core.errors import InvalidRequest, NotFound
 from courier.core.listeners import record_name
 from courier.core.types import Listener, Liveness, Secret
-from courier.delivery import secrets, signing, urls
+from courier.delivery import secrets
 from courier.delivery.secrets import Private
+from courier.dialects.discue import attempt_wire, names
 from courier.dialects.discue import listener_wire as wire
-from courier.dialects.discue import names
 from courier.dialects.discue.site import Answer, Services
 from courier.dialects.discue.wire import PAGING, Link, page
 from courier.web import Call, Route
@@ -24,6 +25,7 @@ class ListenerRoutes:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._store = services.store
+        self._records = services.store.records
         self._listeners = services.admin.listeners
         self._clock = services.clock
         self._sealer = services.sealer
@@ -51,24 +53,31 @@ class ListenerRoutes:
             Route("POST", _LISTENER + "/rotate_secret", self.rotate_secret, "listeners:write",
                   "target",
                   "Sign with another secret, and for a day with the old one too",
+                  body=wire.SecretBody, body_optional=True,
                   result=wire.ListenerAnswer, family="listeners"),
             Route("POST", _LISTENER + "/backfill", self.backfill, "listeners:write", "target",
                   "Also push messages from before the listener was created",
                   body=wire.BackfillBody, body_optional=True, result=wire.BackfillAnswer,
                   family="listeners"),
+            Route("POST", _LISTENER + "/retry_failed", self.retry_failed, "messages:consume",
+                  "target", "Push again, now, all messages that failed",
+                  result=wire.RetriedAnswer, family="listeners"),
+            Route("GET", _LISTENER + "/attempts", self.list_attempts, "listeners:read", "target",
+                  "List attempts to push to a listener, newest first",
+                  result=attempt_wire.AttemptsAnswer, query=attempt_wire.QUERY, family="listeners"),
         ]  # fmt: skip
 
     async def list_all_listeners(self, call: Call) -> Answer:
         within = call.reach
         found = [
             each
-            for each in await self._store.scan(Listener, tenant=call.tenant)
+            for each in self._records.scan(Listener, tenant=call.tenant)
             if each.id in within or each.parent in within
         ]
         return self._list(call, found, "/listeners")
 
     async def list_listeners(self, call: Call) -> Answer:
-        found = await self._store.scan(Listener, parent=call.queue.id)
+        found = self._records.scan(Listener, parent=call.queue.id)
         return self._list(call, found, f"/queues/{names.shown(call.queue.id)}/listeners")
 
     def _list(self, call: Call, found: list[Listener], path: str) -> Answer:
@@ -83,9 +92,9 @@ class ListenerRoutes:
             raise InvalidRequest("notify_url", "is required")
         if body.liveness_url is UNSET:
             raise InvalidRequest("liveness_url", "is required")
-        await self._check_urls(call)
+        self._check_urls(call)
         now_ms = self._clock.now_ms()
-        secret, id = signing.new_secret(), ids.new_id()
+        secret, id = wire.secret(body), ids.new_id()
         hidden = wire.private(Private(), body)
         listener = Listener(
             id=id,
@@ -107,34 +116,30 @@ class ListenerRoutes:
     def _sealed(self, call: Call, id: str, secret: str) -> Secret:
         return secrets.sealed(secret, self._sealer, Listener, tenant=call.tenant, id=id)
 
-    async def _check_urls(self, call: Call) -> None:
+    def _check_urls(self, call: Call) -> None:
         """Raises InvalidRequest for a URL that will not be called."""
         body: wire.ListenerBody = call.body
-        services = self._services
         for field, url in (("notify_url", body.notify_url), ("liveness_url", body.liveness_url)):
-            if url is UNSET:
-                continue
-            urls.check(url, services.targets, field=field)
-            if services.domains_required:
-                host, port = urls.host_and_port(url)
-                if not await services.admin.domains.covers(call.tenant, host, port):
-                    raise InvalidRequest(field, f"{host}:{port} is none of your domains")
+            if url is not UNSET:
+                self._services.listener_urls.check(url, call.tenant, field=field)
 
     async def get_listener(self, call: Call) -> Answer:
-        listener = await self._listener(call)
+        listener = self._listener(call)
         now_ms = self._clock.now_ms()
-        missed = await self._store.missed(listener.id, limit=MISSED_SHOWN_MAX, now_ms=now_ms)
-        stats = await self._store.push_stats([listener.id], now_ms=now_ms)
+        missed = await self._store.pushes.missed(listener.id, limit=MISSED_SHOWN_MAX, now_ms=now_ms)
+        stats = await self._store.pushes.stats([listener.id], now_ms=now_ms)
         if listener.id not in stats:
             raise NotFound("listener", listener.id)
         member = self._member(listener)
-        member.liveness = wire.liveness_member(await self._store.get(Liveness, listener.id))
+        member.liveness = wire.liveness_member(self._records.get(Liveness, listener.id))
         member.messages = wire.messages_member(stats[listener.id], missed)
         return Answer({"listener": member}, _path(listener))
 
     async def update_listener(self, call: Call) -> Answer:
         body: wire.ListenerBody = call.body
-        await self._check_urls(call)
+        self._check_urls(call)
+        if body.signing_secret is not UNSET:
+            raise InvalidRequest("signing_secret", "is changed with rotate_secret")
 
         def edit(known: Listener) -> Listener:
             listener = secrets.resealed(wire.changed(known, body), self._sealer)
@@ -154,7 +159,7 @@ class ListenerRoutes:
         return Answer({}, f"/queues/{names.shown(call.queue.id)}/listeners")
 
     async def rotate_secret(self, call: Call) -> Answer:
-        secret, id = signing.new_secret(), names.read(call.params["listener_id"])
+        secret, id = wire.secret(call.body), names.read(call.params["listener_id"])
         listener = await self._listeners.rotate(
             call.queue.id, id, self._sealed(call, id, secret), actor=call.actor
         )
@@ -162,7 +167,7 @@ class ListenerRoutes:
 
     async def backfill(self, call: Call) -> Answer:
         body: wire.BackfillBody = call.body
-        listener = await self._listener(call)
+        listener = self._listener(call)
         done = await self._listeners.backfill(
             listener,
             since_ms=0 if body.since is UNSET else body.since,
@@ -172,9 +177,22 @@ class ListenerRoutes:
         found = wire.Backfill(done.bound, UNSET if done.next_seq is None else done.next_seq)
         return Answer({"backfill": found}, _path(listener))
 
-    async def _listener(self, call: Call) -> Listener:
+    async def retry_failed(self, call: Call) -> Answer:
+        listener = self._listener(call)
+        done = await self._listeners.retry_failed(listener)
+        return Answer({"retried": done}, _path(listener))
+
+    async def list_attempts(self, call: Call) -> Answer:
+        listener = self._listener(call)
+        limit, before = attempt_wire.asked(call.request)
+        found = await attempts.read(
+            self._store, call.queue, listener=listener.id, before=before, limit=limit
+        )
+        return attempt_wire.answer(found, self._records, f"{_path(listener)}/attempts")
+
+    def _listener(self, call: Call) -> Listener:
         id = names.read(call.params["listener_id"])
-        return await self._listeners.of_queue(call.queue.id, id)
+        return self._listeners.of_queue(call.queue.id, id)
 
     def _member(self, listener: Listener) -> wire.ListenerMember:
         return wire.member(listener, secrets.open_private(listener, self._sealer))

@@ -1,6 +1,5 @@
 """What Discue says and reads about messages and their way to listeners."""
 
-import base64
 import re
 from collections.abc import Sequence
 from typing import Annotated, Literal
@@ -14,6 +13,7 @@ from courier.delivery.requests import TRACE_HEADER, message_id
 from courier.dialects.discue import names
 from courier.dialects.discue.queues import Item
 from courier.dialects.discue.wire import Named
+from courier.long_texts import LongTexts
 from courier.web import Request
 
 DATA_BYTES_MAX = 256 << 10
@@ -108,28 +108,22 @@ def item(queue: Queue, message: Message) -> Item:
 
 
 def member(
-    queue: Queue, message: Message, pushes: Sequence[tuple[Push, Listener]]
+    queue: Queue, message: Message, pushes: Sequence[tuple[Push, Listener]], texts: LongTexts
 ) -> MessageMember:
     """The message's body must be in clear."""
     short = item(queue, message)
-    data, encoding = _data(message)
+    base64 = message.content_type == "bytes"
     return MessageMember(
         id=short.id,
         name=short.name,
         alias=short.alias,
-        data=data,
+        data=texts.text(message.body, base64=base64),
         created_at=message.published_ms,
         size=message.size,
         state=_state([push.status for push, _ in pushes]),
         deliveries=[delivery(push, listener) for push, listener in pushes],
-        encoding=encoding,
+        encoding="base64" if base64 else UNSET,
     )
-
-
-def _data(message: Message) -> tuple[str, Literal["base64"] | UnsetType]:
-    if message.content_type != "bytes":
-        return message.body.decode(), UNSET
-    return base64.b64encode(message.body).decode(), "base64"
 
 
 def _state(pushes: Sequence[PushStatus]) -> State:

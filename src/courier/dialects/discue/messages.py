@@ -10,11 +10,12 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from courier import ids
+from courier.core import attempts
 from courier.core.errors import NotFound
 from courier.core.types import Listener, Message, Push, Queue
 from courier.delivery.requests import message_id
+from courier.dialects.discue import attempt_wire, names
 from courier.dialects.discue import message_wire as wire
-from courier.dialects.discue import names
 from courier.dialects.discue.errors import BadQuery, KeyReused, NotRetryable
 from courier.dialects.discue.queues import QUEUE, Item
 from courier.dialects.discue.site import Answer, Services
@@ -24,7 +25,7 @@ from courier.web import Call, Parameter, Route
 EVERYWHERE = "/messages"
 MESSAGES = QUEUE + EVERYWHERE
 MESSAGE = MESSAGES + "/{message_id}"
-# Messages come from the store with their bodies, so only a few at a time.
+# Others have their turn between.
 STEP = 100
 PAGES_REACH = 10_000
 QUEUES_LOOKED_AT_MAX = 1_000
@@ -39,7 +40,9 @@ class Row(NamedTuple):
 class MessageRoutes:
     def __init__(self, services: Services) -> None:
         self._store = services.store
+        self._records = services.store.records
         self._broker = services.broker
+        self._listeners = services.admin.listeners
         self._clock = services.clock
 
     def routes(self) -> list[Route]:
@@ -64,6 +67,9 @@ class MessageRoutes:
             Route("POST", MESSAGE + "/deliveries/{listener_id}/retry", self.retry_delivery,
                   "messages:consume", "target", "Push a message to a listener again, now",
                   result=wire.DeliveryAnswer, family="messages"),
+            Route("GET", MESSAGE + "/attempts", self.message_attempts, "messages:read", "target",
+                  "List attempts to push a message, newest first",
+                  result=attempt_wire.AttemptsAnswer, query=attempt_wire.QUERY, family="messages"),
         ]  # fmt: skip
 
     # --- lists ---
@@ -76,9 +82,7 @@ class MessageRoutes:
     async def list_all_messages(self, call: Call) -> Answer:
         within = call.reach
         queues = [
-            queue
-            for queue in await self._store.scan(Queue, tenant=call.tenant)
-            if queue.id in within
+            queue for queue in self._records.scan(Queue, tenant=call.tenant) if queue.id in within
         ]
         after, seq = _after(call), 0
         if after:
@@ -87,7 +91,11 @@ class MessageRoutes:
             if names.read(last) not in places:
                 raise BadQuery("after", "names a queue that is gone; begin again")
             queues = queues[places[names.read(last)] :]
-            seq = _seq(queues[0], message) if message else await self._store.tail(queues[0].id)
+            seq = (
+                _seq(queues[0], message)
+                if message
+                else await self._store.messages.tail(queues[0].id)
+            )
         return await self._list(call, queues, seq, EVERYWHERE)
 
     async def _list(self, call: Call, queues: list[Queue], seq: int, path: str) -> Answer:
@@ -120,12 +128,13 @@ class MessageRoutes:
             with suppress(NotFound):  # a queue that was deleted meanwhile has none
                 while len(rows) < count:
                     limit = min(STEP, count - len(rows))
-                    found = await self._store.browse(
+                    found = await self._store.messages.browse(
                         queue.id,
                         after_seq=seq,
                         limit=limit,
                         now_ms=self._clock.now_ms(),
                         kept=True,
+                        bodies=False,
                     )
                     rows += [Row(queue, wire.item(queue, message)) for message in found]
                     if len(found) < limit:
@@ -155,33 +164,27 @@ class MessageRoutes:
     async def get_message(self, call: Call) -> Answer:
         message = await self._message(call)
         pushes = await self._pushes(call.queue, message)
-        member = wire.member(call.queue, self._broker.opened(call.queue, message), pushes)
+        call.admit(message.size)
+        opened = self._broker.opened(call.queue, message)
+        member = wire.member(call.queue, opened, pushes, call.long_texts())
         return Answer({"message": member}, _path(call.queue, member))
 
     async def rename_message(self, call: Call) -> Answer:
         body: Named = call.body
         name = body.required()
         message = await self._message(call)
-        renamed = await self._store.rename(
-            call.queue.id, message.seq, name, actor=call.actor, now_ms=self._clock.now_ms()
-        )
-        if renamed is None:
-            raise NotFound("message", message.id)
+        renamed = await self._broker.rename(call.queue, message, name, actor=call.actor)
         return _answer(call.queue, wire.item(call.queue, renamed))
 
     async def delete_message(self, call: Call) -> Answer:
         message = await self._message(call)
-        now_ms = self._clock.now_ms()
-        seqs = [message.seq]
-        if not all(await self._store.remove(call.queue.id, seqs, actor=call.actor, now_ms=now_ms)):
-            raise NotFound("message", message.id)
+        await self._broker.delete(call.queue, message, actor=call.actor)
         return Answer({}, _collection(call.queue))
 
     async def retry_delivery(self, call: Call) -> Answer:
         message = await self._message(call)
         listener = names.read(call.params["listener_id"])
-        now_ms = self._clock.now_ms()
-        retried = await self._store.retry_push(listener, message.seq, now_ms=now_ms)
+        retried = await self._listeners.retry(listener, message)
         for push, to in await self._pushes(call.queue, message):
             if to.id == listener:
                 if not retried:
@@ -190,9 +193,19 @@ class MessageRoutes:
                 return Answer({"delivery": wire.delivery(push, to)}, path)
         raise NotFound("delivery", listener)
 
+    async def message_attempts(self, call: Call) -> Answer:
+        """Also of a message that is done, as long as the journal has them."""
+        id = names.read(call.params["message_id"])
+        if ids.message_seq(id, queue=call.queue.id) is None:
+            raise NotFound("message", id)
+        limit, before = attempt_wire.asked(call.request)
+        found = await attempts.read(self._store, call.queue, message=id, before=before, limit=limit)
+        path = f"{_collection(call.queue)}/{names.shown(id)}/attempts"
+        return attempt_wire.answer(found, self._records, path)
+
     async def _find(self, queue: Queue, id: str) -> Message | None:
         """By its generated id, which another message's own id may look like."""
-        found = await self._store.find(queue.id, id, now_ms=self._clock.now_ms())
+        found = await self._store.messages.find(queue.id, id, now_ms=self._clock.now_ms())
         return found if found and message_id(queue, found) == id else None
 
     async def _message(self, call: Call) -> Message:
@@ -203,11 +216,11 @@ class MessageRoutes:
         return found
 
     async def _pushes(self, queue: Queue, message: Message) -> list[tuple[Push, Listener]]:
-        listeners = {each.id: each for each in await self._store.scan(Listener, parent=queue.id)}
+        listeners = {each.id: each for each in self._records.scan(Listener, parent=queue.id)}
         now_ms = self._clock.now_ms()
         return [
             (push, listeners[push.listener])
-            for push in await self._store.pushes(queue.id, message.seq, now_ms=now_ms)
+            for push in await self._store.pushes.of_message(queue.id, message.seq, now_ms=now_ms)
             if push.listener in listeners
         ]
 

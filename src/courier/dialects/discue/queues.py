@@ -63,7 +63,7 @@ class SchemaAnswer(Struct):
 
 class QueueRoutes:
     def __init__(self, services: Services) -> None:
-        self._store = services.store
+        self._records = services.store.records
         self._admin = services.admin
         self._clock = services.clock
 
@@ -91,9 +91,7 @@ class QueueRoutes:
     async def list_queues(self, call: Call) -> Answer:
         within = call.reach
         queues = [
-            queue
-            for queue in await self._store.scan(Queue, tenant=call.tenant)
-            if queue.id in within
+            queue for queue in self._records.scan(Queue, tenant=call.tenant) if queue.id in within
         ]
         rows, links = page(queues, call.request, QUEUES)
         items = [Item(names.shown(queue.id), queue.name, queue.name) for queue in rows]
@@ -110,16 +108,16 @@ class QueueRoutes:
             created_ms=now_ms,
             modified_ms=now_ms,
             retention_ms=RETENTION_MS,
-            # Nothing is dropped silently here, whoever pulls it and how often.
+            # Nothing is dropped silently here, however often it is pulled.
             attempts_max=None,
         )
         schema = body.checked_schema()
         schema = None if schema is UNSET else schema
         queue = await self._admin.create_queue(queue, schema=schema, actor=call.actor)
-        return await self._answer(queue)
+        return self._answer(queue)
 
     async def get_queue(self, call: Call) -> Answer:
-        return await self._answer(call.queue)
+        return self._answer(call.queue)
 
     async def update_queue(self, call: Call) -> Answer:
         body: QueueBody = call.body
@@ -132,7 +130,7 @@ class QueueRoutes:
             reach=call.reach,
             actor=call.actor,
         )
-        return await self._answer(queue)
+        return self._answer(queue)
 
     async def delete_queue(self, call: Call) -> Answer:
         """Also one that others bury in: nothing here shows who does, or could end it."""
@@ -143,14 +141,14 @@ class QueueRoutes:
 
     async def get_schema(self, call: Call) -> Answer:
         wanted = call.params["schema_id"]
-        for schema in await self._store.scan(Schema, parent=call.queue.id):
+        for schema in self._records.scan(Schema, parent=call.queue.id):
             if schema.fingerprint == wanted:
                 path = f"{_path(call.queue)}/schemas/{wanted}"
                 return Answer({"schema": schema.properties}, path)
         raise NotFound("schema", wanted)
 
-    async def _answer(self, queue: Queue) -> Answer:
-        schema = await self._store.get(Schema, queue.schema) if queue.schema else None
+    def _answer(self, queue: Queue) -> Answer:
+        schema = self._records.get(Schema, queue.schema) if queue.schema else None
         member = QueueMember(
             id=names.shown(queue.id),
             name=queue.name,
@@ -163,7 +161,7 @@ class QueueRoutes:
         path = _path(queue)
         links = [
             (listener.title, id := names.shown(listener.id), f"{path}/listeners/{id}")
-            for listener in await self._store.scan(Listener, parent=queue.id)
+            for listener in self._records.scan(Listener, parent=queue.id)
         ]
         return Answer({"queue": member}, path, links)
 

@@ -1,7 +1,7 @@
 """What all of Discue's routes have in common: keys, links, conditions, and how it is answered."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from functools import wraps
 from typing import Any, Protocol
 
@@ -18,7 +18,7 @@ from courier.core.limits import API_WINDOW_MS, Rate
 from courier.core.sealed import Sealer
 from courier.core.store import Store
 from courier.core.types import MINUTE_MS, SECOND_MS, Actor, Key, Tenant
-from courier.delivery.targets import Targets
+from courier.delivery.urls import Rules
 from courier.dialects import json, openapi
 from courier.dialects.discue import names
 from courier.dialects.discue.errors import Stale, Unsupported, refusal
@@ -41,6 +41,8 @@ SEGMENTS = (
     "topics",
     "subscriptions",
 )
+# How long it is not noted that a key is used.
+KEY_REMEMBERED_MS = 1_000
 # Links that are no items.
 _LINKS = ("self", "next")
 # The vendor names them, and says nothing else about them.
@@ -49,6 +51,20 @@ UNKNOWN_RESOURCES = ("channels", "topics", "subscriptions")
 _TARGETS = ("queue_id", "listener_id", "domain_id")
 _BODIES = ("POST", "PUT")
 _KEY = {"token": {"type": "apiKey", "in": "header", "name": "X-API-KEY"}}
+# For the examples of its page; None is left out.
+_SAMPLES = {
+    "alias": None,
+    "signing_secret": None,
+    "schema": None,
+    "status": "enabled",
+    "resource": "queues",
+    "hostname": "example.org",
+    "port": 443,
+    "data": '{"order": 1}',
+    "since": 1_767_225_600_000,
+    "until": 1_767_312_000_000,
+    "after": None,
+}
 _PRETTY = Parameter("pretty", bool, "Indent the answer.")
 
 _encode = msgspec.json.Encoder().encode
@@ -76,8 +92,7 @@ class Services(Struct, frozen=True):
     url: str
     tenants: Tenants
     verifier: Verifier
-    targets: Targets
-    domains_required: bool
+    listener_urls: Rules
 
 
 class Answer(Struct, frozen=True):
@@ -96,6 +111,7 @@ class Discue:
 
     name = "discue"
     body_bytes_max = 1 << 20
+    loose: frozenset[str] = frozenset()
 
     def __init__(self, services: Services, routes: Sequence[Route], *, prefix: str) -> None:
         self.prefix = prefix
@@ -117,6 +133,7 @@ class Discue:
             failure=_FAILURE,
             failures=(400, 401, 402, 403, 404, 405, 406, 409, 413, 415, 422, 423, 429, 503),
             security=_KEY,
+            samples=_SAMPLES,
         )
 
     def routes(self) -> Sequence[Route]:
@@ -136,11 +153,23 @@ class Discue:
 
     # --- who asks, and for what ---
 
+    def proof(self, request: Request) -> Hashable | None:
+        headers = request.headers
+        return headers.get(b"x-api-key"), headers.get(b"accept"), request.query_string
+
+    def proven_until_ms(self, request: Request) -> int | None:
+        return self._services.clock.now_ms() + KEY_REMEMBERED_MS
+
+    def repeat(self, call: Call, route: Route) -> None:
+        assert call.key is not None
+        services = self._services
+        services.api_rate.take(call.key.id, 1, now_ms=services.clock.now_ms())
+
     async def authenticate(self, request: Request) -> Key:
         now_ms = self._services.clock.now_ms()
         secret = request.header(b"x-api-key")
         if not secret:
-            raise Unauthenticated("missing")  # whoever shows nothing guesses nothing
+            raise Unauthenticated("missing")  # without a key nothing was guessed
         try:
             key = await self._keyring.find(secret, now_ms=now_ms)
         except Unauthenticated:
@@ -158,11 +187,11 @@ class Discue:
         pretty(call.request)
         named = {name: names.read(text) for name, text in call.params.items()}
         if "queue_id" in named:
-            call.queue = await services.admin.queue(call.tenant, named["queue_id"])
+            call.queue = services.admin.queue(call.tenant, named["queue_id"])
         if "listener_id" in named:
-            await services.admin.listeners.of_queue(call.queue.id, named["listener_id"])
+            services.admin.listeners.of_queue(call.queue.id, named["listener_id"])
         if "domain_id" in named:
-            await services.admin.domains.get(call.tenant, named["domain_id"])
+            services.admin.domains.get(call.tenant, named["domain_id"])
         call.hold(route)
         targets = [named[name] for name in _TARGETS if name in named]
         if targets:
@@ -178,7 +207,7 @@ class Discue:
         async def changed(call: Call) -> Any:
             async with self._services.edit:
                 if call.queue is not None:  # it may have changed while others had their turn
-                    call.queue = await self._services.admin.queue(call.tenant, call.queue.id)
+                    call.queue = self._services.admin.queue(call.tenant, call.queue.id)
                 wanted = call.request.header(b"if-match")
                 if wanted and reader is not None:
                     body = self._body(await reader(call))

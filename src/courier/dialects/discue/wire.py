@@ -23,7 +23,7 @@ Link = tuple[str, str, str]
 
 
 class Named(Struct):
-    """`name` and `alias` are the same thing; whoever gives both must give the same."""
+    """`name` and `alias` are the same thing; if both are given they must be equal."""
 
     name: str | UnsetType = UNSET
     alias: str | UnsetType = UNSET

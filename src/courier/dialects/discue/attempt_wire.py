@@ -1,0 +1,73 @@
+"""Attempts to push, as answers write them."""
+
+from msgspec import Struct
+
+from courier.core import attempts
+from courier.core.records import Records
+from courier.core.types import Listener
+from courier.delivery.requests import delivery_id
+from courier.dialects.discue import names
+from courier.dialects.discue.errors import BadQuery
+from courier.dialects.discue.message_wire import ListenerRef
+from courier.dialects.discue.site import Answer
+from courier.web import Parameter, Request
+
+LIMIT_DEFAULT = 100
+QUERY = (
+    Parameter("limit", int, "How many: 100 if not given, 1,000 at most."),
+    Parameter("before", int, "Only older ones; `_links.next` says it."),
+)
+
+
+class AttemptMember(Struct):
+    delivery_id: str
+    listener: ListenerRef
+    message_id: str
+    attempt: int
+    ended_at: int
+    duration_ms: int
+    ok: bool
+    status: int | None
+    error: str | None
+    answer: str | None
+    next_attempt_at: int | None
+
+
+class AttemptsAnswer(Struct):
+    attempts: list[AttemptMember]
+
+
+def asked(request: Request) -> tuple[int, int | None]:
+    """How many, and before which offset. Raises BadQuery."""
+    given: dict[str, int] = {}
+    for name in ("limit", "before"):
+        text = request.query.get(name, [""])[-1]
+        if text:
+            if not (text.isascii() and text.isdigit() and len(text) < 18 and int(text)):
+                raise BadQuery(name, "must be a whole number from 1 on")
+            given[name] = int(text)
+    limit = min(given.get("limit", LIMIT_DEFAULT), attempts.LIMIT_MAX)
+    return limit, given.get("before")
+
+
+def answer(found: attempts.Attempts, records: Records, path: str) -> Answer:
+    members = [_member(each, records) for each in found.attempts]
+    links = [] if found.next is None else [("next", "next", f"{path}?before={found.next}")]
+    return Answer({"attempts": members}, path, links)
+
+
+def _member(each: attempts.Attempt, records: Records) -> AttemptMember:
+    listener = records.get(Listener, each.listener)
+    return AttemptMember(
+        delivery_id=names.shown(delivery_id(each.listener, each.message, each.attempt)),
+        listener=ListenerRef(names.shown(each.listener), listener.title if listener else ""),
+        message_id=names.shown(each.message),
+        attempt=each.attempt,
+        ended_at=each.at_ms,
+        duration_ms=each.duration_ms,
+        ok=each.ok,
+        status=each.status or None,
+        error=each.error or None,
+        answer=each.answer or None,
+        next_attempt_at=None if each.delay_ms is None else each.at_ms + each.delay_ms,
+    )
