@@ -40,7 +40,7 @@ class Visitor:
         assert found is not None
         return found[1]
 
-    def post(self, path: str, **fields: str) -> httpx.Response:
+    def post(self, path: str, /, **fields: str) -> httpx.Response:
         data = {"token": self.token(), **fields}
         return self.http.post(path, data=data, headers=SAME)
 
@@ -100,3 +100,27 @@ def new_queue(server: Server, name: str) -> str:
     with server.client() as http:
         made = http.post("/queues", json={"queue_name": name}).json()
         return str(made["result"]["queue_id"])
+
+
+def new_exchange(server: Server, name: str, queues: list[str], *, country: str) -> None:
+    """An exchange bound to queues; the first of them takes what has that country only."""
+    given = server.credentials["anypoint"]
+    app = given["connected_app"]
+    region = (
+        f"{server.url}/mq/admin/api/v1/organizations/{given['organization_id']}/environments/"
+        f"{given['environment_id']}/regions/{given['region']}"
+    )
+    with httpx.Client(trust_env=False) as http:
+        asked = {"client_id": app["client_id"], "client_secret": app["client_secret"],
+                 "grant_type": "client_credentials"}  # fmt: skip
+        token = http.post(f"{server.url}/accounts/api/v2/oauth2/token", json=asked).json()
+        http.headers["Authorization"] = f"Bearer {token['access_token']}"
+        made = http.put(f"{region}/destinations/exchanges/{name}", json={"encrypted": False})
+        assert made.is_success, made.text
+        bindings = f"{region}/bindings/exchanges/{name}/queues"
+        for queue in queues:
+            assert http.put(f"{bindings}/{queue}").is_success
+        rule = {"propertyName": "country", "propertyType": "STRING", "matcherType": "EQ",
+                "value": country}  # fmt: skip
+        rules = {"routingRules": [rule]}
+        assert http.put(f"{bindings}/{queues[0]}/rules/routing", json=rules).is_success

@@ -5,6 +5,7 @@ from typing import Any
 import httpx
 
 from courier.dialects.discue.names import shown
+from tests.console.conftest import new_exchange
 from tests.server import Server
 
 ARGS = ("--push-networks", "127.0.0.0/8", "--push-delay-percent", "1")
@@ -18,10 +19,20 @@ class Story:
         self.queues: dict[str, str] = {}
         self._http = server.client()
         self.message = self.letter = ""
+        self.plans: list[str] = []
+        self.gone = self.exchange = self.change = ""
 
     def tell(self) -> "Story":
         with self._http:
-            for name in ("orders", "orders-failed", "signups", "payments", "emails", "audit-log"):
+            for name in (
+                "orders",
+                "orders-failed",
+                "signups",
+                "payments",
+                "emails",
+                "audit-log",
+                "plenty",
+            ):
                 made = self._http.post("/queues", json={"queue_name": name})
                 self.queues[name] = made.json()["result"]["queue_id"]
             self._consumer("orders", {"dead_letter_queue": "orders-failed",
@@ -37,8 +48,26 @@ class Story:
                              json={"settings": {"delivery_paused": True}})  # fmt: skip
             self._listener()
             self.publish("signups", [{"user": f"u{n}"} for n in range(9)])
+            for first in (0, 75):
+                self.publish("plenty", [{"n": first + n} for n in range(75)])
+            self.publish("audit-log", [{"entry": n} for n in range(5)])
+            gone = self._http.post("/queues", json={"queue_name": "old-orders"}).json()
+            self.gone = gone["result"]["queue_id"]
+            self._http.delete(f"/queues/{self.gone}")
+        new_exchange(self.server, "routes", ["emails", "audit-log"], country="NL")
         self._look_up()
+        self._change()
+        self.plans = [self._plan("orders", "purge"), self._plan("audit-log", "purge", run=True)]
         return self
+
+    def _plan(self, queue: str, action: str, *, run: bool = False) -> str:
+        headers = {"Authorization": f"Bearer {self.server.credentials['admin']['token']}"}
+        asked = {"action": action, "queue": self.queues[queue]}
+        made = httpx.post(f"{self.server.url}/console/plans", json=asked, headers=headers)
+        path = "/" + made.headers["location"].removeprefix("../")
+        if run:
+            httpx.post(f"{self.server.url}{path}/run", json={}, headers=headers)
+        return path
 
     def publish(self, queue: str, bodies: list[Any]) -> None:
         messages = [{"body": body, "content_type": "json"} for body in bodies]
@@ -71,6 +100,8 @@ class Story:
             "Authorization": f"Bearer {self.server.credentials['admin']['token']}",
             "Accept": "application/json",
         }
+        listed = httpx.get(f"{self.server.url}/console?q=routes", headers=headers).json()
+        self.exchange = listed["rows"][0]["id"]
         for queue in ("orders", "orders-failed"):
             at = f"{self.server.url}/console/queues/{self.queues[queue]}"
             row = httpx.get(at, headers=headers).json()["messages"]["rows"][0]
@@ -78,6 +109,30 @@ class Story:
                 self.message = row["id"]
             else:
                 self.letter = row["id"]
+
+    def _change(self) -> None:
+        """Settings that can be set back, and something of each kind of connection."""
+        headers = {
+            "Authorization": f"Bearer {self.server.credentials['admin']['token']}",
+            "Accept": "application/json",
+        }
+        with self.server.client() as http:
+            settings = {"settings": {"message_retention_period": 86_400}}
+            http.patch(f"/queues/{self.queues['audit-log']}", json=settings)
+        at = f"{self.server.url}/console"
+        query = f"queue={self.queues['audit-log']}&kind=queue_updated"
+        events = httpx.get(f"{at}/events?{query}", headers=headers).json()["rows"]
+        self.change = (
+            f"/console/queues/{self.queues['audit-log']}/settings?event={events[0]['offset']}"
+        )
+        for form in (
+            {"action": "worker", "name": "resize", "url": "http://127.0.0.1:9/resize"},
+            {"action": "subscription", "name": "news", "source": "courier.queue",
+             "events": "created", "queue": "audit-log"},
+            {"action": "domain", "name": "hooks", "hostname": "hooks.example.org", "port": "443"},
+        ):  # fmt: skip
+            made = httpx.post(f"{at}/settings/connections", json=form, headers=headers)
+            assert made.status_code < 400, made.text
 
     def pages(self) -> dict[str, str]:
         """Every page that looks different from others, by name."""
@@ -88,12 +143,24 @@ class Story:
             "queue": f"/console/queues/{orders}",
             "queue-compared": f"/console/queues/{orders}?last=24h&against=day&q=c00003",
             "listener": f"/console/queues/{self.queues['signups']}",
+            "leased": f"/console/queues/{self.queues['payments']}?state=leased",
+            "dead-letters": f"/console/queues/{orders}?state=dead&order=oldest",
+            "again": f"/console/queues/{orders}?again={self.message}",
+            "set-back": self.change,
+            "connections": "/console/settings/connections",
             "message": f"/console/messages/{self.message}?queue={orders}",
             "letter": f"/console/messages/{self.letter}?queue={self.queues['orders-failed']}",
             "events": "/console/events",
             "server": "/console/settings",
             "keys": "/console/settings/keys",
             "tenants": "/console/settings/tenants",
+            "exchange": f"/console/exchanges/{self.exchange}?headers=%7B%7D",
+            "deleted": f"/console/queues/{self.gone}",
+            "lake": "/console/lake",
+            "audit": "/console/lake/audit",
+            "plans": "/console/plans",
+            "plan": self.plans[0],
+            "receipt": self.plans[1],
             "find": "/console/find?q=order",
             "nowhere": "/console/nowhere",
         }

@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.console.conftest import Visitor, new_key, new_queue
+from tests.console.conftest import Visitor, new_exchange, new_key, new_queue
 from tests.server import Server
 
 HOSTILE = '"><script>alert(1)</script>\u202e\u0000'
@@ -297,7 +297,8 @@ def test_files_are_kept_for_a_year(operator: Visitor) -> None:
             assert "max-age=31536000" in answer.headers["cache-control"]
 
 
-def test_links_work_behind_a_proxy_with_a_prefix(operator: Visitor) -> None:
+def test_links_work_behind_a_proxy_with_a_prefix(server: Server, operator: Visitor) -> None:
+    new_queue(server, "behind-a-proxy")  # with none, the page has whole addresses to paste
     for path in ("/console", "/console/find?q=x"):
         page = operator.get(path).text
         assert 'href="/' not in page and 'action="/' not in page and "http://" not in page
@@ -335,12 +336,14 @@ def test_a_key_is_made_and_shown_once_and_deleted_by_its_name(
         if each["name"] == "one-queue"
     ]
     assert row["targets"] == ["keyed"]
-    delete = f"/console/settings/keys/{row['id']}/delete"
-    assert "type its name" in operator.post(delete, name="other").text
+    plan = operator.post("/console/plans", action="delete_key", target=row["id"])
+    path = operator.follow(plan).url.path
+    assert "type one-queue" in operator.post(f"{path}/run", confirm="other").text
     assert holder.get("/console").status_code == 200
-    assert operator.post(delete, name="one-queue").status_code == 303
+    assert operator.post(f"{path}/run", confirm="one-queue").status_code == 303
     assert holder.get("/console").status_code == 303
-    assert operator.post(delete, name="one-queue").status_code == 404
+    gone = operator.post("/console/plans", action="delete_key", target=row["id"])
+    assert gone.status_code == 404
 
 
 @pytest.mark.parametrize(
@@ -369,3 +372,37 @@ def test_a_query_that_means_nothing_is_not_repeated_in_links(
         answer = operator.get(f"{path}?{junk}&q={'y' * 5_000}")
         assert answer.status_code == 200 and "xxxxx" not in answer.text
         assert len(answer.content) < 150_000
+
+
+def test_a_deleted_queue_still_has_a_page_and_is_created_again(
+    server: Server, operator: Visitor, visitor: Callable[..., Visitor]
+) -> None:
+    queue = new_queue(server, "bygone")
+    with server.client() as http:
+        http.patch(f"/queues/{queue}", json={"settings": {"delivery_delay": 9}})
+        http.post(f"/queues/{queue}/messages", json={"body": "x", "content_type": "text"})
+        assert http.delete(f"/queues/{queue}").status_code == 200
+    page = operator.get(f"/console/queues/{queue}")
+    assert page.status_code == 200 and "This queue was deleted" in page.text
+    assert "1 published" in page.text
+    made = operator.follow(operator.post("/console/queues", name="bygone", like=queue))
+    facts = operator.facts(made.url.path)
+    assert (facts["name"], facts["settings"]["delay_ms"]) == ("bygone", 9_000)
+    assert operator.post("/console/queues", name="bygone", like=queue).status_code == 409
+    assert operator.get("/console/queues/c0" + "1" * 30).status_code == 404
+    other = new_key(server, "other-queue", ["read"], "bygone")["token"]
+    assert visitor(other).get(f"/console/queues/{queue}").status_code == 403
+
+
+def test_an_exchange_says_which_queues_headers_reach(server: Server, operator: Visitor) -> None:
+    for name in ("here", "there"):
+        new_queue(server, f"routed-{name}")
+    new_exchange(server, "routes", ["routed-here", "routed-there"], country="NL")
+    [row] = operator.facts("/console?q=routes")["rows"]
+    path = f"/console/exchanges/{row['id']}"
+    assert "country is NL" in operator.get(path).text
+    for headers, reached in (('{"country": "NL"}', [True, True]), ('{"country": "PT"}',
+                                                                   [False, True])):  # fmt: skip
+        rows = operator.facts(f"{path}?headers={headers}")["rows"]
+        assert [each["reached"] for each in rows] == reached
+    assert operator.get(f"{path}?headers=NL").status_code == 400

@@ -5,6 +5,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from courier import drawing
 from courier.console import charts, spans, words
 from courier.console.browsing import Wanted, matches
 from courier.console.charts import Mark, Series
@@ -58,7 +59,7 @@ def test_a_sparkline_needs_two_points_and_escapes_its_words() -> None:
     [(0, 1), (1, 1), (3, 5), (10, 10), (11, 20), (51, 100), (10**9 + 1, 2 * 10**9)],
 )
 def test_a_scale_ends_at_a_round_number(value: int, top: int) -> None:
-    assert charts.ceiling(value) == top
+    assert drawing.ceiling(value) == top
 
 
 def test_levels_are_spread_over_minutes() -> None:

@@ -72,6 +72,8 @@ DONE: list[tuple[list[Step], str]] = [
     ([PUBLISHED, step(-60, "deleted")], "0 ms in all. It was deleted."),
     ([PUBLISHED, step(-59, "leased"), step(-58, "retried"), step(-58, "buried")],
      "2 s in all: 1 s in 1 attempt that failed, 1 s waiting. It was buried and dropped."),
+    ([step(-60, "published", delay_ms=90_000), step(0, "deleted")],
+     "1 min in all: 1 min delayed. It was deleted."),
 ]  # fmt: skip
 
 

@@ -10,9 +10,10 @@ from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from courier.console import Page, Redirect, Services, forms
+from courier.console.past import Past
 from courier.console.queue import Problem, QueuePage
-from courier.console.spans import duration_ms
-from courier.console.words import duration
+from courier.console.spans import duration_ms, duration_text
+from courier.console.words import BEYOND, duration
 from courier.core.errors import (
     Frozen,
     InvalidRequest,
@@ -20,6 +21,7 @@ from courier.core.errors import (
     RateLimited,
     SchemaBroken,
 )
+from courier.core.keys import Reach
 from courier.core.types import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, Draft, Queue
 from courier.web import Call, Handler
 
@@ -64,6 +66,7 @@ class Actions:
     def __init__(self, services: Services, page: QueuePage) -> None:
         self._services = services
         self._page = page
+        self._past = Past(services)
 
     def handlers(self) -> dict[str, Handler]:
         return {
@@ -73,6 +76,7 @@ class Actions:
             "unfreeze_queue": self.unfreeze_queue,
             "publish": self.publish,
             "change_settings": self.change_settings,
+            "set_back": self.set_back,
         }
 
     async def pause_queue(self, call: Call) -> Redirect:
@@ -114,13 +118,13 @@ class Actions:
         asked: forms.Settings = call.body
         queue: Queue = call.queue
         try:
-            wanted = await self._wanted(call, queue, asked)
+            wanted = self._wanted(call, queue, asked)
         except InvalidRequest as error:
             problem = Problem("settings", error.field, error.reason, _texts(asked))
             return await self._page.shown_again(call, problem)
         meanwhile = asked.modified != queue.modified_ms
         if not asked.confirm or meanwhile:
-            changes = await self._changes(queue, wanted)
+            changes = self._changes(queue, wanted, call.reach)
             facts = Difference(
                 queue.id, queue.name, changes, _texts(asked), queue.modified_ms, meanwhile
             )
@@ -128,8 +132,29 @@ class Actions:
         fields = {name: getattr(wanted, name) for name in WORDS}
         return await self._edit(call, lambda current: replace(current, **fields))
 
-    async def _wanted(self, call: Call, queue: Queue, asked: forms.Settings) -> Queue:
-        target = await self._target(call, queue, asked.dead_letter.strip())
+    async def set_back(self, call: Call) -> Page:
+        """What would undo the change of settings that the event named in the query was."""
+        text, queue = call.request.query.get("event", [""])[-1], call.queue
+        if not (text.isascii() and text.isdigit() and len(text) < 19):
+            raise InvalidRequest("event", f"'{text[:40]}' is not the offset of an event")
+        before = await self._past.settings_before(queue, int(text))
+        dead = before.dead_letter and self._services.store.records.get(Queue, before.dead_letter)
+        buries_in = (dead.name if dead.id in call.reach else BEYOND) if dead else ""
+        asked = forms.Settings(
+            duration_text(before.lease_ms),
+            "" if before.attempts_max is None else str(before.attempts_max),
+            duration_text(before.retry_delay_ms),
+            buries_in,
+            duration_text(before.delay_ms),
+            duration_text(before.retention_ms),
+        )
+        wanted = self._wanted(call, queue, asked)
+        changes = self._changes(queue, wanted, call.reach)
+        facts = Difference(queue.id, queue.name, changes, _texts(asked), queue.modified_ms)
+        return Page("difference.html", facts)
+
+    def _wanted(self, call: Call, queue: Queue, asked: forms.Settings) -> Queue:
+        target = self._target(call, queue, asked.dead_letter.strip())
         return replace(
             queue,
             lease_ms=_within(asked.lease, "lease", *LEASE_MS),
@@ -140,10 +165,12 @@ class Actions:
             dead_letter=target,
         )
 
-    async def _target(self, call: Call, queue: Queue, name: str) -> str | None:
+    def _target(self, call: Call, queue: Queue, name: str) -> str | None:
         if not name:
             return None
-        found = await self._services.store.named(Queue, tenant=queue.tenant, name=name)
+        if name == BEYOND and queue.dead_letter and queue.dead_letter not in call.reach:
+            return queue.dead_letter
+        found = self._services.store.records.named(Queue, tenant=queue.tenant, name=name)
         if found is None or found.id not in call.reach:
             raise InvalidRequest("dead_letter", f"There is no queue '{name[:80]}'.")
         if found.id == queue.id:
@@ -153,19 +180,20 @@ class Actions:
             raise InvalidRequest("dead_letter", f"'{name[:80]}' must be a {kind} queue too.")
         return found.id
 
-    async def _changes(self, queue: Queue, wanted: Queue) -> list[Change]:
+    def _changes(self, queue: Queue, wanted: Queue, reach: Reach) -> list[Change]:
         found = []
         for field, (words, effect) in WORDS.items():
             before, after = getattr(queue, field), getattr(wanted, field)
             if before != after:
-                was, will = await self._shown(field, before), await self._shown(field, after)
+                was, will = (self._shown(field, each, reach) for each in (before, after))
                 found.append(Change(field, words, was, will, effect))
         return found
 
-    async def _shown(self, field: str, value: Any) -> str:
+    def _shown(self, field: str, value: Any, reach: Reach) -> str:
         if field == "dead_letter":
-            queue = await self._services.store.get(Queue, value) if value else None
-            return queue.name if queue else "nowhere: they are dropped"
+            queue = self._services.store.records.get(Queue, value) if value else None
+            seen = queue.name if queue and queue.id in reach else BEYOND
+            return seen if queue else "nowhere: they are dropped"
         if field == "attempts_max":
             return "no limit" if value is None else str(value)
         return duration(value)
@@ -217,7 +245,7 @@ def _body(asked: forms.Publish) -> bytes:
     if asked.kind == "json":
         try:
             msgspec.json.decode(body)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             raise InvalidRequest("body", f"This is not JSON: {error}.") from error
     return body
 
@@ -229,6 +257,6 @@ def _headers(text: str) -> dict[str, Any] | None:
         raise InvalidRequest("headers", f"must have at most {HEADERS_BYTES_MAX} bytes")
     try:
         headers = msgspec.json.decode(text.encode("utf-8", "replace"), type=dict[str, Any])
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise InvalidRequest("headers", f"This is not a JSON object: {error}.") from error
     return headers or None

@@ -1,15 +1,16 @@
 """Messages of a queue, read without leasing: by place, by time, by what they hold."""
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from courier.console.words import preview
+from courier.core.limits import ANSWER_BYTES_MAX, Allowance
 from courier.core.store import Store
-from courier.core.types import Message, Queue
+from courier.core.types import Message, MessageState, Queue
 
 ROWS = 50
 PAGE = 500
@@ -18,9 +19,13 @@ SEARCHED_MAX = 20_000
 SEARCHED_S_MAX = 0.5
 SEARCH_CHARACTERS_MAX = 500
 BODY_PARSED_BYTES_MAX = 1 << 20
+# Sequences among which messages of one state are looked for at a time.
+WINDOW_MAX = 1 << 20
 
 
 class MessageRow(Struct):
+    """`until_ms` is when its lease or its delay ends, 0 for a message that waits."""
+
     id: str
     seq: int
     published_ms: int
@@ -30,15 +35,22 @@ class MessageRow(Struct):
     body: str
     group: str = ""
     buried_from: str = ""
+    state: str = ""
+    until_ms: int = 0
 
 
 class Wanted(Struct, frozen=True):
-    """Which messages: text in bodies, headers or ids, or `path` = `text` in JSON bodies."""
+    """Which messages: text in bodies, headers or ids, or `path` = `text` in JSON bodies.
+
+    `state`: only those that stand so. `origin`: only dead letters of the queue with that id.
+    """
 
     text: str = ""
     path: str = ""
     since_ms: int = 0
     until_ms: int = 1 << 62
+    state: MessageState | None = None
+    origin: str = ""
 
     @property
     def searches(self) -> bool:
@@ -48,73 +60,152 @@ class Wanted(Struct, frozen=True):
 class Found(Struct):
     """`next` is where the next page begins, None at the end; `looked` counts messages."""
 
-    messages: list[Message]
+    rows: list[MessageRow]
     next: int | None = None
     looked: int = 0
     sealed: int = 0
     last_ms: int = 0
 
 
+class Window(Struct):
+    """Messages between two sequences, by sequence. `end` is the last that was looked at, 0 when
+    none is left; `cut`: there was no room for the bodies of all of them."""
+
+    messages: list[Message]
+    end: int = 0
+    cut: bool = False
+
+
 async def browse(
-    store: Store, queue: Queue, wanted: Wanted, *, newest: bool, after: int, now_ms: int
+    store: Store,
+    queue: Queue,
+    wanted: Wanted,
+    row: Callable[[Message], MessageRow],
+    *,
+    newest: bool,
+    after: int,
+    now_ms: int,
 ) -> Found:
     """A page of messages after (or, newest first, before) the sequence `after`."""
     found = Found([])
     until_s = time.perf_counter() + SEARCHED_S_MAX
-    limit = PAGE if wanted.searches else ROWS + 1
-    pages = _backwards if newest else _forwards
-    async for page in pages(store, queue, wanted, after, limit, now_ms):
+    limit = PAGE if wanted.searches or wanted.origin else ROWS + 1
+    pages = _backwards if newest else forwards
+    async for page, place in pages(store, queue, wanted, after, limit, now_ms):
         for message in page:
             found.looked += 1
             found.last_ms = message.published_ms
-            if len(found.messages) == ROWS:
-                found.next = found.messages[-1].seq
-                return found
+            if len(found.rows) == ROWS:
+                found.next = found.rows[-1].seq
+                return await _with_states(store, queue, found, now_ms)
             if message.sealed and wanted.searches:
                 found.sealed += 1
             elif matches(message, wanted):
-                found.messages.append(message)
-        late = time.perf_counter() > until_s or found.looked >= SEARCHED_MAX
-        if wanted.searches and late:
-            found.next = page[-1].seq
-            return found
+                found.rows.append(row(message))
+        if time.perf_counter() > until_s or found.looked >= SEARCHED_MAX:
+            found.next = place or None
+            break
+    return await _with_states(store, queue, found, now_ms)
+
+
+async def _with_states(store: Store, queue: Queue, found: Found, now_ms: int) -> Found:
+    """How each of the rows stands; one that is gone by now has no state."""
+    rows = {each.seq: each for each in found.rows}
+    for first, last in neighbours(sorted(rows)):
+        standing, _ = await store.messages.states(
+            queue.id, after_seq=first - 1, before_seq=last + 1, limit=ROWS, now_ms=now_ms
+        )
+        for each in standing:
+            rows[each.seq].state, rows[each.seq].until_ms = each.state, each.until_ms or 0
     return found
 
 
-async def _forwards(
+async def forwards(
     store: Store, queue: Queue, wanted: Wanted, after: int, limit: int, now_ms: int
-) -> AsyncIterator[list[Message]]:
+) -> AsyncIterator[tuple[list[Message], int]]:
+    """Pages of messages by sequence, each with the last sequence that was looked at for it."""
     if wanted.since_ms:
         after = max(after, await first_from(store, queue, wanted.since_ms, now_ms) - 1)
     while True:
-        page = await store.browse(queue.id, after_seq=after, limit=limit, now_ms=now_ms)
-        shown = [each for each in page if each.published_ms < wanted.until_ms]
-        if shown:
-            yield shown
-        if not page or len(shown) < len(page):
+        here = await window(store, queue, wanted, after, 1 << 62, limit, now_ms)
+        shown = [each for each in here.messages if each.published_ms < wanted.until_ms]
+        over = not here.end or len(shown) < len(here.messages)
+        yield shown, 0 if over else here.end
+        if over:
             return
-        after = page[-1].seq
+        after = here.end
 
 
 async def _backwards(
     store: Store, queue: Queue, wanted: Wanted, before: int, limit: int, now_ms: int
-) -> AsyncIterator[list[Message]]:
-    """The store browses forwards only, so this looks at windows, and skips what is gone."""
+) -> AsyncIterator[tuple[list[Message], int]]:
+    """The store reads forwards only, so this looks at windows, and skips what is gone."""
     floor = 0
     if wanted.since_ms:
         floor = await first_from(store, queue, wanted.since_ms, now_ms) - 1
-    high = before if before else await store.tail(queue.id) + 1
+    high = before if before else await store.messages.tail(queue.id) + 1
     if wanted.until_ms < 1 << 62:
         high = min(high, await first_from(store, queue, wanted.until_ms, now_ms))
+    width = limit
     while high > floor + 1:
-        low = max(floor, high - 1 - limit)
-        page = await store.browse(queue.id, after_seq=low, limit=limit, now_ms=now_ms)
-        inside = [each for each in page if each.seq < high]
-        if inside:
-            yield inside[::-1]
-            high = low + 1
+        low = max(floor, high - 1 - width)
+        here = await window(store, queue, wanted, low, high, limit, now_ms)
+        more = here.cut or 0 < here.end < high - 1
+        if more and width > 1:  # what is missing is the newest
+            width = max(1, width // 2)
+            continue
+        # Few stand in a state that is rare, so there the next window is wider.
+        width = min(WINDOW_MAX if wanted.state else limit, 2 * width)
+        high = low + 1
+        if here.messages or wanted.state:
+            yield here.messages[::-1], high if high > floor + 1 else 0
         else:
             high = await _newest_below(store, queue, low + 1, now_ms) + 1
+
+
+async def window(
+    store: Store, queue: Queue, wanted: Wanted, low: int, high: int, limit: int, now_ms: int
+) -> Window:
+    """Looks at up to `limit` messages."""
+    if wanted.state is None:
+        allowance = Allowance(ANSWER_BYTES_MAX)
+        page = await store.messages.browse(
+            queue.id, after_seq=low, limit=limit, now_ms=now_ms, allowance=allowance
+        )
+        end = page[-1].seq if page and (len(page) == limit or allowance.cut) else 0
+        return Window([each for each in page if each.seq < high], end, allowance.cut)
+    standing, end = await store.messages.states(
+        queue.id, after_seq=low, before_seq=high, limit=limit, now_ms=now_ms, state=wanted.state
+    )
+    found = await at(store, queue, [each.seq for each in standing], now_ms)
+    found.end = found.messages[-1].seq if found.cut else end
+    return found
+
+
+async def at(store: Store, queue: Queue, seqs: Sequence[int], now_ms: int) -> Window:
+    """The messages with these sequences that are still there, as far as there is room."""
+    found, allowance = Window([]), Allowance(ANSWER_BYTES_MAX)
+    for first, last in neighbours(seqs):
+        count = last - first + 1
+        page = await store.messages.browse(
+            queue.id, after_seq=first - 1, limit=count, now_ms=now_ms, allowance=allowance
+        )
+        found.messages += [each for each in page if each.seq <= last]
+        found.cut = allowance.cut
+        if found.cut:
+            break
+    return found
+
+
+def neighbours(seqs: Sequence[int]) -> list[tuple[int, int]]:
+    """The first and last of each run of sequences without a gap."""
+    runs: list[tuple[int, int]] = []
+    for seq in seqs:
+        if runs and runs[-1][1] == seq - 1:
+            runs[-1] = (runs[-1][0], seq)
+        else:
+            runs.append((seq, seq))
+    return runs
 
 
 async def _newest_below(store: Store, queue: Queue, high: int, now_ms: int) -> int:
@@ -122,7 +213,9 @@ async def _newest_below(store: Store, queue: Queue, high: int, now_ms: int) -> i
     low, found = 0, 0
     while low + 1 < high:
         middle = (low + high) // 2
-        page = await store.browse(queue.id, after_seq=middle - 1, limit=1, now_ms=now_ms)
+        page = await store.messages.browse(
+            queue.id, after_seq=middle - 1, limit=1, now_ms=now_ms, bodies=False
+        )
         if page and page[0].seq < high:
             low = found = page[0].seq
         else:
@@ -132,10 +225,12 @@ async def _newest_below(store: Store, queue: Queue, high: int, now_ms: int) -> i
 
 async def first_from(store: Store, queue: Queue, at_ms: int, now_ms: int) -> int:
     """The sequence from which on messages were published at that time or later."""
-    low, high = 0, await store.tail(queue.id) + 1
+    low, high = 0, await store.messages.tail(queue.id) + 1
     while low + 1 < high:
         middle = (low + high) // 2
-        page = await store.browse(queue.id, after_seq=middle - 1, limit=1, now_ms=now_ms)
+        page = await store.messages.browse(
+            queue.id, after_seq=middle - 1, limit=1, now_ms=now_ms, bodies=False
+        )
         if not page or page[0].published_ms >= at_ms:
             high = middle
         else:
@@ -144,6 +239,8 @@ async def first_from(store: Store, queue: Queue, at_ms: int, now_ms: int) -> int
 
 
 def matches(message: Message, wanted: Wanted) -> bool:
+    if wanted.origin and not (message.origin and message.origin.queue == wanted.origin):
+        return False
     if wanted.path:
         return _holds(message, wanted.path, wanted.text)
     if not wanted.text:
@@ -160,7 +257,7 @@ def _holds(message: Message, path: str, text: str) -> bool:
         return False
     try:
         value: Any = msgspec.json.decode(message.body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
     for step in path.split("."):
         if isinstance(value, dict) and step in value:

@@ -1,13 +1,12 @@
 """Series in, SVG out. Pure: colours and sizes are the style sheet's."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 
 from markupsafe import Markup
 from msgspec import Struct
 
 from courier.console.words import number
-from courier.core.types import DAY_MS, HOUR_MS, MINUTE_MS
+from courier.drawing import Frame, ceiling, short_number
 
 SPARK_WIDTH = 96
 SPARK_HEIGHT = 20
@@ -46,7 +45,6 @@ def _thinned(values: Sequence[int], points: int) -> list[int]:
 WIDTH = 1_000
 HEIGHT = 240
 TOP, BOTTOM, LEFT, RIGHT = 12, 22, 52, 52
-_STEPS = (1, 2, 5)
 
 
 class Series(Struct, frozen=True):
@@ -85,27 +83,25 @@ def flow(
     """
     flows = ceiling(max((*series.published, *series.acked, *against, *series.failures), default=0))
     held = ceiling(max(series.backlog, default=0))
-    parts = [_grid(flows, held), _time_axis(series)]
+    frame = _frame(series)
+    parts = [_grid(frame, flows, held), _time_axis(frame)]
     if chosen:
-        left, right = (_x(series, at_ms) for at_ms in chosen)
+        left, right = (frame.x(at_ms) for at_ms in chosen)
         shape = '<rect class="chosen" x="{:.1f}" y="{}" width="{:.1f}" height="{}"/>'
         width = max(1.0, right - left)
         parts.append(Markup(shape).format(left, TOP, width, HEIGHT - TOP - BOTTOM))
+    path = Markup('<path class="{}" d="{}"/>')
     if any(series.backlog):
-        line = _line(series, series.backlog, held)
-        floor = HEIGHT - BOTTOM
-        area = f"M{LEFT},{floor} L{line[1:]} L{WIDTH - RIGHT},{floor} Z"
-        parts.append(Markup('<path class="backlog" d="{}"/>').format(area))
-        parts.append(Markup('<path class="backlog-line" d="{}"/>').format(line))
-    parts.append(_bars(series, flows))
+        area = frame.steps([value / held for value in series.backlog], area=True)
+        parts.append(path.format("backlog", area))
+        parts.append(path.format("backlog-line", _path(frame, series.backlog, held)))
+    parts.append(_bars(frame, series, flows))
     if against:
-        parts.append(Markup('<path class="against" d="{}"/>').format(_line(series, against, flows)))
-    parts.append(
-        Markup('<path class="published" d="{}"/>').format(_line(series, series.published, flows))
-    )
-    parts.append(Markup('<path class="acked" d="{}"/>').format(_line(series, series.acked, flows)))
+        parts.append(path.format("against", _path(frame, against, flows)))
+    parts.append(path.format("published", _path(frame, series.published, flows)))
+    parts.append(path.format("acked", _path(frame, series.acked, flows)))
     for mark in marks:
-        x = _x(series, mark.at_ms)
+        x = frame.x(mark.at_ms)
         line = (
             '<line class="mark-line" x1="{0:.1f}" x2="{0:.1f}" y1="{1}" y2="{2}">'
             "<title>{3}</title></line>"
@@ -131,53 +127,31 @@ def summary(series: Series) -> str:
     )
 
 
-def ceiling(value: float) -> int:
-    """The least of 1, 2, 5, 10, 20, ... that is not below the value."""
-    unit = 1
-    while True:
-        for step in _STEPS:
-            if step * unit >= value:
-                return step * unit
-        unit *= 10
+def _frame(series: Series) -> Frame:
+    return Frame(WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM, series.since_ms, series.until_ms)
 
 
-def _x(series: Series, at_ms: float) -> float:
-    whole = max(1, series.until_ms - series.since_ms)
-    place = min(1.0, max(0.0, (at_ms - series.since_ms) / whole))
-    return LEFT + place * (WIDTH - LEFT - RIGHT)
+def _path(frame: Frame, values: Sequence[int], top: int) -> str:
+    shares = [value / top for value in values]
+    return frame.steps(shares) or f"M{LEFT},{frame.floor}H{WIDTH - RIGHT}"
 
 
-def _y(value: float, top: int) -> float:
-    return HEIGHT - BOTTOM - value / top * (HEIGHT - TOP - BOTTOM)
-
-
-def _line(series: Series, values: Sequence[int], top: int) -> str:
-    """A line with a step at each bucket's edge, with as few steps as there are changes."""
-    text = ""
-    last: int | None = None
-    for place, value in enumerate(values):
-        if value != last:
-            x, y = _x(series, series.since_ms + place * series.bucket_ms), _y(value, top)
-            text += f"M{x:.0f},{y:.1f}" if last is None else f"H{x:.0f}V{y:.1f}"
-            last = value
-    return f"{text}H{WIDTH - RIGHT}" if text else f"M{LEFT},{HEIGHT - BOTTOM}H{WIDTH - RIGHT}"
-
-
-def _bars(series: Series, top: int) -> Markup:
+def _bars(frame: Frame, series: Series, top: int) -> Markup:
     parts = []
     width = max(1.5, (WIDTH - LEFT - RIGHT) / max(1, len(series.failures)) - 0.5)
     for place, value in enumerate(series.failures):
         if value:
-            x, y = _x(series, series.since_ms + place * series.bucket_ms), _y(value, top)
+            x = frame.x(series.since_ms + place * series.bucket_ms)
+            y = frame.y(value / top)
             bar = '<rect class="failures" x="{:.0f}" y="{:.1f}" width="{:.1f}" height="{:.1f}"/>'
             parts.append(Markup(bar).format(x, y, width, HEIGHT - BOTTOM - y))
     return Markup("").join(parts)
 
 
-def _grid(flows: int, held: int) -> Markup:
+def _grid(frame: Frame, flows: int, held: int) -> Markup:
     parts = []
     for share in (0, 0.5, 1):
-        y = _y(share, 1)
+        y = frame.y(share)
         line = '<line class="grid" x1="{}" x2="{}" y1="{:.1f}" y2="{:.1f}"/>'
         parts.append(Markup(line).format(LEFT, WIDTH - RIGHT, y, y))
         text = '<text x="{}" y="{:.1f}" text-anchor="{}">{}</text>'
@@ -188,30 +162,40 @@ def _grid(flows: int, held: int) -> Markup:
     return Markup("").join(parts)
 
 
-def short_number(value: float) -> str:
-    """At most five characters: 0.5, 20, 1.5k, 2M."""
-    for unit, name in ((10**9, "G"), (10**6, "M"), (10**3, "k")):
-        if value >= unit:
-            return f"{value / unit:.3g}{name}"
-    return f"{value:g}"
-
-
-_TICKS_MS = (
-    10 * MINUTE_MS, 20 * MINUTE_MS, HOUR_MS, 2 * HOUR_MS, 4 * HOUR_MS, 8 * HOUR_MS,
-    DAY_MS, 2 * DAY_MS, 7 * DAY_MS, 28 * DAY_MS, 112 * DAY_MS,
-)  # fmt: skip
 TICKS_MAX = 7
 
 
-def _time_axis(series: Series) -> Markup:
-    span_ms = series.until_ms - series.since_ms
-    tick_ms = next((each for each in _TICKS_MS if span_ms / each <= TICKS_MAX), _TICKS_MS[-1])
-    parts: list[Markup] = []
-    at_ms = -(-series.since_ms // tick_ms) * tick_ms
-    while at_ms <= series.until_ms and len(parts) <= TICKS_MAX:
-        at = datetime.fromtimestamp(at_ms / 1_000, UTC)
-        text = f"{at:%d %b}" if tick_ms >= DAY_MS or not at_ms % DAY_MS else f"{at:%H:%M}"
-        mark = '<text x="{:.0f}" y="{}" text-anchor="middle">{}</text>'
-        parts.append(Markup(mark).format(_x(series, at_ms), HEIGHT - 6, text))
-        at_ms += tick_ms
-    return Markup("").join(parts)
+def _time_axis(frame: Frame) -> Markup:
+    mark = Markup('<text x="{:.0f}" y="{}" text-anchor="middle">{}</text>')
+    return Markup("").join(mark.format(x, HEIGHT - 6, text) for x, text in frame.ticks(TICKS_MAX))
+
+
+# Classes of lines, told apart by more than their colour.
+LINES = ("published", "acked", "against", "backlog-line")
+
+
+def lines(times: Sequence[str], named: Sequence[tuple[str, Sequence[float]]]) -> Markup:
+    """Lines over neighbouring times, at equal distances, each with its name at its end."""
+    top = ceiling(max((value for _, values in named for value in values), default=0))
+    low = min(0.0, *(value for _, values in named for value in values))
+    step = (WIDTH - LEFT - RIGHT) / max(1, len(times) - 1)
+    frame = Frame(WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM, 0, 0)
+    drawn = Markup("")
+    for (name, values), style in zip(named, LINES, strict=False):
+        shares = [max(0.0, value - low) / max(1, top - int(low)) for value in values]
+        points = " ".join(
+            f"{LEFT + place * step:.0f},{frame.y(share):.0f}" for place, share in enumerate(shares)
+        )
+        drawn += Markup('<polyline class="{}" points="{}"><title>{}</title></polyline>').format(
+            style, points, name
+        )
+    ends = Markup('<text x="{}" y="{}">{}</text><text x="{}" y="{}" text-anchor="end">{}</text>')
+    foot = HEIGHT - 6
+    return Markup('<svg viewBox="0 0 {} {}" role="img" aria-label="{}">{}{}{}</svg>').format(
+        WIDTH,
+        HEIGHT,
+        f"{', '.join(name for name, _ in named)} from {times[0]} to {times[-1]}",
+        Markup('<text x="4" y="{}">{}</text>').format(TOP + 8, short_number(top)),
+        drawn,
+        ends.format(LEFT, foot, times[0], WIDTH - RIGHT, foot, times[-1]),
+    )

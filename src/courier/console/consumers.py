@@ -32,11 +32,12 @@ class ConsumerRow(Struct):
 class Consumers:
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._records = store.records
         self._known: dict[str, tuple[int, list[ConsumerRow]]] = {}
 
     async def of(self, queue: Queue, now_ms: int) -> list[ConsumerRow]:
         """Those of the last minute with a lease, within a day; the busiest first."""
-        tallies = await self._store.tallies(
+        tallies = await self._store.past.tallies(
             tenant=queue.tenant, id=queue.id, since_ms=now_ms - LOOKED_BACK_MS, until_ms=now_ms + 1
         )
         minutes = [tally.minute for tally in tallies if tally.kind == "leased"]
@@ -55,13 +56,13 @@ class Consumers:
 
     async def _in_minute(self, queue: Queue, minute: int) -> list[ConsumerRow]:
         since_ms = minute * MINUTE_MS
-        head = await self._store.head()
-        after = max(await self._store.offset_at(since_ms), head.first - 1)
+        head = await self._store.journal.head()
+        after = max(await self._store.journal.offset_at(since_ms), head.first - 1)
         rows: dict[tuple[str, str], ConsumerRow] = {}
         looked, over = 0, False
         while looked < EVENTS_MAX and after < head.last and not over:
             limit = min(PAGE_EVENTS, head.last - after)
-            runs = await self._store.read_journal(
+            runs = await self._store.journal.read(
                 after=after, limit=limit, bytes_max=PAGE_BYTES_MAX
             )
             cut = list(journal.cut(runs, after=after, limit=limit))
@@ -78,6 +79,6 @@ class Consumers:
                 if run.kind != "lease_expired":
                     setattr(row, run.kind, getattr(row, run.kind) + stop - start)
         for row in rows.values():
-            key = await self._store.get(Key, row.key)
+            key = self._records.get(Key, row.key)
             row.name = key.name if key else ""
         return sorted(rows.values(), key=lambda row: -row.leased)

@@ -69,7 +69,7 @@ class Doors:
             raise InvalidRequest("code", "the link has none")
         try:
             id = self._services.codes.use(code)
-            key = await self._services.store.get(Key, id)
+            key = self._services.store.records.get(Key, id)
             if key is None or not key.enabled:
                 raise Unauthenticated("unknown", signin="unknown_code")
         except Unauthenticated:

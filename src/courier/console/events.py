@@ -11,10 +11,9 @@ from courier.console import Page, Services, operates
 from courier.console.spans import moment_ms
 from courier.console.words import preview
 from courier.core import journal
-from courier.core.admin import OPERATOR
 from courier.core.slices import Slices
 from courier.core.store import Store
-from courier.core.types import Key, Run
+from courier.core.types import MINUTE_MS, OPERATOR, Key, Run
 from courier.web import Call, Handler
 
 ROWS = 100
@@ -26,6 +25,10 @@ FIRST_EVENTS = 150
 LOOKED_MAX = 50_000
 LOOKED_S_MAX = 0.5
 TEXT_CHARACTERS_MAX = 200
+# Settings that the form of a queue has.
+SETTABLE = frozenset(
+    ("lease_ms", "attempts_max", "retry_delay_ms", "dead_letter", "delay_ms", "retention_ms")
+)
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
@@ -53,6 +56,8 @@ class Filter(Struct, frozen=True):
 
 
 class EventRow(Struct):
+    """`back`: it changed settings that can be set back."""
+
     offset: int
     at_ms: int
     kind: str
@@ -64,6 +69,7 @@ class EventRow(Struct):
     dialect: str
     says: str
     json: str
+    back: bool = False
 
 
 class EventsFacts(Struct):
@@ -96,14 +102,14 @@ class EventsPage:
     async def show_events(self, call: Call) -> Page:
         query = {name: values[-1] for name, values in call.request.query.items()}
         wanted = asked(call)
-        head = await self._store.head()
+        head = await self._store.journal.head()
         text = query.get("before", "")
         before = (
             int(text) if text.isascii() and text.isdigit() and len(text) < 19 else head.last + 1
         )
         before = min(before, head.last + 1)
         if wanted.until_ms < 1 << 62:
-            before = min(before, await self._store.offset_at(wanted.until_ms) + 1)
+            before = min(before, await self._store.journal.offset_at(wanted.until_ms) + 1)
         rows, older, looked = await self._read(wanted, before, head.first)
         given = {name: query.get(name, "")[:TEXT_CHARACTERS_MAX] for name in
                  ("queue", "kind", "actor", "dialect", "q", "since", "until")}  # fmt: skip
@@ -145,7 +151,7 @@ async def read_between(
     after = low
     while after < high - 1 and len(rows) < most:
         limit = high - 1 - after
-        runs = await store.read_journal(after=after, limit=limit, bytes_max=PAGE_BYTES_MAX)
+        runs = await store.journal.read(after=after, limit=limit, bytes_max=PAGE_BYTES_MAX)
         cut = list(journal.cut(runs, after=after, limit=limit))
         if not cut:
             break
@@ -155,7 +161,7 @@ async def read_between(
                 begin = run.offset + start - 1
                 for event in journal.events([run], after=begin, limit=stop - start):
                     await slices.turn()
-                    row = await _row(store, event)
+                    row = _row(store, event)
                     if not wanted.q or wanted.q in row.json:
                         rows.append(row)
     return rows
@@ -177,16 +183,19 @@ def asked(call: Call) -> Filter:
         query.get("dialect", ""),
         query.get("q", "")[:TEXT_CHARACTERS_MAX],
         moment_ms(query["since"], "since") if query.get("since") else 0,
-        moment_ms(query["until"], "until") if query.get("until") else 1 << 62,
+        min(
+            moment_ms(query["until"], "until") if query.get("until") else 1 << 62,
+            moment_ms(query["at"], "at") // MINUTE_MS * MINUTE_MS if query.get("at") else 1 << 62,
+        ),
     )
 
 
-async def _row(store: Store, event: dict[str, Any]) -> EventRow:
+def _row(store: Store, event: dict[str, Any]) -> EventRow:
     body = event.pop("body", None)
     if body is not None:
         plain = event.get("content_type") != "bytes" and "sealed" not in event
         event["body"] = preview(body) if plain else base64.b64encode(body[:90]).decode()
-    key = await store.get(Key, event["actor"]) if event["actor"] else None
+    key = store.records.get(Key, event["actor"]) if event["actor"] else None
     return EventRow(
         event["offset"],
         event["at_ms"],
@@ -199,7 +208,13 @@ async def _row(store: Store, event: dict[str, Any]) -> EventRow:
         event["dialect"],
         says(event),
         _encode(event).decode(),
+        event["kind"] == "queue_updated" and not SETTABLE.isdisjoint(_changed(event)),
     )
+
+
+def _changed(event: dict[str, Any]) -> list[str]:
+    found: list[str] = (event.get("detail") or {}).get("changed", [])
+    return found
 
 
 def says(event: dict[str, Any]) -> str:

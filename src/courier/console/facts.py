@@ -1,13 +1,14 @@
 """What pages know, from verbs of Store, Broker and Admin. Nothing here changes anything."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
 from courier.console import Services
 from courier.console.recent import QUIET, History, Recent
 from courier.console.rules import Listening, Look, QueueFacts, Reader, ServerFacts, looks_at
+from courier.console.words import BEYOND
 from courier.core.keys import Reach
 from courier.core.slices import Slices
 from courier.core.types import (
@@ -26,11 +27,11 @@ from courier.core.types import (
 )
 
 # Queues that are judged in one step of the event loop.
-PART = 200
+PART = 500
 _NONE = QueueStats()
 
 
-class Known(Struct):
+class Known(Struct, gc=False):
     """One queue, and what is to be seen on it."""
 
     name: str
@@ -56,27 +57,32 @@ class Facts:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._store = services.store
+        self._records = services.store.records
         self.recent = Recent(services.store)
+        self.audit: Callable[[], str] = str
 
-    async def tenants(self) -> list[Tenant]:
-        return await self._store.scan(Tenant)
+    def tenants(self) -> list[Tenant]:
+        return self._records.scan(Tenant)
 
     async def of_tenant(self, tenant: str, reach: Reach, now_ms: int) -> list[Known]:
         """Every queue of the tenant within reach."""
-        queues = [each for each in await self._store.scan(Queue, tenant=tenant) if each.id in reach]
-        return await self._known(tenant, queues, now_ms)
+        queues = [each for each in self._records.scan(Queue, tenant=tenant) if each.id in reach]
+        return await self._known(tenant, queues, reach, now_ms)
 
-    async def of_queue(self, queue: Queue, now_ms: int) -> Known:
-        return (await self._known(queue.tenant, [queue], now_ms))[0]
+    async def of_queue(self, queue: Queue, reach: Reach, now_ms: int) -> Known:
+        return (await self._known(queue.tenant, [queue], reach, now_ms))[0]
 
-    async def _known(self, tenant: str, queues: Sequence[Queue], now_ms: int) -> list[Known]:
+    async def _known(
+        self, tenant: str, queues: Sequence[Queue], reach: Reach, now_ms: int
+    ) -> list[Known]:
         stats = await self._store.stats([queue.id for queue in queues], now_ms=now_ms)
         histories = await self.recent.of(tenant, now_ms)
         alone = queues[0].id if len(queues) == 1 else None
         listeners = await self._listeners(tenant, alone, now_ms)
-        unplaced = await self._unplaced(tenant, alone)
+        unplaced = self._unplaced(tenant, alone)
         names: dict[str, str] = {}
         found = []
+        watched = listeners.keys() | unplaced.keys()
         for number, queue in enumerate(queues):
             if number % PART == PART - 1:
                 await asyncio.sleep(0)
@@ -84,13 +90,13 @@ class Facts:
             held, history = stats.get(id, _NONE), histories.get(id, QUIET)
             known = Known(queue.name, queue, held, history)
             found.append(known)
-            watched = id in listeners or id in unplaced or queue.paused or queue.frozen
-            if held.count or history is not QUIET or watched or alone:
+            stopped = queue.paused or queue.frozen
+            if held.count or history is not QUIET or stopped or id in watched or alone:
                 facts = self._facts(queue, held, history)
                 facts.listeners = listeners.get(id, ())
                 facts.unplaced = unplaced.get(id, "")
                 if queue.dead_letter and history.buried_hour:
-                    facts.dead_letter = await self._name(queue.dead_letter, names)
+                    facts.dead_letter = self._name(queue.dead_letter, reach, names)
                 known.listeners = facts.listeners
                 known.looks = looks_at(facts, now_ms)
         return found
@@ -113,10 +119,10 @@ class Facts:
             history,
         )
 
-    async def _name(self, queue: str, names: dict[str, str]) -> str:
+    def _name(self, queue: str, reach: Reach, names: dict[str, str]) -> str:
         if queue not in names:
-            found = await self._store.get(Queue, queue)
-            names[queue] = found.name if found else ""
+            found = self._records.get(Queue, queue)
+            names[queue] = (found.name if queue in reach else BEYOND) if found else ""
         return names[queue]
 
     async def _listeners(
@@ -124,15 +130,15 @@ class Facts:
     ) -> dict[str, tuple[Listening, ...]]:
         """By queue."""
         if queue is None:
-            listeners = await self._store.scan(Listener, tenant=tenant)
+            listeners = self._records.scan(Listener, tenant=tenant)
         else:
-            listeners = await self._store.scan(Listener, parent=queue)
-        stats = await self._store.push_stats([each.id for each in listeners], now_ms=now_ms)
+            listeners = self._records.scan(Listener, parent=queue)
+        stats = await self._store.pushes.stats([each.id for each in listeners], now_ms=now_ms)
         found: dict[str, tuple[Listening, ...]] = {}
         slices = Slices()
         for listener in listeners:
             await slices.turn()
-            liveness = await self._store.get(Liveness, listener.id)
+            liveness = self._records.get(Liveness, listener.id)
             held = stats.get(listener.id)
             if held is None:
                 continue
@@ -151,52 +157,65 @@ class Facts:
             found[listener.parent] = (*found.get(listener.parent, ()), listening)
         return found
 
-    async def _unplaced(self, tenant: str, queue: str | None) -> dict[str, str]:
+    def _unplaced(self, tenant: str, queue: str | None) -> dict[str, str]:
         """Queues whose worker has no URL, with the worker's name."""
         if queue is None:
-            consumers = await self._store.scan(Consumer, tenant=tenant)
+            consumers = self._records.scan(Consumer, tenant=tenant)
         else:
-            consumers = await self._store.scan(Consumer, parent=queue)
-        placed = {worker.name for worker in await self._store.scan(Worker, tenant=tenant)}
-        placed |= set(await self._services.placed(tenant))
+            consumers = self._records.scan(Consumer, parent=queue)
+        placed = {worker.name for worker in self._records.scan(Worker, tenant=tenant)}
+        placed |= set(self._services.placed(tenant))
         return {
             each.parent: each.script
             for each in consumers
             if each.mode == "push" and each.script not in placed
         }
 
-    async def exchanges(self, tenant: str, reach: Reach, now_ms: int) -> list[KnownExchange]:
+    async def exchanges(
+        self, tenant: str, reach: Reach, now_ms: int, *, past: bool = False
+    ) -> list[KnownExchange]:
+        """Those of then; how much went through them is said of now only."""
         admin = self._services.admin
-        exchanges = await self._store.scan(Exchange, tenant=tenant)
-        histories = await self.recent.of(tenant, now_ms) if exchanges else {}
+        exchanges = self._records.scan(Exchange, tenant=tenant)
+        exchanges = [each for each in exchanges if each.created_ms <= now_ms]
+        histories = await self.recent.of(tenant, now_ms) if exchanges and not past else {}
         found = []
         slices = Slices()
         for exchange in exchanges:
             await slices.turn()
-            if await admin.reaches(reach, exchange):
-                bindings = len(await self._store.scan(Binding, parent=exchange.id))
+            if admin.reaches(reach, exchange):
+                bindings = len(self._records.scan(Binding, parent=exchange.id))
                 history = histories.get(exchange.id, QUIET)
                 found.append(KnownExchange(exchange.name, exchange, bindings, history))
         return found
 
     async def server(self) -> ServerFacts:
-        head = await self._store.head()
+        head = await self._store.journal.head()
         readers = tuple(
             Reader(each.name, each.seen_ms, max(0, head.last - each.offset))
-            for each in await self._store.scan(Pipeline)
+            for each in self._records.scan(Pipeline)
         )
         return ServerFacts(
             readers,
             head.bytes,
             self._services.journal_bytes_max,
-            self._store.free_bytes(),
+            self._store.health.free_bytes(),
             self._services.disk_free_bytes_min,
+            self.audit(),
         )
 
-    async def backlog(self, queue: Queue, count: int, *, since_ms: int, until_ms: int) -> list[int]:
-        """How many messages the queue held at the end of each minute."""
-        levels = await self._store.levels(queue.id, since_ms=since_ms)
-        return by_minute(levels, count, queue.created_ms, since_ms, until_ms)
+    async def backlogs(
+        self, known: Sequence[Known], *, since_ms: int, until_ms: int
+    ) -> dict[str, list[int]]:
+        """How many messages each queue held at the end of each minute, by queue."""
+        ids = [each.queue.id for each in known]
+        levels = await self._store.past.levels(ids, since_ms=since_ms)
+        return {
+            each.queue.id: by_minute(
+                those, each.held.count, each.queue.created_ms, since_ms, until_ms
+            )
+            for each, those in zip(known, levels, strict=True)
+        }
 
 
 def by_minute(

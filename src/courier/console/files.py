@@ -1,7 +1,10 @@
 """The style sheet and the script, each under a name that changes with what is in it."""
 
+import gzip
 from hashlib import blake2b
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from courier.console.guard import HEADERS
 from courier.web import Call, Handler, NoRoute, Response
@@ -18,6 +21,7 @@ class Files:
     def __init__(self) -> None:
         self.names: dict[str, str] = {}
         self._files: dict[str, Response] = {}
+        self._packed: dict[str, Response] = {}
         for path in sorted(_STATIC.iterdir()):
             if path.suffix not in _TYPES:
                 continue
@@ -25,8 +29,12 @@ class Files:
             digest = blake2b(content, digest_size=8).hexdigest()
             name = f"{path.stem}.{digest}{path.suffix}"
             self.names[path.name] = name
-            self._files[name] = Response(
-                content, content_type=_TYPES[path.suffix], headers=(*HEADERS, _KEPT)
+            headers = (*HEADERS, _KEPT, (b"vary", b"accept-encoding"))
+            self._files[name] = Response(content, content_type=_TYPES[path.suffix], headers=headers)
+            self._packed[name] = replace(
+                self._files[name],
+                body=gzip.compress(content, mtime=0),
+                headers=(*headers, (b"content-encoding", b"gzip")),
             )
 
     def handlers(self) -> dict[str, Handler]:
@@ -36,4 +44,8 @@ class Files:
         found = self._files.get(call.params["file"])
         if found is None:
             raise NoRoute(call.request.path)
-        return found
+        return self._packed[call.params["file"]] if _takes_gzip(call) else found
+
+
+def _takes_gzip(call: Call) -> bool:
+    return "gzip" in call.request.header(b"accept-encoding")

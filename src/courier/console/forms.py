@@ -17,7 +17,10 @@ class SignIn(Struct):
 
 
 class NewQueue(Struct):
+    """`like` is the id of a queue that was deleted, whose settings it gets."""
+
     name: str = ""
+    like: str = ""
 
 
 class Publish(Struct):
@@ -49,7 +52,70 @@ class NewKey(Struct):
     targets: str = ""
 
 
-class Typed(Struct):
-    """The name of what is to go."""
+class NewPlan(Struct):
+    """What to do, to what: ids of queues or sequences of messages, with commas between.
 
+    `which` "all": every message that fits `since`, `until`, `q`, `path`, `state` and `origin` (the
+    queue whose dead letters they are), not those `selected`.
+    """
+
+    action: str = ""
+    queue: str = ""
+    selected: str = ""
+    which: str = ""
+    since: str = ""
+    until: str = ""
+    q: str = ""
+    path: str = ""
+    sql: str = ""
+    target: str = ""
+    state: str = ""
+    origin: str = ""
+
+
+class Confirmed(Struct):
+    """What had to be typed: how many messages, or a name."""
+
+    confirm: str = ""
+
+
+class Question(Struct):
+    """SQL, and as what to download its answer: csv, json or not at all."""
+
+    sql: str = ""
+    form: str = ""
+
+
+class NewListener(Struct):
     name: str = ""
+    url: str = ""
+
+
+class Change(Struct):
+    """What to do to a listener or an exchange. `confirm` is its name, where it is deleted.
+
+    Of an exchange: to the binding of `queue`, whose rule is that `header` passes `test` with
+    `value`; without a header everything is taken.
+    """
+
+    action: str = ""
+    confirm: str = ""
+    queue: str = ""
+    header: str = ""
+    test: str = ""
+    value: str = ""
+
+
+class Connection(Struct):
+    """A worker, exchange, event subscription or domain to make or, by name or id, to remove."""
+
+    action: str = ""
+    name: str = ""
+    url: str = ""
+    queue: str = ""
+    source: str = ""
+    events: str = ""
+    hostname: str = ""
+    port: str = ""
+    encrypted: bool = False
+    target: str = ""

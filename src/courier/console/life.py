@@ -8,6 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 from courier import ids
+from courier.console.words import BEYOND
 from courier.core import journal
 from courier.core.store import Store
 from courier.core.types import Key, Listener, Queue, Run
@@ -173,12 +174,12 @@ async def begin(
 
 async def _origin(store: Store, queue: str, message: str, at_ms: int) -> tuple[str, str] | None:
     """The message that this one is a copy of, by its `published`."""
-    head = await store.head()
-    after = max(await store.offset_at(at_ms), head.first - 1)
+    head = await store.journal.head()
+    after = max(await store.journal.offset_at(at_ms), head.first - 1)
     looked = 0
     while after < head.last and looked < ORIGIN_EVENTS_MAX:
         limit = min(PAGE_EVENTS, head.last - after)
-        runs = await store.read_journal(after=after, limit=limit, bytes_max=PAGE_BYTES_MAX)
+        runs = await store.journal.read(after=after, limit=limit, bytes_max=PAGE_BYTES_MAX)
         cut = list(journal.cut(runs, after=after, limit=limit))
         if not cut or cut[0][0].at_ms > at_ms:
             return None
@@ -208,8 +209,8 @@ async def read(
 ) -> Life:
     """The life from its publication on, to the end of all its copies or to a limit."""
     watched = _Watched(queue, message)
-    head = await store.head()
-    first = after = max(await store.offset_at(published_ms), head.first - 1)
+    head = await store.journal.head()
+    first = after = max(await store.journal.offset_at(published_ms), head.first - 1)
     steps: list[Step] = []
     until_s = time.perf_counter() + LOOKED_S_MAX
     hidden = 0
@@ -217,7 +218,7 @@ async def read(
         if after - first >= EVENTS_MAX or time.perf_counter() > until_s:
             break
         limit = min(PAGE_EVENTS, head.last - after)
-        runs = await store.read_journal(after=after, limit=limit, bytes_max=PAGE_BYTES_MAX)
+        runs = await store.journal.read(after=after, limit=limit, bytes_max=PAGE_BYTES_MAX)
         cut = list(journal.cut(runs, after=after, limit=limit))
         if not cut:
             break
@@ -227,7 +228,7 @@ async def read(
         hidden += sum(not within(each.queue) for each in found)
     whole = after >= head.last or not watched.open
     _note_waits(steps)
-    await _name(store, steps)
+    _name(store, steps, within)
     return Life(steps[:STEPS_MAX], first + 1, after, whole, hidden)
 
 
@@ -252,15 +253,16 @@ def _note_waits(steps: list[Step]) -> None:
             before = step.at_ms
 
 
-async def _name(store: Store, steps: list[Step]) -> None:
+def _name(store: Store, steps: list[Step], within: Callable[[str], bool]) -> None:
     """Names in place of ids, as far as what they name still exists."""
     for step in steps:
         if step.actor:
-            key = await store.get(Key, step.actor)
+            key = store.records.get(Key, step.actor)
             step.actor_name = key.name if key else ""
         if step.listener:
-            listener = await store.get(Listener, step.listener)
+            listener = store.records.get(Listener, step.listener)
             step.listener = listener.title if listener else step.listener
         if step.into:
-            queue = await store.get(Queue, step.into)
-            step.into = queue.name if queue else step.into
+            queue = store.records.get(Queue, step.into)
+            seen = within(step.into)
+            step.into = (queue.name if queue else step.into) if seen else BEYOND

@@ -22,6 +22,10 @@ from courier.web import Call, Handler, Response
 EVERY_S = 1.0
 STREAM_S_MAX = 600.0
 STREAMS_MAX = 200
+# Of one key: others have pages open, too.
+STREAMS_PER_KEY_MAX = 100
+# A stream that nobody has begun to read by then is not counted any more.
+UNREAD_S_MAX = 10.0
 # Rows of the journal that one page gets in a second; of more it gets the number only.
 ROWS_MAX = 50
 EVENTS_MAX = 500
@@ -48,6 +52,8 @@ class _Watcher:
         self.more = 0
         self.reload = False
         self.ended = False
+        self.read = False
+        self.made_s = asyncio.get_running_loop().time()
         self.ready = asyncio.Event()
 
     def set(self, values: dict[str, str]) -> None:
@@ -76,6 +82,7 @@ class Live:
     def __init__(self, services: Services, facts: Facts, queues: QueuesPage) -> None:
         self._services = services
         self._store = services.store
+        self._records = services.store.records
         self._facts = facts
         self._page = queues
         self._watchers: set[_Watcher] = set()
@@ -95,8 +102,11 @@ class Live:
         if "text/event-stream" not in call.request.header(b"accept"):
             watcher.set(await self._values(watcher, {}))
             return watcher.values
-        if len(self._watchers) >= STREAMS_MAX:
+        own = sum(each.key.id == watcher.key.id for each in self._watchers)
+        if len(self._watchers) >= STREAMS_MAX or own >= STREAMS_PER_KEY_MAX:
             raise RateLimited("following pages", retry_after_ms=10 * SECOND_MS)
+        # Counted from here on: many that are asked for together begin together.
+        self._watch(watcher)
         return Response(b"", content_type=STREAM, headers=(*HEADERS, NOT_KEPT),
                         stream=self._stream(watcher))  # fmt: skip
 
@@ -109,11 +119,11 @@ class Live:
                 keys.require(call.key, "journal")
             watcher = _Watcher(call.key, call.tenant, (), single=False)
             watcher.filter = asked(call)
-            watcher.offset = (await self._store.head()).last
+            watcher.offset = (await self._store.journal.head()).last
             return watcher
         if page == "queue":
             id = call.request.query.get("queue", [""])[-1]
-            queue = await self._store.get(Queue, id)
+            queue = self._records.get(Queue, id)
             if queue is None or id not in reach:
                 raise Forbidden("queues:read", limited=True)
             if call.key.tenant and queue.tenant != call.key.tenant:
@@ -128,9 +138,8 @@ class Live:
     async def _stream(self, watcher: _Watcher) -> AsyncIterator[bytes]:
         loop = asyncio.get_running_loop()
         until_s = loop.time() + STREAM_S_MAX
-        self._watchers.add(watcher)
-        if self._task is None or self._task.done():
-            self._task = loop.create_task(self._run())
+        watcher.read = True
+        self._watch(watcher)
         try:
             yield b"retry: 2000\n\n"
             while not watcher.ended and loop.time() < until_s:
@@ -145,6 +154,11 @@ class Live:
             yield b"event: gone\ndata: {}\n\n"
         finally:
             self._watchers.discard(watcher)
+
+    def _watch(self, watcher: _Watcher) -> None:
+        self._watchers.add(watcher)
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def _run(self) -> None:
         """Until nobody looks any more."""
@@ -162,16 +176,25 @@ class Live:
         watchers = [*self._watchers]
         ids = {id for watcher in watchers for id in watcher.queues}
         stats = await self._store.stats([*ids], now_ms=now_ms) if ids else {}
+        # Pages of the same queues show the same, and most open pages are alike.
+        alike: dict[tuple[str, tuple[str, ...], bool], dict[str, str]] = {}
+        unread_s = asyncio.get_running_loop().time() - UNREAD_S_MAX
         for watcher in watchers:
-            key = await self._store.get(Key, watcher.key.id)
+            if not watcher.read and watcher.made_s < unread_s:
+                self._watchers.discard(watcher)
+                continue
+            key = self._records.get(Key, watcher.key.id)
             if key is None or not key.enabled:
                 watcher.ended = True
                 watcher.ready.set()
             elif watcher.filter is not None:
                 await self._rows(watcher, watcher.filter)
             else:
-                watcher.set(await self._values(watcher, stats))
-            if watcher.empty and await self._store.scan(Queue, tenant=watcher.tenant):
+                shows = (watcher.tenant, watcher.queues, watcher.single)
+                if shows not in alike:
+                    alike[shows] = await self._values(watcher, stats)
+                watcher.set(alike[shows])
+            if watcher.empty and self._records.scan(Queue, tenant=watcher.tenant):
                 watcher.empty, watcher.reload = False, True
                 watcher.ready.set()
 
@@ -190,7 +213,7 @@ class Live:
 
     async def _rows(self, watcher: _Watcher, wanted: Filter) -> None:
         """What the journal has since; of very much only how much."""
-        last = (await self._store.head()).last
+        last = (await self._store.journal.head()).last
         if last <= watcher.offset:
             return
         low = max(watcher.offset, last - EVENTS_MAX)

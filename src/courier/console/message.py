@@ -10,6 +10,7 @@ from courier import ids
 from courier.console import Page, Redirect, Services, life, wants_json
 from courier.console.facts import Facts
 from courier.console.guard import HEADERS, NOT_KEPT
+from courier.console.past import Past
 from courier.console.queue import may
 from courier.console.why import BEFORE_MAX, Waiting, is_over, where_it_went, why_late
 from courier.core.errors import NotFound
@@ -57,6 +58,7 @@ class MessageFacts(Struct):
     readable: bool
     history: bool
     own_id: bool
+    seq: int = 0
 
 
 class Found(Struct):
@@ -72,7 +74,9 @@ class MessagePage:
     def __init__(self, services: Services, facts: Facts) -> None:
         self._services = services
         self._store = services.store
+        self._records = services.store.records
         self._facts = facts
+        self._past = Past(services)
 
     def handlers(self) -> dict[str, Handler]:
         return {
@@ -83,16 +87,19 @@ class MessagePage:
 
     async def show_message(self, call: Call) -> Page:
         now_ms = self._services.clock.now_ms()
+        at_ms = self._past.at(call)
         queue: Queue = call.queue
         id = call.params["message"]
-        message = await self._store.find(queue.id, id, now_ms=now_ms)
+        message = await self._store.messages.find(queue.id, id, now_ms=now_ms)
         readable = may(call.key, "messages:read", queue.id)
         lived = await self._life(call, queue, id, message)
+        if at_ms:
+            lived.steps = [step for step in lived.steps if step.at_ms < at_ms]
         if message is None and not lived.steps:
             raise NotFound("message", id)
         over = message is None and is_over(lived.steps)
-        why = "" if message is None else why_late(
-            await self._waiting(queue, message, now_ms), lived.steps, now_ms)  # fmt: skip
+        why = "" if message is None or at_ms else why_late(
+            await self._waiting(call, queue, message, now_ms), lived.steps, now_ms)  # fmt: skip
         form = call.request.query.get("body", ["pretty"])[-1]
         body = self._body(queue, message, form if form in FORMS else "pretty") if readable else None
         published = message.published_ms if message else ids.message_ms(id)
@@ -117,6 +124,7 @@ class MessagePage:
                 readable=readable,
                 history=True,
                 own_id=ids.message_seq(id, queue=queue.id) is None,
+                seq=message.seq if message else 0,
             ),
         )
         return shown
@@ -133,10 +141,12 @@ class MessagePage:
         reach = call.reach
         return lambda queue: queue in reach
 
-    async def _waiting(self, queue: Queue, message: Message, now_ms: int) -> Waiting:
-        known = await self._facts.of_queue(queue, now_ms)
+    async def _waiting(self, call: Call, queue: Queue, message: Message, now_ms: int) -> Waiting:
+        known = await self._facts.of_queue(queue, call.reach, now_ms)
         history, second = known.history, now_ms % MINUTE_MS // SECOND_MS
-        earlier = await self._store.browse(queue.id, after_seq=0, limit=BEFORE_MAX, now_ms=now_ms)
+        earlier = await self._store.messages.browse(
+            queue.id, after_seq=0, limit=BEFORE_MAX, now_ms=now_ms, bodies=False
+        )
         before = [each for each in earlier if each.seq < message.seq]
         of_group = [each.id for each in before if each.group == message.group]
         return Waiting(
@@ -161,9 +171,12 @@ class MessagePage:
     async def send_body(self, call: Call) -> Response:
         """All of the body, as a download that no browser shows."""
         now_ms = self._services.clock.now_ms()
-        message = await self._store.find(call.queue.id, call.params["message"], now_ms=now_ms)
+        message = await self._store.messages.find(
+            call.queue.id, call.params["message"], now_ms=now_ms
+        )
         if message is None:
             raise NotFound("message", call.params["message"])
+        call.admit(message.size)
         body = self._services.broker.opened(call.queue, message).body
         made = ids.message_id(
             published_ms=message.published_ms, seq=message.seq, queue=call.queue.id
@@ -177,7 +190,7 @@ class MessagePage:
         q = call.request.query.get("q", [""])[-1].strip()[:FIND_CHARACTERS_MAX]
         reach = call.reach
         queues = [
-            each for each in await self._store.scan(Queue, tenant=call.tenant) if each.id in reach
+            each for each in self._records.scan(Queue, tenant=call.tenant) if each.id in reach
         ]
         hits = await self._messages(q, queues) if q else []
         if not hits and q:
@@ -206,7 +219,7 @@ class MessagePage:
         if hits:
             return hits
         for queue in queues[:ASKED_QUEUES_MAX]:
-            found = await self._store.find(queue.id, q, now_ms=now_ms)
+            found = await self._store.messages.find(queue.id, q, now_ms=now_ms)
             if found is not None:
                 made = ids.message_id(
                     published_ms=found.published_ms, seq=found.seq, queue=queue.id

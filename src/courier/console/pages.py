@@ -1,5 +1,6 @@
 """All pages, once the first of them is wanted: their handlers, and how they are rendered."""
 
+import re
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -10,19 +11,26 @@ from markupsafe import Markup, escape
 
 from courier.console import Page, Services, operates, relative
 from courier.console.actions import Actions
+from courier.console.connections import Connections
 from courier.console.doors import Doors, SignInFacts
+from courier.console.downloads import Downloads
 from courier.console.events import EventsPage
+from courier.console.exchange import ExchangePages
 from courier.console.facts import Facts
 from courier.console.files import Files
 from courier.console.guard import page_after
+from courier.console.lake import LakePages
 from courier.console.live import Live
 from courier.console.message import MessagePage
+from courier.console.past import Past
+from courier.console.planning import Planning
 from courier.console.queue import QueuePage
 from courier.console.queues import QueuesPage
+from courier.console.receivers import Receivers
 from courier.console.settings import SettingsPages
-from courier.console.spans import duration_text
+from courier.console.spans import duration_text, moment_ms
 from courier.console.words import FILTERS, listing, printable
-from courier.core.types import Key
+from courier.core.types import MINUTE_MS, Key
 from courier.web import Handler, Request
 
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -30,8 +38,10 @@ _TEMPLATES = Path(__file__).parent / "templates"
 VALUE_CHARACTERS_MAX = 500
 _PARAMETERS = frozenset(
     ("q", "state", "sort", "after", "tenant", "since", "until", "last", "against", "path", "order",
-     "queue", "kind", "actor", "dialect", "before", "body")
+     "queue", "kind", "actor", "dialect", "before", "body", "at", "headers")
 )  # fmt: skip
+_LINK = re.compile(r'href="([^"#]*console[^"#]*)(#[^"]*)?"(?! data-now)')
+_SEARCH = re.compile(r'<form [^>]*method="get"[^>]*>(?!<!--now-->)')
 _TITLES = {
     400: "This cannot be done as asked",
     401: "Please sign in",
@@ -74,23 +84,36 @@ class Pages:
             self._environment.get_template(name)
         self.handlers: dict[str, Handler] = {}
         facts = Facts(services)
-        queues, queue = QueuesPage(services, facts), QueuePage(services, facts)
+        self._lake = LakePages(services)
+        facts.audit = self._lake.look
+        queues, queue = QueuesPage(services, facts), QueuePage(services, facts, self._lake)
+        exchanges = ExchangePages(services, facts, Past(services))
+        queue.gone = exchanges.deleted
         self._live = Live(services, facts, queues)
+        self.planning = Planning(services, self._lake)
         for part in (
             Doors(services),
             self.files,
             queues,
             queue,
             Actions(services, queue),
+            Receivers(services, queue),
+            Connections(services),
             MessagePage(services, facts),
+            Downloads(services),
             EventsPage(services),
             SettingsPages(services, facts),
+            self.planning,
+            exchanges,
+            self._lake,
             self._live,
         ):
             self.handlers |= part.handlers()
 
     def drain(self) -> None:
         self._live.drain()
+        self.planning.runs.drain()
+        self._lake.drain()
 
     def wrong_sign_in(self, request: Request) -> Page:
         then = page_after(request.query.get("then", [""])[-1])
@@ -106,20 +129,41 @@ class Pages:
             for name, values in request.query.items()
             if name in _PARAMETERS
         }
+        at = query.get("at", "") if page.status < 400 else ""
+        now_ms = self._services.clock.now_ms()
         shown = self._environment.get_template(page.template).render(
             facts=page.facts,
-            now_ms=self._services.clock.now_ms(),
+            now_ms=now_ms,
+            at=at,
+            at_ms=moment_ms(at, "at") // MINUTE_MS * MINUTE_MS if at else 0,
             key=key,
             operator=key is not None and operates(key),
             can=_can(key),
-            token=self._services.guard.form_token(session) if session else "",
+            # What was cannot be changed: pages of the past have no forms that do.
+            token=self._services.guard.form_token(session) if session and not at else "",
             query=_Query(query),
             tenant_query=again({}, tenant=query.get("tenant", "")),
             scopes=listing(sorted({grant.scope for grant in key.grants}), 20) if key else "",
             href=lambda path: relative(request, path),
             page=page.template.removesuffix(".html"),
         )
+        shown = kept_at(shown, at) if at else shown
         return shown.encode("utf-8", "surrogatepass")
+
+
+def kept_at(html: str, at: str) -> str:
+    """The page with `at` in every link to another page of the console, and in every search."""
+    query = escape(urlencode({"at": at}))
+
+    def link(match: re.Match[str]) -> str:
+        path, mark = match[1], match[2] or ""
+        if "/static/" in path or "at=" in path:
+            return match[0]
+        return f'href="{path}{"&amp;" if "?" in path else "?"}{query}{mark}"'
+
+    hidden = f'<input type="hidden" name="at" value="{escape(at)}">'
+    html = _LINK.sub(link, html)
+    return _SEARCH.sub(lambda match: match[0] + hidden, html)
 
 
 def _finalize(value: Any) -> Any:

@@ -1,18 +1,43 @@
 """One queue: how it is now, its past, its messages, who consumes it, its settings."""
 
+import base64
+from collections.abc import Awaitable, Callable
 from typing import Any
 
+import msgspec
 from markupsafe import Markup
 from msgspec import Struct
+from msgspec.structs import replace
 
 from courier.console import Page, Services, browsing, charts, operates, spans
 from courier.console.consumers import ConsumerRow, Consumers
 from courier.console.facts import Facts, Known
+from courier.console.lake import AWAY, LakePages
+from courier.console.past import Past
 from courier.console.rules import Listening, Look, listener_trouble
+from courier.console.words import BEYOND, preview
 from courier.core import keys
-from courier.core.errors import Forbidden
-from courier.core.types import MINUTE_MS, SECOND_MS, Binding, Exchange, Key, Queue
+from courier.core.errors import Forbidden, NotFound, OverLimit
+from courier.core.limits import ANSWER_BYTES_MAX, Allowance
+from courier.core.types import (
+    MINUTE_MS,
+    SECOND_MS,
+    Binding,
+    Exchange,
+    Key,
+    Message,
+    MessageState,
+    Queue,
+)
 from courier.web import Call, Handler
+
+# What of a queue is listed: any state ("ready" is what is handed out next), or its dead letters.
+STATES: dict[str, MessageState | None] = {
+    "ready": None, "waiting": "waiting", "leased": "leased", "delayed": "delayed", "dead": None,
+}  # fmt: skip
+# A body that is put into the form to be changed and published again.
+AGAIN_BYTES_MAX = 1 << 20
+NO_LETTERS = "Dead letters of this queue are dropped, or go where this key does not reach."
 
 
 class Now(Struct):
@@ -41,12 +66,16 @@ class Compared(Struct):
 
 
 class Messages(Struct):
+    """`queue` is where they are: of dead letters another one than the page's."""
+
     rows: list[browsing.MessageRow]
     next: int | None
     looked: int
     sealed: int
     readable: bool
     last_ms: int = 0
+    says: str = ""
+    queue: str = ""
 
 
 class Problem(Struct):
@@ -89,6 +118,8 @@ class QueueFacts(Struct):
     after: int
     modified_ms: int
     problem: Problem | None = None
+    draft: dict[str, str] = {}
+    made: tuple[str, str] | None = None
     against_line: tuple[int, ...] = ()
 
     @property
@@ -115,17 +146,46 @@ class QueueFacts(Struct):
 
 
 class QueuePage:
-    def __init__(self, services: Services, facts: Facts) -> None:
+    def __init__(self, services: Services, facts: Facts, lake: LakePages) -> None:
         self._services = services
         self._store = services.store
+        self._records = services.store.records
         self._facts = facts
         self._consumers = Consumers(services.store)
+        self._past = Past(services)
+        self._lake = lake
+        self.gone: Callable[[Call], Awaitable[Page]]
 
     def handlers(self) -> dict[str, Handler]:
         return {"show_queue": self.show_queue}
 
     async def show_queue(self, call: Call) -> Page:
-        return Page("queue.html", await self.facts(call, call.queue))
+        if call.queue is None:
+            return await self.gone(call)
+        facts = await self.facts(call, call.queue)
+        again = call.request.query.get("again", [""])[-1]
+        if again:
+            facts.draft = await self._draft(call, call.queue, again)
+        return Page("queue.html", facts)
+
+    async def _draft(self, call: Call, queue: Queue, id: str) -> dict[str, str]:
+        """A message that is there, as the form to publish it once more. Raises NotFound."""
+        now_ms = self._services.clock.now_ms()
+        found = await self._store.messages.find(queue.id, id, now_ms=now_ms)
+        if found is None:
+            raise NotFound("message", id)
+        if not may(call.key, "messages:read", queue.id):
+            raise Forbidden("messages:read")
+        if found.size > AGAIN_BYTES_MAX:
+            raise OverLimit("body", limit=AGAIN_BYTES_MAX, actual=found.size)
+        raw = self._services.broker.opened(queue, found).body
+        kind = found.content_type
+        try:
+            body = base64.b64encode(raw).decode() if kind == "bytes" else raw.decode()
+        except UnicodeDecodeError:
+            kind, body = "bytes", base64.b64encode(raw).decode()
+        headers = msgspec.json.encode(found.headers).decode() if found.headers else ""
+        return {"body": body, "kind": kind, "headers": headers, "group": found.group or ""}
 
     async def shown_again(self, call: Call, problem: Problem, status: int = 400) -> Page:
         """The page with a form as it was filled in, and what is wrong with it."""
@@ -134,35 +194,43 @@ class QueuePage:
         return Page("queue.html", facts, status)
 
     async def facts(self, call: Call, queue: Queue) -> QueueFacts:
-        now_ms = self._services.clock.now_ms()
+        at_ms = self._past.at(call)
+        now_ms = at_ms - 1 if at_ms else self._services.clock.now_ms()
         query = {name: values[-1] for name, values in call.request.query.items()}
         get = query.get
-        known = await self._facts.of_queue(queue, now_ms)
+        if at_ms:
+            known = await self._past.of_queue(queue, at_ms)
+            queue = known.queue
+        else:
+            known = await self._facts.of_queue(queue, call.reach, now_ms)
         held = known.held
         chosen = spans.span(get("since", ""), get("until", ""), get("last", ""), now_ms)
         series, tallies = await spans.series(self._store, queue, chosen, held.count)
         against = get("against", "") if get("against", "") in spans.AGAINST else ""
         compared, line = await self._compared(queue, chosen, against, tallies)
-        dead = await self._store.get(Queue, queue.dead_letter) if queue.dead_letter else None
+        dead = self._records.get(Queue, queue.dead_letter) if queue.dead_letter else None
         reach = call.reach
         order = "oldest" if get("order", "") == "oldest" else "newest"
         after = _number(get("after", ""))
-        state = "ready" if get("state", "") == "ready" else ""
+        state = get("state", "") if get("state", "") in STATES else ""
         wanted = browsing.Wanted(
             get("q", "")[: browsing.SEARCH_CHARACTERS_MAX],
             get("path", "")[: browsing.SEARCH_CHARACTERS_MAX],
             *(chosen.chosen or (0, 1 << 62)),
+            STATES.get(state),
+            queue.id if state == "dead" else "",
         )
+        reached = dead if dead and dead.id in reach else None
         return QueueFacts(
             id=queue.id,
             name=queue.name,
             tenant=queue.tenant,
             settings=settings_of(queue),
-            dead_letter=dead.name if dead else "",
-            dead_letter_id=dead.id if dead and dead.id in reach else "",
-            buriers=[(each.id, each.name) for each in await self._services.admin.buriers(queue)
+            dead_letter=(dead.name if reached else BEYOND) if dead else "",
+            dead_letter_id=reached.id if reached else "",
+            buriers=[(each.id, each.name) for each in self._services.admin.buriers(queue)
                      if each.id in reach],
-            exchanges=await self._exchanges(queue),
+            exchanges=self._exchanges(queue, reach),
             now=self._now(known, now_ms),
             looks=[*known.looks],
             since_ms=chosen.since_ms,
@@ -175,11 +243,13 @@ class QueuePage:
             marks=spans.marks(tallies),
             against=against,
             compared=compared,
-            messages=await self._messages(call, queue, wanted, order, state, after, now_ms),
-            consumers=await self._consumers.of(queue, now_ms),
+            messages=await self._then(call, queue, at_ms) if at_ms else
+            await self._messages(call, queue, reached, wanted, order, state, after, now_ms),
+            consumers=[] if at_ms else await self._consumers.of(queue, now_ms),
             listeners=[*known.listeners] if await self._may(call, "listeners:read", queue) else [],
             troubles={each.id: said for each in known.listeners
-                      if (said := listener_trouble(each, now_ms))},
+                      if (said := listener_trouble(each, now_ms))
+                      and may(call.key, "listeners:read", queue.id)},
             q=wanted.text,
             path=wanted.path,
             state=state,
@@ -208,12 +278,13 @@ class QueuePage:
             history.buried_hour,
         )
 
-    async def _exchanges(self, queue: Queue) -> list[str]:
+    def _exchanges(self, queue: Queue, reach: keys.Reach) -> list[str]:
         found = []
-        for binding in await self._store.scan(Binding, tenant=queue.tenant):
+        for binding in self._records.scan(Binding, tenant=queue.tenant):
             if binding.queue == queue.id:
-                exchange = await self._store.get(Exchange, binding.parent)
-                found += [exchange.name] if exchange else []
+                exchange = self._records.get(Exchange, binding.parent)
+                if exchange and self._services.admin.reaches(reach, exchange):
+                    found.append(exchange.name)
         return found
 
     async def _compared(
@@ -224,7 +295,7 @@ class QueuePage:
         if other is None:
             return None, ()
         first, last = chosen.chosen or (chosen.since_ms, chosen.until_ms)
-        theirs = await self._store.tallies(
+        theirs = await self._store.past.tallies(
             tenant=queue.tenant, id=queue.id, since_ms=other[0], until_ms=other[1]
         )
         here, there = spans.totals(tallies, first, last), spans.totals(theirs, *other)
@@ -238,33 +309,70 @@ class QueuePage:
                 line[place] += tally.count
         return compared, tuple(line)
 
+    async def _then(self, call: Call, queue: Queue, at_ms: int) -> Messages:
+        """The first messages that the queue held then, as the lake has them, with their states."""
+        readable = may(call.key, "messages:read", queue.id)
+        rows = await self._lake.held(queue.id, at_ms)
+        if rows is None:
+            return Messages([], None, 0, 0, readable, says=AWAY)
+        shown = [
+            browsing.MessageRow(
+                str(row["message_id"]),
+                int(row["seq"]),
+                int(row["published_ms"]),
+                max(0, at_ms - int(row["published_ms"])),
+                int(row["attempts"]),
+                int(row["size"] or 0),
+                preview(str(row["body"] or "").encode()) if readable else "",
+                state=str(row["state"]),
+            )
+            for row in rows
+        ]
+        return Messages(shown, None, len(shown), 0, readable)
+
     async def _messages(
         self,
         call: Call,
         queue: Queue,
+        dead: Queue | None,
         wanted: browsing.Wanted,
         order: str,
         state: str,
         after: int,
         now_ms: int,
     ) -> Messages:
+        if state == "dead":
+            if dead is None:
+                return Messages([], None, 0, 0, readable=True, says=NO_LETTERS)
+            queue = dead
         readable = may(call.key, "messages:read", queue.id)
         if not readable:
-            wanted = browsing.Wanted(since_ms=wanted.since_ms, until_ms=wanted.until_ms)
+            wanted = replace(wanted, text="", path="")
+        opened = self._services.broker.opened
+
+        def row(message: Message) -> browsing.MessageRow:
+            body = opened(queue, message).body if readable else None
+            found = browsing.row(message, body, now_ms)
+            if found.buried_from not in call.reach:
+                found.buried_from = ""
+            return found
+
         if state == "ready":
-            ready = await self._store.peek(queue.id, count=browsing.ROWS, now_ms=now_ms)
-            found = browsing.Found([each for each in ready if browsing.matches(each, wanted)])
+            allowance = Allowance(ANSWER_BYTES_MAX)
+            ready = await self._store.messages.peek(
+                queue.id, count=browsing.ROWS, now_ms=now_ms, allowance=allowance
+            )
+            found = browsing.Found([row(each) for each in ready if browsing.matches(each, wanted)])
             found.looked = len(ready)
         else:
+            newest = order == "newest"
             found = await browsing.browse(
-                self._store, queue, wanted, newest=order == "newest", after=after, now_ms=now_ms
+                self._store, queue, wanted, row, newest=newest, after=after, now_ms=now_ms
             )
-        opened = self._services.broker.opened
-        rows = [
-            browsing.row(each, opened(queue, each).body if readable else None, now_ms)
-            for each in found.messages
-        ]
-        return Messages(rows, found.next, found.looked, found.sealed, readable, found.last_ms)
+        return Messages(
+            found.rows, found.next, found.looked, found.sealed, readable, found.last_ms,
+            queue=queue.id,
+        )  # fmt: skip
 
 
 def may(key: Key | None, scope: Any, queue: str) -> bool:

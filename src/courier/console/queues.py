@@ -8,16 +8,21 @@ from typing import Any
 
 from markupsafe import Markup
 from msgspec import Struct
+from msgspec.structs import replace
 
 from courier import ids
-from courier.console import Page, Redirect, Services, charts, forms, operates
+from courier.console import Page, Redirect, Services, charts, forms, operates, wants_json
 from courier.console.facts import Facts, Known, KnownExchange
+from courier.console.past import Past
+from courier.console.recent import QUIET
 from courier.console.rules import LOOKS_MAX, Look, gravest, looks_at_server
 from courier.core.errors import Conflict, InvalidRequest, OverLimit
 from courier.core.types import HOUR_MS, MINUTE_MS, SECOND_MS, Draft, Queue, Tenant
 from courier.web import Call, Handler
 
 ROWS = 50
+# As JSON, who asks may have more at once.
+ROWS_MAX = 1_000
 FILTER_CHARACTERS_MAX = 200
 HELLO = "hello"
 # What every dialect takes as a name.
@@ -42,7 +47,10 @@ STATES = {
 
 
 class Row(Struct):
-    """One line of the list. An exchange holds nothing; its `out_rate` is of copies."""
+    """One line of the list. An exchange holds nothing; its `out_rate` is of copies.
+
+    `dead_letters` is what its dead-letter queue holds, 0 if that is beyond reach.
+    """
 
     id: str
     name: str
@@ -59,6 +67,7 @@ class Row(Struct):
     frozen: bool = False
     grave: int = 0
     bindings: int = 0
+    dead_letters: int = 0
 
     @property
     def spark(self) -> Markup:
@@ -98,6 +107,7 @@ class QueuesPage:
     def __init__(self, services: Services, facts: Facts) -> None:
         self._services = services
         self._facts = facts
+        self._past = Past(services)
 
     def handlers(self) -> dict[str, Handler]:
         return {
@@ -110,12 +120,16 @@ class QueuesPage:
         return Page("queues.html", await self.facts(call))
 
     async def facts(self, call: Call, problem: str = "", new_name: str = "") -> QueuesFacts:
-        now_ms = self._services.clock.now_ms()
+        at_ms = self._past.at(call)
+        now_ms = at_ms - 1 if at_ms else self._services.clock.now_ms()
         reach, query = call.reach, call.request.query
-        known = await self._facts.of_tenant(call.tenant, reach, now_ms)
-        exchanges = await self._facts.exchanges(call.tenant, reach, now_ms)
+        if at_ms:
+            known = await self._past.of_tenant(call.tenant, reach, at_ms)
+        else:
+            known = await self._facts.of_tenant(call.tenant, reach, now_ms)
+        exchanges = await self._facts.exchanges(call.tenant, reach, now_ms, past=bool(at_ms))
         looks = [look for each in known for look in each.looks]
-        if call.key and operates(call.key):
+        if call.key and operates(call.key) and not at_ms:
             looks += looks_at_server(await self._facts.server(), now_ms)
         looks = gravest(looks)
         q = query.get("q", [""])[-1][:FILTER_CHARACTERS_MAX].strip()
@@ -131,12 +145,21 @@ class QueuesPage:
         wanted = _sorted(wanted, sort)
         await asyncio.sleep(0)
         after = min(_offset(query.get("after", ["0"])[-1]), max(0, len(wanted) - 1))
-        shown = [await self._row(each, now_ms, second) for each in wanted[after : after + ROWS]]
-        tenant = await self._services.store.get(Tenant, call.tenant)
-        first = not known and not exchanges
+        rows = _offset(query.get("rows", ["0"])[-1]) if wants_json(call.request) else 0
+        most = min(rows or ROWS, ROWS_MAX)
+        dead = {each.queue.id: each.held.count for each in known}
+        page = wanted[after : after + most]
+        backlogs = await self._facts.backlogs(
+            [each for each in page if isinstance(each, Known)],
+            since_ms=now_ms - HOUR_MS,
+            until_ms=now_ms,
+        )
+        shown = [_row(each, now_ms, second, dead, backlogs) for each in page]
+        tenant = self._services.store.records.get(Tenant, call.tenant)
+        first = not known and not exchanges and not at_ms
         return QueuesFacts(
             tenant=tenant.name if tenant else "",
-            tenants=await self._tenants(call),
+            tenants=self._tenants(call),
             total=len(known),
             messages=sum(each.held.count for each in known),
             matching=len(wanted),
@@ -153,36 +176,10 @@ class QueuesPage:
             at_ms=now_ms,
         )
 
-    async def _row(self, known: Known | KnownExchange, now_ms: int, second: int) -> Row:
-        if isinstance(known, KnownExchange):
-            return _exchange_row(known, second)
-        queue, held = known.queue, known.held
-        look = known.looks[0] if known.looks else None
-        stopped = "paused" if queue.paused else "frozen" if queue.frozen else ""
-        backlog = await self._facts.backlog(
-            queue, held.count, since_ms=now_ms - HOUR_MS, until_ms=now_ms
-        )
-        return Row(
-            queue.id,
-            queue.name,
-            "queue",
-            known.waiting,
-            held.leased,
-            held.delayed,
-            now_ms - held.oldest_ms if held.count and held.oldest_ms else 0,
-            known.history.rate("published", second),
-            known.history.rate("acked", second),
-            tuple(backlog),
-            look.state if look else stopped,
-            queue.paused,
-            queue.frozen,
-            look.grave if look else 0,
-        )
-
-    async def _tenants(self, call: Call) -> list[str]:
+    def _tenants(self, call: Call) -> list[str]:
         if call.key is None or not operates(call.key):
             return []
-        return [tenant.name for tenant in await self._facts.tenants()]
+        return [tenant.name for tenant in self._facts.tenants()]
 
     def _cards(self, call: Call, tenant: Tenant | None) -> list[tuple[str, str]]:
         """Lines to paste; with secrets for the operator only."""
@@ -193,26 +190,38 @@ class QueuesPage:
         call.require()
         asked: forms.NewQueue = call.body
         try:
-            queue = await self._create(call, asked.name.strip())
+            queue = await self._create(call, asked.name.strip(), asked.like)
         except (InvalidRequest, Conflict, OverLimit) as error:
             problem = error.reason if isinstance(error, InvalidRequest) else str(error)
             facts = await self.facts(call, problem, asked.name[:FILTER_CHARACTERS_MAX])
             return Page("queues.html", facts, 409 if isinstance(error, Conflict) else 400)
         return Redirect(f"/console/queues/{queue.id}")
 
-    async def _create(self, call: Call, name: str) -> Queue:
-        if not NAME.fullmatch(name):
+    async def _create(self, call: Call, name: str, like: str = "") -> Queue:
+        if not like and not NAME.fullmatch(name):
             raise InvalidRequest("name", f"A queue's name has {NAME_RULE}.")
         now_ms = self._services.clock.now_ms()
         queue = Queue(
             id=ids.new_id(), tenant=call.tenant, name=name, created_ms=now_ms, modified_ms=now_ms
         )
+        if like:
+            known = await self._past.settings(call.tenant, like, now_ms + 1)
+            if known is None:
+                raise InvalidRequest("like", "What that queue was is no longer known.")
+            dead = known.dead_letter if self._named(known.dead_letter) else None
+            queue = replace(
+                known, id=queue.id, created_ms=now_ms, modified_ms=now_ms, dead_letter=dead,
+                purge=None, schema="", frozen=False, paused=False,
+            )  # fmt: skip
         return await self._services.admin.create_queue(queue, actor=call.actor)
+
+    def _named(self, id: str | None) -> bool:
+        return id is not None and self._services.store.records.get(Queue, id) is not None
 
     async def say_hello(self, call: Call) -> Redirect:
         """Make the queue `hello`, if it is not there, and publish to it."""
         call.require()
-        queue = await self._services.store.named(Queue, tenant=call.tenant, name=HELLO)
+        queue = self._services.store.records.named(Queue, tenant=call.tenant, name=HELLO)
         if queue is None:
             queue = await self._create(call, HELLO)
         draft = Draft(b'{"hello": "world"}', "json")
@@ -230,6 +239,37 @@ def _wanted(known: Known, q: str, state: str) -> bool:
     if state == "stopped":
         return known.queue.paused or known.queue.frozen
     return True
+
+
+def _row(
+    known: Known | KnownExchange,
+    now_ms: int,
+    second: int,
+    held_by: dict[str, int],
+    backlogs: dict[str, list[int]],
+) -> Row:
+    if isinstance(known, KnownExchange):
+        return _exchange_row(known, second)
+    queue, held = known.queue, known.held
+    look = known.looks[0] if known.looks else None
+    stopped = "paused" if queue.paused else "frozen" if queue.frozen else ""
+    return Row(
+        queue.id,
+        queue.name,
+        "queue",
+        known.waiting,
+        held.leased,
+        held.delayed,
+        now_ms - held.oldest_ms if held.count and held.oldest_ms else 0,
+        known.history.rate("published", second),
+        known.history.rate("acked", second),
+        tuple(backlogs[queue.id]),
+        look.state if look else stopped,
+        queue.paused,
+        queue.frozen,
+        look.grave if look else 0,
+        dead_letters=held_by.get(queue.dead_letter or "", 0),
+    )
 
 
 def _exchange_row(known: KnownExchange, second: int) -> Row:
@@ -254,7 +294,8 @@ def _sorted(found: list[Known | KnownExchange], sort: str) -> list[Known | Known
     rest = []
     for place, each in enumerate(found):
         if isinstance(each, Known):
-            value = figure(each)
+            idle = not each.held.count and each.history is QUIET and not each.looks
+            value = 0 if idle else figure(each)
         else:
             value = each.history.rate(copied, 0) if copied else 0
         if value:

@@ -94,7 +94,7 @@ class Recent:
         return histories
 
     async def _ask(self, tenant: str, first: int, last: int) -> dict[int, dict[str, Sums]]:
-        tallies = await self._store.tallies(
+        tallies = await self._store.past.tallies(
             tenant=tenant, since_ms=first * MINUTE_MS, until_ms=(last + 1) * MINUTE_MS
         )
         return await summed(tallies)

@@ -2,25 +2,22 @@
 
 from msgspec import Struct
 
+from courier import refusals
 from courier.console.guard import ForeignForm
 from courier.core.errors import (
     BrokerError,
-    Conflict,
-    Forbidden,
-    InUse,
-    InvalidRequest,
-    NotFound,
     OutOfSpace,
-    OverLimit,
     RateLimited,
+    Rejected,
     RowsChanged,
     SchemaBroken,
-    Unauthenticated,
-    Unavailable,
 )
-from courier.web import BodyLate, NoRoute, NotJson, WrongMethod
 
 RETRY_AFTER_S = 5
+
+
+class PlanConflict(Rejected):
+    """A plan cannot do this now, because of another one or of what it has done."""
 
 
 class Trouble(Struct):
@@ -43,26 +40,10 @@ def retry_after_s(error: BrokerError, status: int) -> int:
 
 def refusal(error: BrokerError) -> tuple[int, str]:
     match error:
-        case InvalidRequest() | NotJson() | SchemaBroken():
+        case SchemaBroken():
             return 400, "invalid_request"
-        case Unauthenticated():
-            return 401, "unauthenticated"
-        case Forbidden() | ForeignForm():
+        case ForeignForm():
             return 403, "forbidden"
-        case NotFound() | NoRoute():
-            return 404, "not_found"
-        case WrongMethod():
-            return 405, "method_not_allowed"
-        case BodyLate():
-            return 408, "timeout"
-        case RowsChanged() | Conflict() | InUse():
+        case RowsChanged() | PlanConflict():
             return 409, "conflict"
-        case OverLimit():
-            return 413, "too_large"
-        case RateLimited():
-            return 429, "rate_limited"
-        case OutOfSpace():
-            return 503, "out_of_space"
-        case Unavailable():
-            return 503, "unavailable"
-    return 400, "refused"
+    return refusals.refusal(error)

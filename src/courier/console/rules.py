@@ -79,6 +79,8 @@ class ServerFacts(Struct):
     journal_bytes_max: int = 1
     free_bytes: int | None = None
     free_bytes_min: int = 0
+    # What the audit of the lake found, "" for nothing.
+    audit: str = ""
 
 
 class Look(Struct):
@@ -295,6 +297,10 @@ def disk_full(server: ServerFacts, now_ms: int) -> Look | None:
     return Look("disk", 100, said, "disk full")
 
 
+def audit_found(server: ServerFacts, now_ms: int) -> Look | None:
+    return Look("audit", 95, server.audit, "audit") if server.audit else None
+
+
 OF_QUEUES: tuple[Callable[[QueueFacts, int], Look | None], ...] = (
     fills_up,
     expires_soon,
@@ -308,6 +314,7 @@ OF_QUEUES: tuple[Callable[[QueueFacts, int], Look | None], ...] = (
 )
 OF_SERVER: tuple[Callable[[ServerFacts, int], Look | None], ...] = (
     disk_full,
+    audit_found,
     journal_full,
     readers_away,
 )

@@ -7,14 +7,13 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from courier import __version__
-from courier.console import Page, Redirect, Services, forms
+from courier.console import Page, Services, forms
 from courier.console.facts import Facts
 from courier.console.queue import Problem
 from courier.console.rules import ServerFacts
 from courier.core import keys
-from courier.core.admin import OPERATOR
-from courier.core.errors import InvalidRequest, NotFound
-from courier.core.types import Exchange, Key, Queue, Tenant, Worker
+from courier.core.errors import InvalidRequest
+from courier.core.types import OPERATOR, Exchange, Key, Queue, Tenant, Worker
 from courier.web import Call, Handler
 
 KEYS_SHOWN_MAX = 500
@@ -73,6 +72,7 @@ class SettingsPages:
     def __init__(self, services: Services, facts: Facts) -> None:
         self._services = services
         self._store = services.store
+        self._records = services.store.records
         self._facts = facts
 
     def handlers(self) -> dict[str, Handler]:
@@ -81,12 +81,11 @@ class SettingsPages:
             "show_tenants": self.show_tenants,
             "show_keys": self.show_keys,
             "create_key": self.create_key,
-            "delete_key": self.delete_key,
         }
 
     async def show_server(self, call: Call) -> Page:
-        head = await self._store.head()
-        workers = await self._store.scan(Worker, tenant=call.tenant)
+        head = await self._store.journal.head()
+        workers = self._records.scan(Worker, tenant=call.tenant)
         facts = ServerPage(
             __version__,
             self._services.url,
@@ -99,33 +98,33 @@ class SettingsPages:
 
     async def show_tenants(self, call: Call) -> Page:
         rows = []
-        for tenant in await self._facts.tenants():
-            queues = len(await self._store.scan(Queue, tenant=tenant.id))
-            held = len(await self._store.scan(Key, tenant=tenant.id))
+        for tenant in self._facts.tenants():
+            queues = len(self._records.scan(Queue, tenant=tenant.id))
+            held = len(self._records.scan(Key, tenant=tenant.id))
             rows.append(TenantRow(tenant.name, tenant.id, tenant.created_ms, queues, held))
         return Page("tenants.html", Tenants(rows))
 
     # --- keys ---
 
     async def show_keys(self, call: Call) -> Page:
-        return Page("keys.html", await self._keys(call))
+        return Page("keys.html", self._keys(call))
 
-    async def _keys(self, call: Call) -> Keys:
-        tenant = await self._store.get(Tenant, call.tenant)
-        found = await self._store.scan(Key, tenant=OPERATOR)
+    def _keys(self, call: Call) -> Keys:
+        tenant = self._records.get(Tenant, call.tenant)
+        found = self._records.scan(Key, tenant=OPERATOR)
         if call.tenant != OPERATOR:
-            found = [*await self._store.scan(Key, tenant=call.tenant), *found]
+            found = [*self._records.scan(Key, tenant=call.tenant), *found]
         assert call.key is not None
         own = call.key.id
-        rows = [await self._row(each, own) for each in found[:KEYS_SHOWN_MAX]]
-        tenants = [each.name for each in await self._facts.tenants()]
+        rows = [self._row(each, own) for each in found[:KEYS_SHOWN_MAX]]
+        tenants = [each.name for each in self._facts.tenants()]
         more = max(0, len(found) - KEYS_SHOWN_MAX)
         return Keys(tenant.name if tenant else "", tenants, rows, more)
 
-    async def _row(self, key: Key, own: str) -> KeyRow:
+    def _row(self, key: Key, own: str) -> KeyRow:
         targets = dict.fromkeys(target for grant in key.grants for target in grant.targets)
         named = [
-            await self._store.get(Queue, id) or await self._store.get(Exchange, id)
+            self._records.get(Queue, id) or self._records.get(Exchange, id)
             for id in [*targets][:TARGETS_MAX]
         ]
         return KeyRow(
@@ -148,10 +147,10 @@ class SettingsPages:
         try:
             key, secret = await self._create(call, asked)
         except InvalidRequest as error:
-            facts = await self._keys(call)
+            facts = self._keys(call)
             facts.problem = Problem("key", error.field, error.reason, asdict(asked))
             return Page("keys.html", facts, 400)
-        facts = await self._keys(call)
+        facts = self._keys(call)
         facts.made = (key.name, secret)
         return Page("keys.html", facts)
 
@@ -162,33 +161,18 @@ class SettingsPages:
             raise InvalidRequest(
                 "name", "A key's name has 1 to 63 letters, digits, dots, dashes and underscores."
             )
-        targets = [await self._target(call.tenant, name) for name in _names(asked.targets)]
+        targets = [self._target(call.tenant, name) for name in _names(asked.targets)]
         grants = keys.grants(_names(asked.scopes) or ["read"], tuple(targets))
         return await self._services.admin.create_key(
             tenant=call.tenant, name=asked.name, grants=grants, actor=call.actor
         )
 
-    async def _target(self, tenant: str, name: str) -> str:
-        found: Any = await self._store.named(Queue, tenant=tenant, name=name)
-        found = found or await self._store.named(Exchange, tenant=tenant, name=name)
+    def _target(self, tenant: str, name: str) -> str:
+        found: Any = self._records.named(Queue, tenant=tenant, name=name)
+        found = found or self._records.named(Exchange, tenant=tenant, name=name)
         if found is None:
             raise InvalidRequest("targets", f"There is no queue or exchange '{name[:80]}'.")
         return str(found.id)
-
-    async def delete_key(self, call: Call) -> Page | Redirect:
-        """Delete a key, whose name must be typed, because this cannot be undone."""
-        asked: forms.Typed = call.body
-        key = await self._store.get(Key, call.params["key"])
-        if key is None or key.tenant not in (call.tenant, OPERATOR):
-            raise NotFound("key", call.params["key"])
-        if asked.name != key.name:
-            facts = await self._keys(call)
-            says = f"To delete a key, type its name, '{key.name}', beside the button."
-            facts.problem = Problem("delete", key.id, says, {})
-            return Page("keys.html", facts, 400)
-        await self._services.admin.delete_key(key.tenant, key.id, actor=call.actor)
-        tenant = await self._store.get(Tenant, call.tenant)
-        return Redirect(f"/console/settings/keys?tenant={tenant.name if tenant else ''}")
 
 
 def _names(text: str) -> list[str]:

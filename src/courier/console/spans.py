@@ -8,7 +8,7 @@ from msgspec import Struct
 from courier.console.charts import Mark, Series
 from courier.console.facts import by_minute
 from courier.console.recent import Sums, add
-from courier.core.errors import InvalidRequest
+from courier.core.errors import InvalidRequest, NotFound
 from courier.core.store import Store
 from courier.core.types import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, Queue, Tally
 
@@ -151,7 +151,7 @@ async def series(
     store: Store, queue: Queue, chosen: Span, count: int
 ) -> tuple[Series, list[Tally]]:
     """What happened to the queue, by bucket; and the tallies that say so."""
-    tallies = await store.tallies(
+    tallies = await store.past.tallies(
         tenant=queue.tenant, id=queue.id, since_ms=chosen.since_ms, until_ms=chosen.until_ms
     )
     bucket_ms = chosen.bucket_ms
@@ -160,7 +160,10 @@ async def series(
     for tally in tallies:
         place = (tally.minute * MINUTE_MS - chosen.since_ms) // bucket_ms
         add(sums[min(max(0, place), buckets - 1)], tally)
-    levels = await store.levels(queue.id, since_ms=chosen.since_ms)
+    try:
+        [levels] = await store.past.levels([queue.id], since_ms=chosen.since_ms)
+    except NotFound:  # it was deleted, and what it held is no longer known
+        levels = []
     minutes = by_minute(levels, count, queue.created_ms, chosen.since_ms, chosen.until_ms - 1)
     each = bucket_ms // MINUTE_MS
     held = [max(minutes[n * each : (n + 1) * each], default=0) for n in range(buckets)]

@@ -1,20 +1,17 @@
 """Numbers, times and texts as people read them. Pure; templates use them as filters."""
 
-import itertools
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from courier.core.types import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
+from courier.words import duration as duration
+from courier.words import number as number
+from courier.words import printable as printable
+from courier.words import rate as rate
 
 # Text is cut here in lists; the message's own page has all of it.
 PREVIEW_CHARACTERS = 120
-
-
-def printable(text: str, keep: str = "") -> str:
-    """The text with control and direction characters shown as escapes, except those to keep."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() or c in keep else ascii(c)[1:-1] for c in text)
+# In place of the name of a queue that the key does not reach.
+BEYOND = "another queue"
 
 
 def preview(body: bytes, characters: int = PREVIEW_CHARACTERS) -> str:
@@ -23,19 +20,6 @@ def preview(body: bytes, characters: int = PREVIEW_CHARACTERS) -> str:
     text = " ".join(text.split())
     cut = len(text) > characters or len(body) > 4 * characters
     return printable(text[:characters]) + ("…" if cut else "")
-
-
-def number(value: float) -> str:
-    """With thousands; fractions only of small numbers."""
-    if value == int(value) or abs(value) >= 10:
-        return f"{value:,.0f}"
-    return f"{value:.1f}" if abs(value) >= 0.1 else f"{value:.2g}"
-
-
-def rate(per_s: float) -> str:
-    if per_s == 0:
-        return "0"
-    return number(per_s) if per_s >= 0.1 else "<0.1"
 
 
 def count(value: int, noun: str, nouns: str = "") -> str:
@@ -50,25 +34,6 @@ def size(value: float) -> str:
     while value >= 1_000:
         value, unit = value / 1_000, next(units)
     return f"{value:.3g} {unit}"
-
-
-def duration(ms: float) -> str:
-    """In the one or two largest units: 0.4 s, 12 s, 3 min 5 s, 3 h 12 min, 2 d 4 h."""
-    ms = max(0, ms)
-    if ms < SECOND_MS:
-        return f"{ms:.0f} ms"
-    if ms < 10 * SECOND_MS:
-        return f"{ms / SECOND_MS:.1f}".removesuffix(".0") + " s"
-    if ms < MINUTE_MS:
-        return f"{ms // SECOND_MS:.0f} s"
-    units: tuple[tuple[int, str], ...] = (
-        (DAY_MS, "d"), (HOUR_MS, "h"), (MINUTE_MS, "min"), (SECOND_MS, "s"),
-    )  # fmt: skip
-    for (unit, name), (lesser, less) in itertools.pairwise(units):
-        if ms >= unit:
-            rest = int(ms % unit // lesser)
-            return f"{int(ms // unit)} {name}" + (f" {rest} {less}" if rest else "")
-    return f"{ms:.0f} ms"
 
 
 def _moment(ms: int) -> datetime:

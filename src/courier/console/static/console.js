@@ -5,6 +5,42 @@
   const say = (text) => { $("said").textContent = text; };
   document.querySelectorAll("[data-script]").forEach((e) => { e.hidden = false; });
 
+  // --- how it looks: light, dark or as the system; times here or in UTC ---
+  const kept = {
+    get: (name) => { try { return localStorage.getItem(name) || ""; } catch { return ""; } },
+    set: (name, value) => { try { localStorage.setItem(name, value); } catch { /* a private window */ } },
+  };
+  const shade = (theme) => {
+    if (theme) document.documentElement.dataset.theme = theme;
+    else delete document.documentElement.dataset.theme;
+    if ($("theme")) $("theme").textContent = "theme: " + (theme || "system");
+  };
+  const THEMES = { "": "light", light: "dark", dark: "" };
+  shade(kept.get("theme"));
+  $("theme")?.addEventListener("click", () => {
+    const next = THEMES[kept.get("theme")] ?? "";
+    kept.set("theme", next); shade(next); say("theme: " + (next || "system"));
+  });
+  const two = (n) => String(n).padStart(2, "0");
+  function local(on) {
+    document.querySelectorAll("time[datetime]").forEach((e) => {
+      e.dataset.utc ??= e.textContent;
+      const t = new Date(e.dateTime);
+      const clock = [t.getHours(), t.getMinutes(), t.getSeconds()].map(two).join(":");
+      const day = [t.getFullYear(), two(t.getMonth() + 1), two(t.getDate())].join("-");
+      const today = new Date().toDateString() === t.toDateString();
+      e.textContent = on ? (today ? clock : day + " " + clock) : e.dataset.utc;
+    });
+    if (!$("zone")) return;
+    $("zone").textContent = on ? "times: here" : "times: UTC";
+    $("times").textContent = on ? "Times are those of this device; charts and addresses are UTC" : "All times are UTC";
+  }
+  if (kept.get("zone")) local(true);
+  $("zone")?.addEventListener("click", () => {
+    const on = !kept.get("zone");
+    kept.set("zone", on ? "here" : ""); local(on); say(on ? "local times" : "times in UTC");
+  });
+
   // --- live values: one stream a page; a hidden tab has none ---
   const live = document.body.dataset.live;
   const events = $("events"), follow = $("follow");
@@ -36,6 +72,10 @@
     const d = document.createElement("details"), s = document.createElement("summary"),
       c = document.createElement("code");
     s.textContent = e.says || "all of it"; c.textContent = e.json; d.append(s, c); td.append(d);
+    if (e.back && events.dataset.back) {
+      const a = document.createElement("a");
+      a.href = "queues/" + e.queue + "/settings?event=" + e.offset; a.textContent = "Set back…"; td.append(a);
+    }
   }
   function open() {
     if (!live || stream || document.hidden) return;
@@ -113,6 +153,24 @@
       navigator.clipboard.writeText($(button.dataset.copy).textContent).then(() => say("copied")));
   });
 
+  // --- the lake: the last 20 questions of this browser; stopping the one that runs ---
+  const box = $("sql");
+  if (box) {
+    let last = [];
+    try { last = JSON.parse(kept.get("asked") || "[]"); } catch { last = []; }
+    if (box.value && !$("sql-problem")) {
+      last = [box.value, ...last.filter((each) => each !== box.value)].slice(0, 20);
+      kept.set("asked", JSON.stringify(last));
+    }
+    for (const sql of last) {
+      const li = document.createElement("li"), a = document.createElement("a");
+      a.href = "?sql=" + encodeURIComponent(sql); a.textContent = sql.slice(0, 120);
+      li.append(a); $("asked").append(li);
+    }
+    box.form.addEventListener("submit", () => { $("stop").hidden = false; say("asking"); });
+    $("stop").addEventListener("click", () => { window.stop(); $("stop").hidden = true; say("stopped"); });
+  }
+
   // --- trying again ---
   const retry = document.querySelector("[data-retry]");
   if (retry) setTimeout(() => location.reload(), 1000 * retry.dataset.retry);
@@ -121,7 +179,7 @@
   let g = 0;
   document.addEventListener("keydown", (e) => {
     if (e.ctrlKey || e.metaKey || e.altKey || e.target.closest("input,textarea,select")) return;
-    const go = { q: "nav-queues", e: "nav-events", s: "nav-settings" }[e.key];
+    const go = { q: "nav-queues", e: "nav-events", l: "nav-lake", s: "nav-settings" }[e.key];
     if (e.key === "/" && $("find")) { e.preventDefault(); $("find").focus(); }
     else if (e.key === "g") g = Date.now();
     else if (go && Date.now() - g < 1500) $(go)?.click();

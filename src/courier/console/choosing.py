@@ -1,0 +1,237 @@
+"""Which messages a plan is about: settled when it is made, and read without leasing."""
+
+import asyncio
+from base64 import b64decode
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+from courier import ids
+from courier.console import Services
+from courier.console.browsing import Wanted, first_from, matches, window
+from courier.console.effects import read_ranges
+from courier.console.lake import LakePages
+from courier.console.plans import PAGE, Chosen, Plan, PlanFiles, on_disk
+from courier.core import journal
+from courier.core.errors import NotFound
+from courier.core.keys import Reach
+from courier.core.limits import Allowance
+from courier.core.listeners import missed
+from courier.core.types import BROKER, Listener, Message, Queue
+
+# Bodies of one page.
+PAGE_BYTES_MAX = 8 << 20
+# Pushes of one listener that are retried by one plan.
+RETRIED_MAX = 100_000
+# Messages of the lake that are replayed by one plan.
+REPLAYED_MAX = 100_000
+
+
+class _Full(Exception):
+    """There is no room for all bodies."""
+
+
+class Choosing:
+    def __init__(self, services: Services, plans: PlanFiles, lake: LakePages) -> None:
+        self._services = services
+        self._store = services.store
+        self._plans = plans
+        self._lake = lake
+
+    async def choose(self, plan: Plan, reach: Reach) -> None:
+        """Write down the messages of a plan, with their bodies if there is room for them."""
+        for queue, _ in plan.queues:
+            plan.selection.upto_seq[queue] = await self._store.messages.tail(queue)
+        plan.state, plan.count, plan.bytes, plan.apart = "choosing", 0, 0, 0
+        await self._plans.make_room(self._now_ms())
+        await self._plans.save(plan)
+        try:
+            try:
+                await self._write(plan, reach)
+            except _Full:
+                plan.kept, plan.count, plan.bytes, plan.apart = False, 0, 0, 0
+                await self._write(plan, reach)
+        except BaseException:
+            await self._plans.forget(plan)
+            raise
+        plan.state = "planned"
+        await self._plans.save(plan)
+
+    def _now_ms(self) -> int:
+        return self._services.clock.now_ms()
+
+    async def _write(self, plan: Plan, reach: Reach) -> None:
+        """Raises _Full."""
+        writer = await self._plans.writer(plan)
+        try:
+            async for page in self._pages(plan, reach):
+                plan.touch(*(each.queue for each in page), *(each.into for each in page))
+                await on_disk(writer.write, page)
+                plan.count += len(page)
+                plan.bytes += sum(each.size for each in page)
+                if plan.kept and not await self._plans.make_room(self._now_ms()):
+                    raise _Full
+            plan.pages = writer.pages
+            await on_disk(writer.close)
+        except BaseException:
+            writer.abandon()
+            raise
+
+    async def _pages(self, plan: Plan, reach: Reach) -> AsyncIterator[list[Chosen]]:
+        """Pages of one queue each, of at most PAGE_BYTES_MAX unless a body is longer."""
+        chosen: list[Chosen] = []
+        room = Allowance(PAGE_BYTES_MAX)
+        async for found in self._found(plan, reach):
+            for each in found:
+                alike = not chosen or chosen[0].queue == each.queue
+                if len(chosen) == PAGE or not alike or not room.fitting([len(each.body or b"")]):
+                    yield chosen
+                    chosen, room = [], Allowance(PAGE_BYTES_MAX)
+                    room.fitting([len(each.body or b"")])
+                chosen.append(each)
+            await asyncio.sleep(0)
+        if chosen:
+            yield chosen
+
+    async def _found(self, plan: Plan, reach: Reach) -> AsyncIterator[list[Chosen]]:
+        if plan.action == "retry_pushes":
+            async for missed in self._missed(plan):
+                yield missed
+        elif plan.action == "replay":
+            yield await self._archived(plan)
+        elif plan.action == "take_back":
+            async for found in self._copies(plan):
+                yield found
+        else:
+            for id, _ in plan.queues:
+                async for messages in self._held(plan, id):
+                    taken = await self._taken(plan, id, messages, reach)
+                    yield [Chosen.of(id, each, kept=plan.kept) for each in taken]
+
+    async def _held(self, plan: Plan, id: str) -> AsyncIterator[list[Message]]:
+        """Messages of a queue that the selection names, or that fit it."""
+        selection, store = plan.selection, self._store
+        if selection.seqs:
+            for seq in selection.seqs:
+                found = await store.messages.browse(
+                    id, after_seq=seq - 1, limit=1, now_ms=self._now_ms()
+                )
+                yield [each for each in found if each.seq == seq]
+            return
+        queue = store.records.get(Queue, id)
+        if queue is None:
+            raise NotFound("queue", id)
+        wanted = Wanted(
+            selection.text, selection.path, state=selection.state or None, origin=selection.origin
+        )
+        after, upto = 0, selection.upto_seq[id]
+        if selection.since_ms:
+            after = await first_from(store, queue, selection.since_ms, self._now_ms()) - 1
+        while after < upto:
+            page = await window(store, queue, wanted, after, upto + 1, PAGE, self._now_ms())
+            inside = [each for each in page.messages if each.published_ms < selection.until_ms]
+            yield [
+                each
+                for each in inside
+                if not (wanted.searches and each.sealed) and matches(each, wanted)
+            ]
+            if not page.end or len(inside) < len(page.messages):
+                return
+            after = page.end
+
+    async def _taken(
+        self, plan: Plan, queue: str, messages: Sequence[Message], reach: Reach
+    ) -> Sequence[Message]:
+        """Those that are acted on; `apart` counts those that are leased, or that cannot be."""
+        if plan.action in ("backfill", "delete_queue"):
+            return messages
+        seqs = [each.seq for each in messages]
+        if plan.action == "redrive":
+            can = await self._services.broker.redrive_chosen(
+                queue, seqs, actor=BROKER, dry_run=True
+            )
+            can = [
+                each and (message.origin is None or message.origin.queue in reach)
+                for each, message in zip(can, messages, strict=True)
+            ]
+            plan.apart += can.count(False)
+            taken = [each for each, sent in zip(messages, can, strict=True) if sent]
+            plan.touch(*(each.origin.queue for each in taken if each.origin))
+            return taken
+        if seqs:
+            idle = await self._services.broker.remove_chosen(
+                queue, seqs, actor=BROKER, leased=False, dry_run=True
+            )
+            plan.apart += idle.count(False)
+        return messages
+
+    async def _missed(self, plan: Plan) -> AsyncIterator[list[Chosen]]:
+        """Messages whose push to a listener failed, oldest first."""
+        queue = plan.queues[0][0]
+        listener = self._store.records.require(Listener, plan.target)
+        found = await missed(self._store, listener, limit=RETRIED_MAX, now_ms=self._now_ms())
+        for last in range(len(found), 0, -PAGE):
+            yield [
+                Chosen(
+                    queue,
+                    ids.message_seq(id, queue=queue) or 0,
+                    id,
+                    ids.message_ms(id) or 0,
+                    0,
+                    "bytes",
+                )
+                for id in found[max(0, last - PAGE) : last][::-1]
+            ]
+
+    async def _archived(self, plan: Plan) -> list[Chosen]:
+        """Messages of the lake, for their own queues if these are still there, or for `target`."""
+        found = await self._lake.messages(plan.selection.sql, plan.tenant, REPLAYED_MAX)
+        chosen, into = [], dict.fromkeys([plan.target] if plan.target else [])
+        for row in found:
+            queue = plan.target or str(row["queue_id"])
+            if self._store.records.get(Queue, queue) is None:
+                plan.apart += 1
+                continue
+            into[queue] = None
+            chosen.append(_archived(row, into=queue))
+        named = [self._store.records.require(Queue, id) for id in into]
+        plan.queues = [(queue.id, queue.name) for queue in named]
+        return chosen
+
+    async def _copies(self, plan: Plan) -> AsyncIterator[list[Chosen]]:
+        """What a redrive published and nobody has leased since, as its events say."""
+        undone = (await self._plans.all())[plan.undo_of]
+        async for run, start, stop in read_ranges(self._store, undone.offsets):
+            details = journal.column(run, "detail")
+            if run.kind != "published":
+                continue
+            seqs = journal.column(run, "seq")
+            for place in range(start, stop):
+                detail, seq = details[place], seqs[place]
+                redriven = isinstance(detail, dict) and detail.get("reason") == "redrive"
+                if not redriven and undone.action != "replay":
+                    continue
+                found = await self._store.messages.browse(
+                    run.queue, after_seq=seq - 1, limit=1, now_ms=self._now_ms()
+                )
+                fresh = found and found[0].seq == seq and not found[0].attempts
+                plan.apart += not fresh
+                if fresh:
+                    into = str(detail.get("queue", "")) if redriven else ""
+                    yield [Chosen.of(run.queue, found[0], kept=True, into=into)]
+
+
+def _archived(row: dict[str, Any], *, into: str) -> Chosen:
+    headers = row["headers"]
+    return Chosen(
+        str(row["queue_id"]),
+        int(row["seq"]),
+        str(row["message_id"]),
+        int(row["published_ms"]),
+        int(row["size"] or 0),
+        row["content_type"] or "text",
+        b64decode(row["body"]),
+        row["sealed"],
+        str(headers).encode() if headers else None,
+        row["group"],
+        into,
+    )

@@ -1,0 +1,558 @@
+"""The pages of plans: a dry run, its progress, its receipt. Also switches of many queues."""
+
+from collections.abc import Sequence
+from typing import Any, get_args
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from courier import ids
+from courier.console import Page, Redirect, Services, forms, operates, permits, queue_meant
+from courier.console.browsing import SEARCH_CHARACTERS_MAX
+from courier.console.lake import LakePages
+from courier.console.plans import Chosen, Plan, PlanFiles, Selection
+from courier.console.queue import may
+from courier.console.refusals import PlanConflict
+from courier.console.runs import UNDO, Runs
+from courier.console.shell import plan_line
+from courier.console.spans import moment_ms
+from courier.console.wholes import Wholes
+from courier.console.words import clock, count, listing, preview
+from courier.core.errors import Forbidden, InvalidRequest, NotFound
+from courier.core.types import Key, KeyUse, Listener, MessageState, Queue, Tenant
+from courier.web import Call, Handler
+
+QUEUES_MAX = 50
+MESSAGES_MAX = 500
+LISTED_MAX = 200
+# From this many messages on, their number has to be typed.
+TYPED_FROM = 100
+# How long an answer waits for what is quick; what is not goes on by itself.
+WAIT_S = 1.5
+SWITCHES: dict[str, dict[str, Any]] = {
+    "pause": {"paused": True}, "resume": {"paused": False},
+    "freeze": {"frozen": True}, "unfreeze": {"frozen": False},
+}  # fmt: skip
+OF_MESSAGES = ("delete", "purge", "redrive")
+STATES: tuple[str, ...] = get_args(MessageState)
+
+
+class PlanFacts(Struct):
+    """A plan as its page has it. `confirm` has to be typed; `undo` is "" where there is none."""
+
+    plan: Plan
+    state: str
+    title: str
+    selected: str
+    samples: list[tuple[str, str, str]]
+    effects: list[str]
+    confirm: str
+    done: int
+    skipped: int
+    left: int
+    rate: float
+    by: str
+    undo: str
+    no_undo: str
+    shell: str
+    problem: str = ""
+    filled: str = ""
+
+
+class PlanRow(Struct):
+    id: str
+    title: str
+    state: str
+    made_ms: int
+    by: str
+    done: int
+    undone_by: str
+
+
+class PlansFacts(Struct):
+    rows: list[PlanRow]
+
+
+class Planning:
+    def __init__(self, services: Services, lake: LakePages) -> None:
+        self._services = services
+        self._store = services.store
+        self._wholes = Wholes(services)
+        self.plans = PlanFiles(services.plans, services.plans_bytes_max)
+        self.runs = Runs(services, self.plans, lake)
+
+    def handlers(self) -> dict[str, Handler]:
+        return {
+            "show_plans": self.show_plans,
+            "create_plan": self.create_plan,
+            "show_plan": self.show_plan,
+            "run_plan": self.run_plan,
+            "stop_plan": self.stop_plan,
+            "undo_plan": self.undo_plan,
+        }
+
+    async def find(self, id: str) -> Plan | None:
+        return (await self.plans.all()).get(id)
+
+    def owns(self, plan: Plan, tenant: str) -> bool:
+        """Whether keys of the tenant may see it at all."""
+        return plan.tenant == tenant and not permits.of_operator(plan)
+
+    def targets(self, plan: Plan) -> list[str]:
+        """What a limited key has to reach, every one of them, to see it."""
+        return permits.targets(plan)
+
+    async def _plan(self, call: Call) -> Plan:
+        found = await self.find(call.params["plan"])
+        if found is None:
+            raise NotFound("plan", call.params["plan"])
+        return found
+
+    # --- making one ---
+
+    async def create_plan(self, call: Call) -> Redirect:
+        asked: forms.NewPlan = call.body
+        if asked.action in SWITCHES:
+            return await self._switch(call, asked)
+        if asked.action in ("delete_key", "delete_tenant"):
+            plan = self._of_operator(call, asked)
+        elif asked.action in ("retry_pushes", "backfill"):
+            plan = self._of_listener(call, asked)
+        elif asked.action == "replay":
+            plan = self._of_lake(call, asked)
+        elif asked.action in (*OF_MESSAGES, "delete_queue"):
+            plan = self._of_queues(call, asked)
+        else:
+            call.require()
+            raise InvalidRequest("action", f"'{asked.action[:40]}' is not something to plan")
+        permits.check(call.key, plan)
+        await self.runs.make(plan, call.reach, wait_s=WAIT_S)
+        return Redirect(f"/console/plans/{plan.id}")
+
+    def _queues(self, call: Call, asked: forms.NewPlan) -> list[Queue]:
+        named = [asked.queue] if asked.queue else _parts(asked.selected, QUEUES_MAX, "queues")
+        if not named:
+            call.require()
+            raise InvalidRequest("selected", "Select a queue first.")
+        return [queue_meant(self._services, call, id) for id in dict.fromkeys(named)]
+
+    async def _switch(self, call: Call, asked: forms.NewPlan) -> Redirect:
+        """Nothing that needs a plan: the opposite button undoes it."""
+        queues = self._queues(call, asked)
+        for queue in queues:
+            await self._services.admin.update_queue(
+                queue.tenant,
+                queue.id,
+                lambda each: replace(each, **SWITCHES[asked.action]),
+                reach=call.reach,
+                actor=call.actor,
+            )
+        tenant = self._store.records.get(Tenant, queues[0].tenant)
+        return Redirect(f"/console?tenant={tenant.name}" if tenant else "/console")
+
+    def _new(self, call: Call, asked: forms.NewPlan, tenant: str, **fields: Any) -> Plan:
+        assert call.key is not None
+        action: Any = asked.action
+        now_ms = self._services.clock.now_ms()
+        return Plan(
+            id=ids.new_id(), action=action, tenant=tenant, made_ms=now_ms, made_by=call.key.id,
+            touched=[], **fields,
+        )  # fmt: skip
+
+    def _of_queues(self, call: Call, asked: forms.NewPlan) -> Plan:
+        queues = self._queues(call, asked)
+        if len({queue.tenant for queue in queues}) > 1:
+            raise InvalidRequest("selected", "must be queues of one tenant")
+        by_message = asked.action in ("delete", "redrive") and bool(asked.queue)
+        selection = selection_of(asked, by_message=by_message)
+        if selection.text and not all(may(call.key, "messages:read", each.id) for each in queues):
+            raise Forbidden("messages:read")
+        plan = self._new(
+            call,
+            asked,
+            queues[0].tenant,
+            queues=[(queue.id, queue.name) for queue in queues],
+            selection=selection,
+        )
+        if plan.action == "delete_queue":
+            plan.queues, plan.target_name = plan.queues[:1], queues[0].name
+            plan.before = self._wholes.before(queues[0])
+            for burier, _, _ in plan.before.buriers:
+                call.require(burier)
+                plan.touch(burier)
+        return plan
+
+    def _of_listener(self, call: Call, asked: forms.NewPlan) -> Plan:
+        [queue] = self._queues(call, asked)
+        listener = self._services.admin.listeners.of_queue(queue.id, asked.target)
+        return self._new(
+            call,
+            asked,
+            queue.tenant,
+            queues=[(queue.id, queue.name)],
+            target=listener.id,
+            target_name=listener.title,
+            selection=selection_of(asked, by_message=False),
+            kept=False,
+        )
+
+    def _of_lake(self, call: Call, asked: forms.NewPlan) -> Plan:
+        """What a question to the lake names, or those of its rows that were selected."""
+        call.require()
+        target = None
+        if asked.target:
+            target = self._store.records.named(Queue, tenant=call.tenant, name=asked.target.strip())
+            if target is None:
+                raise NotFound("queue", asked.target[:80])
+        sql = asked.sql.strip().rstrip(";")
+        if asked.which != "all":
+            pairs = [_pair(each) for each in _parts(asked.selected, MESSAGES_MAX, "rows")]
+            if not pairs:
+                raise InvalidRequest("selected", "Select rows first, or all of them.")
+            wanted = ", ".join(f"('{queue}', {seq})" for queue, seq in pairs)
+            sql = f"SELECT queue_id, seq FROM (\n{sql}\n) WHERE (queue_id, seq) IN ({wanted})"
+        return self._new(
+            call,
+            asked,
+            call.tenant,
+            target=target.id if target else "",
+            target_name=target.name if target else "",
+            selection=Selection(sql=sql),
+        )
+
+    def _of_operator(self, call: Call, asked: forms.NewPlan) -> Plan:
+        if call.key is None or not operates(call.key):
+            raise Forbidden("admin")
+        found: Key | Tenant | None
+        if asked.action == "delete_key":
+            found = self._store.records.get(Key, asked.target)
+        else:
+            found = self._store.records.get(Tenant, asked.target)
+        if found is None:
+            raise NotFound(asked.action.removeprefix("delete_"), asked.target)
+        if isinstance(found, Tenant) and found.name == self._services.first_tenant:
+            raise InvalidRequest("target", "the default tenant cannot be deleted")
+        return self._new(
+            call, asked, found.tenant, target=found.id, target_name=found.name, kept=False
+        )
+
+    # --- running it ---
+
+    async def run_plan(self, call: Call) -> Page | Redirect:
+        plan, asked = await self._plan(call), call.body
+        permits.check(call.key, plan)
+        if plan.state == "planned":
+            if await self._arrived(call, plan):
+                says = "Messages arrived since this was planned; now these are all of them."
+                return await self._again(call, plan, says, status=409)
+            needed = needed_words(plan)
+            typed = asked.confirm.strip().replace(",", "")
+            if needed and typed != needed:
+                says = f"To go on, type {needed}."
+                return await self._again(call, plan, says, filled=asked.confirm)
+        if plan.undone_by:
+            raise PlanConflict("this plan was undone, and cannot go on")
+        await self.runs.run(plan, call.actor, call.reach, wait_s=WAIT_S)
+        return Redirect(f"/console/plans/{plan.id}")
+
+    async def _arrived(self, call: Call, plan: Plan) -> bool:
+        """A queue goes with all its messages, so all of them are chosen."""
+        if plan.action != "delete_queue":
+            return False
+        [(queue, _)] = plan.queues
+        tail = await self._store.messages.tail(queue)
+        if tail == plan.selection.upto_seq.get(queue):
+            return False
+        await self.runs.make(plan, call.reach, wait_s=WAIT_S)
+        return True
+
+    async def _again(
+        self, call: Call, plan: Plan, says: str, *, status: int = 400, filled: str = ""
+    ) -> Page:
+        facts = await self._facts(call, plan)
+        facts.problem, facts.filled = says, filled[:80]
+        return Page("plan.html", facts, status)
+
+    async def stop_plan(self, call: Call) -> Redirect:
+        plan = await self._plan(call)
+        self.runs.stop(plan)
+        return Redirect(f"/console/plans/{plan.id}")
+
+    async def undo_plan(self, call: Call) -> Redirect:
+        plan = await self._plan(call)
+        if not undoable(plan):
+            raise PlanConflict(never_undone(plan) or "nothing was done yet that could be undone")
+        undo = self._new(call, forms.NewPlan(UNDO[plan.action]), plan.tenant)
+        undo.queues, undo.undo_of = plan.queues, plan.id
+        undo.touched = None if plan.touched is None else [*plan.touched]
+        for queue in permits.targets(undo):
+            call.require(queue)
+        permits.check(call.key, undo)
+        if plan.action == "delete_queue":
+            name = plan.target_name
+            if self._store.records.named(Queue, tenant=plan.tenant, name=name):
+                raise PlanConflict(f"there is another queue '{name}' now")
+            undo.target, undo.target_name, undo.before = ids.new_id(), name, plan.before
+            undo.queues = [(undo.target, name)]
+        if undo.action == "take_back":
+            await self.runs.make(undo, call.reach, wait_s=60.0)
+        else:
+            undo.state, undo.count, undo.pages = "planned", plan.done, plan.place
+        await self.plans.save(undo)
+        plan.undone_by = undo.id
+        await self.plans.save(plan)
+        await self.runs.run(undo, call.actor, call.reach, wait_s=WAIT_S)
+        return Redirect(f"/console/plans/{undo.id}")
+
+    # --- showing it ---
+
+    async def show_plans(self, call: Call) -> Page:
+        reach, rows = call.reach, []
+        assert call.key is not None
+        everything = operates(call.key)
+        for plan in [*(await self.plans.all()).values()][::-1]:
+            seen = self.owns(plan, call.tenant)
+            if everything or (seen and all(queue in reach for queue in permits.targets(plan))):
+                rows.append(
+                    PlanRow(
+                        plan.id, title(plan), self._state(plan), plan.made_ms,
+                        self._name(plan.made_by), plan.done, plan.undone_by,
+                    )
+                )  # fmt: skip
+        return Page("plans.html", PlansFacts(rows[:LISTED_MAX]))
+
+    async def show_plan(self, call: Call) -> Page:
+        plan = await self._plan(call)
+        # Without a script, too, the page follows what happens.
+        busy = ((b"refresh", b"1"),) if self.runs.runs(plan) else ()
+        return Page("plan.html", await self._facts(call, plan), headers=busy)
+
+    def _state(self, plan: Plan) -> str:
+        interrupted = plan.state == "running" and not self.runs.runs(plan)
+        return "interrupted" if interrupted else plan.state
+
+    async def _facts(self, call: Call, plan: Plan) -> PlanFacts:
+        now_ms = self._services.clock.now_ms()
+        ended_ms = plan.ended_ms if plan.state in ("done", "stopped") else now_ms
+        worked_s = max(1, ended_ms - plan.started_ms) / 1_000
+        readable = permits.readable(call.key, plan)
+        return PlanFacts(
+            plan=plan,
+            state=self._state(plan),
+            title=title(plan),
+            selected=selected(plan, now_ms),
+            samples=await self._samples(plan) if readable else [],
+            effects=[*await self._effects(plan, now_ms)],
+            confirm=needed_words(plan) if plan.state == "planned" else "",
+            done=plan.done,
+            skipped=plan.skipped,
+            left=max(0, plan.count - plan.done - plan.skipped),
+            rate=plan.done / worked_s if plan.started_ms else 0.0,
+            by=self._name(plan.actors[-1] if plan.actors else plan.made_by),
+            undo=undo_words(plan) if undoable(plan) else "",
+            no_undo=never_undone(plan),
+            shell=self._shell(plan),
+        )
+
+    def _shell(self, plan: Plan) -> str:
+        tenant = self._store.records.get(Tenant, plan.tenant)
+        name = tenant.name if tenant else plan.tenant
+        return plan_line(plan, tenant=name, first_tenant=self._services.first_tenant)
+
+    def _name(self, id: str) -> str:
+        key = self._store.records.get(Key, id)
+        return key.name if key and key.name else id
+
+    async def _samples(self, plan: Plan) -> list[tuple[str, str, str]]:
+        """The oldest, one from the middle, and the newest: which, its id, how it begins."""
+        if not plan.kept or not plan.pages or not plan.count or plan.state == "choosing":
+            return []
+        found: list[tuple[str, Chosen]] = []
+        for words, number in (("oldest", 0), ("middle", plan.pages // 2), ("newest", -1)):
+            page = await self.plans.page(plan, number % plan.pages)
+            place = {"oldest": 0, "middle": len(page) // 2, "newest": -1}[words]
+            if page[place] not in [each for _, each in found]:
+                found.append((words, page[place]))
+        return [(words, each.id, self._opened(each)) for words, each in found]
+
+    def _opened(self, each: Chosen) -> str:
+        queue = self._store.records.get(Queue, each.queue)
+        if queue is None and each.sealed:
+            return "(encrypted)"
+        return preview(
+            self._services.broker.opened(queue, each.message).body if queue else each.body or b""
+        )
+
+    async def _effects(self, plan: Plan, now_ms: int) -> Sequence[str]:
+        """What else happens, in sentences."""
+        if plan.action == "delete_key":
+            use = self._store.records.get(KeyUse, plan.target)
+            used = f"It was last used {clock(use.at_ms, now_ms)}." if use else "Nobody has used it."
+            return (used, "Every client and session that uses it is refused from then on.")
+        if plan.action == "delete_tenant":
+            queues = self._store.records.scan(Queue, tenant=plan.target)
+            held = await self._store.stats([queue.id for queue in queues], now_ms=now_ms)
+            messages = sum(each.count for each in held.values())
+            keys = len(self._store.records.scan(Key, tenant=plan.target))
+            return (f"It has {count(len(queues), 'queue')} with {count(messages, 'message')} and "
+                    f"{count(keys, 'key')}; all of them go with it.",)  # fmt: skip
+        if plan.action in ("retry_pushes", "backfill"):
+            listener = self._store.records.get(Listener, plan.target)
+            if listener and listener.disabled_by:
+                return ("The listener is disabled: its pushes wait until it is enabled.",)
+        return queue_effects(plan) if plan.before else ()
+
+
+def queue_effects(plan: Plan) -> list[str]:
+    """What goes with a queue, or what of it comes back."""
+    before = plan.before
+    assert before is not None
+    said = []
+    if before.buriers:
+        names = listing([name for _, name, _ in before.buriers])
+        if plan.action == "delete_queue":
+            said.append(f"{names} {'buries' if len(before.buriers) == 1 else 'bury'} into it, and "
+                        "will attempt messages until they expire.")  # fmt: skip
+    if before.bindings:
+        said.append(f"It is bound to {listing([name for name, _ in before.bindings])}.")
+    lost = [f"listener {name}" for name in before.listeners]
+    lost += [f"subscription {name}" for name in before.subscriptions]
+    if lost:
+        said.append(f"Not made again by an undo: {listing(lost)}.")
+    return said
+
+
+def selection_of(asked: forms.NewPlan, *, by_message: bool) -> Selection:
+    """Raises InvalidRequest."""
+    seqs: list[int] = []
+    if by_message and asked.which != "all":
+        seqs = [_seq(each) for each in _parts(asked.selected, MESSAGES_MAX, "messages")]
+        if not seqs:
+            raise InvalidRequest("selected", "Select messages first, or all that match.")
+    if asked.action == "delete_queue":
+        return Selection()
+    if asked.state not in ("", *STATES):
+        raise InvalidRequest("state", f"'{asked.state[:40]}' is not one of {', '.join(STATES)}")
+    state: Any = asked.state
+    return Selection(
+        moment_ms(asked.since, "since") if asked.since else 0,
+        moment_ms(asked.until, "until") if asked.until else 1 << 62,
+        asked.q[:SEARCH_CHARACTERS_MAX],
+        asked.path[:SEARCH_CHARACTERS_MAX],
+        tuple(sorted(set(seqs))),
+        state=state,
+        origin=asked.origin[:SEARCH_CHARACTERS_MAX],
+    )
+
+
+def _parts(selected: str, most: int, what: str) -> list[str]:
+    """What has commas between. Raises InvalidRequest for more than `most`, before it is read."""
+    if selected.count(",") > 2 * most:
+        raise InvalidRequest("selected", f"must be at most {most} {what}")
+    parts = [each for each in map(str.strip, selected.split(",")) if each]
+    if len(parts) > most:
+        raise InvalidRequest("selected", f"must be at most {most} {what}")
+    return parts
+
+
+def _seq(text: str) -> int:
+    text = text.strip()
+    if not (text.isascii() and text.isdigit() and len(text) < 16):
+        raise InvalidRequest("selected", f"'{text[:40]}' is not the sequence of a message")
+    return int(text)
+
+
+def _pair(text: str) -> tuple[str, int]:
+    queue, _, seq = text.partition("/")
+    if not (queue.isascii() and queue.isalnum() and len(queue) < 40):
+        raise InvalidRequest("selected", f"'{text[:40]}' is not a message of the lake")
+    return queue, _seq(seq)
+
+
+def title(plan: Plan) -> str:
+    names = listing([name for _, name in plan.queues])
+    many = count(plan.count, "message")
+    match plan.action:
+        case "delete" | "purge":
+            return f"Delete {many} of {names}"
+        case "redrive":
+            return f"Redrive {count(plan.count, 'dead letter')} of {names}"
+        case "retry_pushes":
+            return f"Retry {count(plan.count, 'push', 'pushes')} of {names} to {plan.target_name}"
+        case "backfill":
+            return f"Push {many} of {names} to {plan.target_name}"
+        case "delete_queue":
+            return f"Delete queue {plan.target_name} and its {many}"
+        case "delete_key":
+            return f"Delete key {plan.target_name}"
+        case "delete_tenant":
+            return f"Delete tenant {plan.target_name} and all it owns"
+        case "replay":
+            return f"Replay {many} into {names or 'no queue'}"
+        case "take_back":
+            return f"Take back {many} from {names}"
+        case "create_again":
+            return f"Create queue {plan.target_name} again and put back {many}"
+    return f"Put back {many} on {names}"
+
+
+def selected(plan: Plan, now_ms: int) -> str:
+    """Which messages, in words."""
+    selection = plan.selection
+    said = []
+    if selection.seqs:
+        said.append("those that were selected")
+    if selection.state:
+        said.append(selection.state)
+    if selection.origin:
+        said.append("dead letters of one queue")
+    if selection.since_ms:
+        said.append(f"published from {clock(selection.since_ms, now_ms)}")
+    if selection.until_ms < 1 << 62:
+        said.append(f"published before {clock(selection.until_ms, now_ms)}")
+    if selection.path:
+        said.append(f"with {selection.path} = {selection.text}")
+    elif selection.text:
+        said.append(f"with '{selection.text}' in body, headers or id")
+    if selection.sql:
+        return "rows of a question to the lake"
+    if plan.undo_of or not plan.queues:
+        return ""
+    return ", ".join(said) if said else "every message that was there"
+
+
+def needed_words(plan: Plan) -> str:
+    """What has to be typed before it runs, "" for nothing."""
+    if plan.action in ("delete_queue", "delete_key", "delete_tenant"):
+        return plan.target_name
+    destroys = plan.action in ("delete", "purge") and plan.count >= TYPED_FROM
+    return str(plan.count) if destroys else ""
+
+
+def undo_words(plan: Plan) -> str:
+    many = count(plan.done, "message")
+    match plan.action:
+        case "redrive" | "replay":
+            return "Take back those that nobody has leased since"
+        case "delete_queue":
+            return f"Create {plan.target_name} again and put back {many}"
+    return f"Put back {many}"
+
+
+def never_undone(plan: Plan) -> str:
+    """Why it cannot be undone at all, "" if it can once it was done."""
+    if plan.action in ("delete_key", "delete_tenant"):
+        return "This cannot be undone."
+    if plan.action in ("retry_pushes", "backfill"):
+        return "Nothing to undo: disable the listener to stop its pushes."
+    if plan.action not in UNDO:
+        return "An undo is not undone; make another plan."
+    if not plan.kept:
+        return "This cannot be undone: its messages take more room than plans have."
+    return "It was undone." if plan.undone_by else ""
+
+
+def undoable(plan: Plan) -> bool:
+    over = plan.state == "done" or (plan.state == "stopped" and not plan.problem)
+    deleted = plan.action == "delete_queue" and plan.state == "done"
+    return over and not never_undone(plan) and (plan.done > 0 or deleted)

@@ -1,0 +1,171 @@
+"""Messages of a queue by their state, as a file, published again; settings set back."""
+
+import json
+from itertools import count
+from typing import Any
+
+import pytest
+
+from courier.console.browsing import neighbours
+from tests.console.conftest import SAME, Visitor, new_key, new_queue
+from tests.server import Server
+
+_NUMBERS = count()
+
+
+@pytest.fixture
+def mixed(server: Server) -> str:
+    """A queue with 60 messages that wait, three that are leased and two that are delayed."""
+    queue = new_queue(server, f"mixed-{next(_NUMBERS)}")
+    with server.client() as http:
+        at = f"/queues/{queue}/messages"
+        http.post(f"/queues/{queue}/consumers", json={"type": "http_pull"})
+        batch = [{"body": {"n": n}, "content_type": "json"} for n in range(63)]
+        http.post(f"{at}/batch", json={"messages": batch})
+        late = [{"body": {"n": n}, "content_type": "json", "delay_seconds": 900} for n in (90, 91)]
+        http.post(f"{at}/batch", json={"messages": late})
+        asked = {"batch_size": 3, "visibility_timeout_ms": 900_000}
+        assert len(http.post(f"{at}/pull", json=asked).json()["result"]["messages"]) == 3
+    return queue
+
+
+def listed(visitor: Visitor, queue: str, query: str) -> tuple[list[Any], dict[str, Any]]:
+    """The numbers in bodies, and the facts about all of them."""
+    messages = visitor.facts(f"/console/queues/{queue}?{query}")["messages"]
+    return [json.loads(row["body"])["n"] for row in messages["rows"]], messages
+
+
+@pytest.mark.parametrize(("order", "turn"), [("oldest", 1), ("newest", -1)])
+def test_messages_are_listed_by_state_both_ways(
+    server: Server, operator: Visitor, mixed: str, order: str, turn: int
+) -> None:
+    for state, numbers in (("leased", [0, 1, 2]), ("delayed", [90, 91])):
+        found, facts = listed(operator, mixed, f"state={state}&order={order}")
+        assert found == numbers[::turn]
+        assert {row["state"] for row in facts["rows"]} == {state}
+        assert all(row["until_ms"] > row["published_ms"] for row in facts["rows"])
+    waiting = [*range(3, 63)][::turn]
+    found, facts = listed(operator, mixed, f"state=waiting&order={order}")
+    assert found == waiting[:50]
+    more = f"state=waiting&order={order}&after={facts['next']}"
+    assert listed(operator, mixed, more)[0] == waiting[50:]
+    states = [row["state"] for row in listed(operator, mixed, "order=oldest")[1]["rows"]]
+    assert states == ["leased"] * 3 + ["waiting"] * 47
+    page = operator.get(f"/console/queues/{mixed}?state=delayed").text
+    assert "<td>delayed <small>until " in page
+
+
+def test_all_of_one_state_are_deleted_and_the_others_stay(
+    server: Server, operator: Visitor, mixed: str
+) -> None:
+    planned = operator.post(
+        "/console/plans", action="delete", queue=mixed, which="all", state="delayed"
+    )
+    page = operator.follow(planned)
+    assert "Delete 2 messages" in page.text and "delayed" in page.text
+    operator.follow(operator.post(f"{page.url.path}/run"))
+    assert listed(operator, mixed, "state=delayed")[0] == []
+    assert operator.facts(f"/console/queues/{mixed}")["now"]["count"] == 63
+    wrong = operator.post("/console/plans", action="delete", queue=mixed, which="all", state="new")
+    assert wrong.status_code == 400 and "waiting, leased, delayed" in wrong.text
+
+
+def test_dead_letters_are_listed_where_they_came_from(server: Server, operator: Visitor) -> None:
+    one, other = new_queue(server, "one"), new_queue(server, "other")
+    dead = new_queue(server, "common-failed")
+    with server.client() as http:
+        for name, queue in (("one", one), ("other", other)):
+            rules = {"type": "http_pull", "dead_letter_queue": "common-failed",
+                     "settings": {"max_retries": 0}}  # fmt: skip
+            http.post(f"/queues/{queue}/consumers", json=rules)
+            http.post(f"/queues/{queue}/messages", json={"body": {"n": name}})
+            at = f"/queues/{queue}/messages"
+            [got] = http.post(f"{at}/pull", json={}).json()["result"]["messages"]
+            http.post(f"{at}/ack", json={"retries": [{"lease_id": got["lease_id"]}]})
+    found, facts = listed(operator, one, "state=dead")
+    assert (found, facts["queue"]) == (["one"], dead)
+    planned = operator.post("/console/plans", action="redrive", queue=dead, which="all", origin=one)
+    page = operator.follow(planned)
+    assert "Redrive 1 dead letter" in page.text
+    operator.follow(operator.post(f"{page.url.path}/run"))
+    assert listed(operator, one, "")[0] == ["one"]
+    assert listed(operator, dead, "")[0] == ["other"]
+    assert "go where this key" in operator.get(f"/console/queues/{dead}?state=dead").text
+
+
+def test_messages_are_downloaded_without_leasing(
+    server: Server, operator: Visitor, mixed: str
+) -> None:
+    path = f"/console/queues/{mixed}/messages"
+    everything = operator.post(path, which="all")
+    assert everything.headers["content-disposition"].endswith('.jsonl"')
+    lines = [json.loads(line) for line in everything.text.splitlines()]
+    assert [json.loads(each["body"])["n"] for each in lines] == [*range(63), 90, 91]
+    leased = operator.post(path, which="all", state="leased").text.splitlines()
+    assert [json.loads(line)["seq"] for line in leased] == [1, 2, 3]
+    data = {"token": operator.token(), "selected": ["5", "9"]}
+    chosen = operator.http.post(path, data=data, headers=SAME).text.splitlines()
+    assert [json.loads(line)["seq"] for line in chosen] == [5, 9]
+    assert operator.post(path).status_code == 400
+    now = operator.facts(f"/console/queues/{mixed}")["now"]
+    assert (now["waiting"], now["leased"], now["delayed"]) == (60, 3, 2)
+
+
+def test_without_reading_bodies_nothing_is_downloaded(
+    server: Server, visitor: Any, mixed: str
+) -> None:
+    key = new_key(server, "no-bodies", ["queues:read", "queues:write"])["token"]
+    answer = visitor(key).post(f"/console/queues/{mixed}/messages", which="all")
+    assert answer.status_code == 403 and "messages:read" in answer.text
+
+
+def test_a_message_is_changed_and_published_again(server: Server, operator: Visitor) -> None:
+    queue = new_queue(server, "again")
+    form = {"body": '{"order": 1}', "headers": '{"colour": "blue"}'}
+    first = operator.follow(operator.post(f"/console/queues/{queue}/publish", **form))
+    id = operator.facts(str(first.url))["id"]
+    assert f"queues/{queue}?again={id}#publish" in first.text
+    draft = operator.facts(f"/console/queues/{queue}?again={id}")["draft"]
+    assert (draft["body"], draft["kind"]) == ('{"order": 1}', "json")
+    assert json.loads(draft["headers"]) == {"colour": "blue"}
+    page = operator.get(f"/console/queues/{queue}?again={id}").text
+    assert ">{&#34;order&#34;: 1}</textarea>" in page
+    edited = {**draft, "body": '{"order": 2}'}
+    second = operator.follow(operator.post(f"/console/queues/{queue}/publish", **edited))
+    assert "&#34;order&#34;: 2" in second.text and "colour" in second.text
+    assert operator.get(f"/console/queues/{queue}?again=nothing").status_code == 404
+
+
+def test_a_change_of_settings_is_set_back(server: Server, operator: Visitor) -> None:
+    queue = new_queue(server, "set-back")
+    new_queue(server, "set-back-failed")
+    at = f"/console/queues/{queue}"
+    kept = {"attempts": "", "retry": "0s", "delay": "0s", "retention": "4d"}
+
+    def save(**changes: str) -> None:
+        modified = str(operator.facts(at)["modified_ms"])
+        form = {**kept, **changes, "modified": modified, "confirm": "true"}
+        assert operator.post(f"{at}/settings", **form).status_code == 303
+
+    save(lease="2m", dead_letter="set-back-failed", attempts="4")
+    save(lease="5s", dead_letter="", attempts="4")
+    events = operator.facts(f"/console/events?queue={queue}&kind=queue_updated")["rows"]
+    assert [row["back"] for row in events] == [True, True]
+    offset = events[0]["offset"]
+    assert f"queues/{queue}/settings?event={offset}" in operator.get("/console/events").text
+    page = operator.get(f"{at}/settings?event={offset}")
+    assert page.status_code == 200
+    assert "<td>5 s</td><td><strong>2 min</strong></td>" in page.text
+    facts = operator.facts(f"{at}/settings?event={offset}")
+    assert [each["setting"] for each in facts["changes"]] == ["lease_ms", "dead_letter"]
+    form = {**facts["filled"], "modified": str(facts["modified_ms"]), "confirm": "true"}
+    assert operator.post(f"{at}/settings", **form).status_code == 303
+    now = operator.facts(at)
+    assert (now["settings"]["lease_ms"], now["dead_letter"]) == (120_000, "set-back-failed")
+    for wrong, status in (("x", 400), ("1", 404), ("999999999", 404)):
+        assert operator.get(f"{at}/settings?event={wrong}").status_code == status
+
+
+def test_neighbours_are_runs_without_a_gap() -> None:
+    assert neighbours([]) == []
+    assert neighbours([1, 2, 3, 7, 9, 10]) == [(1, 3), (7, 7), (9, 10)]
