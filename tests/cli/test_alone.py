@@ -11,6 +11,7 @@ import pytest
 
 from courier import __version__, config
 from courier.cli.main import COMMANDS, parser
+from courier.masking import masked
 from tests.cli.command import Command
 from tests.server import free_port
 
@@ -23,11 +24,12 @@ def courier(tmp_path: Path) -> Command:
     return Command(cwd=tmp_path)
 
 
-@pytest.fixture(params=["not HTTP", "other JSON", "other page", "other refusal"])
+@pytest.fixture(params=["not HTTP", "cut off", "other JSON", "other page", "other refusal"])
 def stranger(request: pytest.FixtureRequest) -> Iterator[tuple[str, int, str]]:
     """Something that answers, but is no Courier: its address, and what is to be said about it."""
     content, status, said = {
         "not HTTP": (b"220 mail.example.org ESMTP\r\n", 3, "cannot reach"),
+        "cut off": (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{}", 3, "broke off"),
         "other JSON": (b"HTTP/1.1 200 OK\r\n\r\n{}", 1, "does not answer as a Courier server"),
         "other page": (b"HTTP/1.1 200 OK\r\n\r\n<html>", 1, "something that is not JSON"),
         "other refusal": (b"HTTP/1.1 404 No\r\n\r\n<html>", 1, "the server answered 404: <html>"),
@@ -179,7 +181,7 @@ def test_something_that_is_no_courier_server_is_told_apart(
 )
 def test_an_address_that_is_none_is_a_usage_error(courier: Command, url: str) -> None:
     line = courier.fails(2, "queue", "list", "--url", url, "--token", "t")
-    assert f"'{url}' is not an http:// or https:// address" in line
+    assert f"'{masked(url)}' is not an http:// or https:// address" in line
 
 
 def test_a_token_may_stand_in_a_file(courier: Command, tmp_path: Path) -> None:
@@ -197,8 +199,8 @@ def test_a_token_may_stand_in_a_file(courier: Command, tmp_path: Path) -> None:
         (("publish", "q", "body", "--lines"), "give one of BODY"),
         (("publish", "q", "--lines", "--id", "k"), "--id names one message"),
         (("publish", "q", "body", "--id", "ü"), "--id takes printable ASCII"),
-        (("publish", "q", "{", "--json"), "the body is not JSON"),
-        (("publish", "q", "NaN", "--json"), "the body is not JSON"),
+        (("publish", "q", "{", "--type", "json"), "the body is not JSON"),
+        (("publish", "q", "NaN", "--type", "json"), "the body is not JSON"),
         (("publish", "q", "--file", "missing"), "cannot read missing"),
         (("publish", "q", "b", "--delay", "soon"), "'soon' is not a duration"),
         (("publish", "q", "b", "--delay", "500ms"), "not a whole number of seconds"),

@@ -98,3 +98,18 @@ def test_deleting_a_tenant_and_a_key_asks_too(
     assert "would delete" in courier("tenant", "delete", queue_name, "--dry-run").out
     courier("tenant", "delete", queue_name, "--yes")
     assert queue_name not in [row[0] for row in courier("tenant", "list").rows]
+
+
+def test_a_plan_asks_for_the_number_of_messages(
+    server: Server, courier: Command, queue: str
+) -> None:
+    courier("publish", queue, "--lines", stdin=b"x\n" * 120)
+    later = courier("queue", "purge", queue, "--dry-run").out.splitlines()[-1]
+    run = (*later.split()[-3:], "--data", str(server.data))
+    question = "Type 120 to go on: "
+    status, shown = on_terminal(*run, typed=[(question, "119")])
+    assert status == 2 and "nothing was done" in shown
+    assert held(courier, queue) == 120
+    status, shown = on_terminal(*run, typed=[(question, "120")])
+    assert status == 0, shown
+    assert held(courier, queue) == 0

@@ -16,7 +16,7 @@ SECONDS_MAX = 280
 
 def run(place: Path) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
-        [sys.executable, str(DEMO), "--dir", str(place)],
+        [sys.executable, str(DEMO), "--dir", str(place), "--look", "2"],
         env=clean_environ(),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -32,6 +32,7 @@ def test_the_demo_ends_by_saying_where_to_look(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout
     assert len(done.stdout.splitlines()) < 60, done.stdout
     assert str(place / "report.html") in done.stdout
+    assert "/console/enter?code=" in done.stdout
     page = (place / "report.html").read_text()
     assert "Everything adds up" in page
     courier = Command("--data", str(place / "data"))

@@ -1,15 +1,19 @@
 """`courier journal`."""
 
 import json
+import re
 import signal
+import time
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
 from tests.cli.command import Command
+from tests.cli.terminal import on_terminal
 from tests.server import Server
 
 pytestmark = pytest.mark.slow
@@ -41,6 +45,42 @@ def test_events_of_a_message_are_printed_in_order(
     assert ours[0]["body"] == "hello"
     rows = courier("journal", "--after", str(after)).rows
     assert [row[2] for row in rows if queue in row] == ["published", "leased", "acked"]
+
+
+def test_the_last_events_are_shown_and_found_by_queue_kind_time_and_message(
+    courier: Command, queue: str
+) -> None:
+    def printed(*flags: str) -> list[dict[str, Any]]:
+        lines = courier("journal", "--json", *flags).out.splitlines()
+        return [json.loads(line) for line in lines]
+
+    courier("publish", queue, "--lines", stdin=b"x\n" * 30)
+    [pulled] = courier("pull", queue, "--ack", "--count", "1", "--json").json
+    last = printed()
+    offsets = [event["offset"] for event in last]
+    assert len(last) == 20 and offsets == list(range(offsets[0], offsets[0] + 20))
+    assert last[-1]["kind"] == "acked"
+    courier("queue", "create", f"{queue}-other")
+    assert {e["queue_name"] for e in printed("--queue", queue)} == {queue}
+    [created] = printed("--queue", queue, "--kind", "queue_created")
+    assert created["kind"] == "queue_created"
+    kinds = [e["kind"] for e in printed("--message", pulled["id"])]
+    assert kinds == ["published", "leased", "acked"]
+    assert [e["kind"] for e in printed("--since", "1h", "--queue", queue)][-1] == "acked"
+    assert len(printed("--since", "1h", "--queue", queue, "--kind", "published")) == 30
+    assert printed("--since", "2100-01-01T00:00:00Z") == []
+    assert "unknown kind 'nonsense'" in courier.fails(1, "journal", "--json", "--kind", "nonsense")
+
+
+def test_follow_starts_now(courier: Command, queue: str) -> None:
+    courier("publish", queue, "before")
+    with courier.start("journal", "--follow", "--queue", queue, "--limit", "1") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith(b" OFFSET")
+        time.sleep(1)  # until it has looked where the journal ends
+        courier("publish", queue, "behind")
+        [line] = process.stdout.readlines()
+    assert line.endswith(b"behind\n")
 
 
 def test_limit_ends_the_list(server: Server, courier: Command, queue: str) -> None:
@@ -134,6 +174,20 @@ def test_a_server_with_small_pages_is_read_without_a_gap(tmp_path: Path) -> None
         courier("publish", "small", "--lines", stdin=b"x\n" * 40)
         last = last_offset(server)
         for flags in ((), ("--follow",)):
-            printed = courier("journal", "--json", "--limit", str(last), *flags).out
+            args = ("journal", "--json", "--after", "0", "--limit", str(last), *flags)
+            printed = courier(*args).out
             offsets = [json.loads(line)["offset"] for line in printed.splitlines()]
             assert offsets == list(range(1, last + 1))
+
+
+def test_on_80_columns_no_line_wraps_and_ids_are_whole(
+    server: Server, courier: Command, queue: str
+) -> None:
+    courier("publish", queue, '{"a": "rather long body that has no room beside an id"}')
+    [message] = [line.split()[0] for line in courier("peek", queue).out.splitlines()[1:]]
+    courier("queue", "purge", queue)
+    for args in (("journal", "--queue", queue), ("plan", "list")):
+        status, shown = on_terminal(*args, "--data", str(server.data))
+        lines = re.sub(r"\x1b\[[0-9;]*m", "", shown).splitlines()
+        assert status == 0 and max(map(len, lines)) <= 80, shown
+        assert args[0] != "journal" or message in shown

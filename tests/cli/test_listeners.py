@@ -1,5 +1,6 @@
 """`courier listener`."""
 
+import base64
 from collections.abc import Iterator
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from tests.cli.command import Command
 from tests.clients.discue import DiscueClient, discue_http, ok
 from tests.server import Server
+from tests.wire.cloudflare.patience import eventually
 
 pytestmark = pytest.mark.slow
 
@@ -82,3 +84,34 @@ def test_what_does_not_exist_is_refused(courier: Command, queue: str, listener: 
     assert "queue 'nowhere'" in courier.fails(1, "listener", "list", "nowhere")
     wrong = courier.fails(2, "listener", "backfill", queue, listener, "--since", "soon")
     assert "'soon' is not a duration" in wrong
+
+
+def test_a_listener_is_added_shown_tested_and_retried(
+    courier: Command, discue: DiscueClient, queue: str, queue_id: str
+) -> None:
+    secret = f"whsec_{base64.b64encode(b'k' * 32).decode()}"
+    flags = ("--in-flight", "2", "--per-second", "5", "--attempts", "1", "--secret", secret)
+    added = courier("listener", "add", queue, "billing", URL, *flags).out
+    assert added == f"{secret}\n"
+    [shown] = ok(discue.get(f"/queues/{queue_id}/listeners"))["listeners"]
+    assert (shown["max_in_flight"], shown["max_per_second"], shown["max_attempts"]) == (2, 5, 1)
+    ran = courier.attempt("listener", "test", queue, "billing")
+    assert ran.status == 1 and ran.out.startswith("none: ") and "did not take it" in ran.err
+    ran = courier.attempt("listener", "test", queue, "billing", "--json")
+    assert ran.status == 1 and ran.json["ok"] is False
+    courier("publish", queue, "x")
+    eventually(
+        lambda: courier("listener", "list", queue, "--json").json[0]["missed"] == 1, seconds_max=20
+    )
+    rows = courier("listener", "show", queue, "billing").rows
+    assert ["failed", "1"] in rows and rows[-1][2:4] == ["1", "none"]
+    found = courier("listener", "show", queue, "billing", "--json").json
+    assert found["attempts"][0]["error"] and found["last_failure_ms"]
+    again = courier("listener", "retry-failed", queue, "billing").out
+    assert again == "1 message will be pushed again now\n"
+    courier("listener", "disable", queue, "billing")
+    assert "disabled" in courier("listener", "show", queue, "billing").out
+    said = courier.fails(1, "listener", "add", queue, "b", URL)
+    assert "must have 4 to 64 letters" in said
+    local = courier.fails(1, "listener", "add", queue, "local", "http://127.0.0.1/")
+    assert "push_networks" in local

@@ -2,6 +2,7 @@
 
 import os
 import pty
+import re
 import subprocess
 import time
 from pathlib import Path
@@ -37,7 +38,7 @@ def test_a_body_may_begin_with_a_dash(courier: Command, queue: str) -> None:
 
 
 def test_flags_may_stand_before_the_body(courier: Command, queue: str) -> None:
-    courier("publish", "--json", queue, "--delay", "0", '{"a": 1}')
+    courier("publish", "--type", "json", queue, "--delay", "0", '{"a": 1}')
     assert bodies(courier, queue) == [{"a": 1}]
 
 
@@ -54,7 +55,9 @@ def test_a_body_can_come_from_stdin_or_a_file(courier: Command, queue: str, tmp_
 
 
 def test_json_keeps_its_numbers_digit_for_digit(courier: Command, queue: str) -> None:
-    courier("publish", queue, '{"n": 1.10, "big": 123456789012345678901234567890}', "--json")
+    courier(
+        "publish", queue, '{"n": 1.10, "big": 123456789012345678901234567890}', "--type", "json"
+    )
     shown = courier("pull", queue, "--json").out
     assert '"n": 1.10' in shown
     assert '"big": 123456789012345678901234567890' in shown
@@ -62,7 +65,7 @@ def test_json_keeps_its_numbers_digit_for_digit(courier: Command, queue: str) ->
 
 @pytest.mark.parametrize("text", ["null", "true", "1234", '"true"', "[]", '"aGk="'])
 def test_json_bodies_are_shown_decoded(courier: Command, queue: str, text: str) -> None:
-    courier("publish", queue, text, "--json")
+    courier("publish", queue, text, "--type", "json")
     assert [row[-1] for row in courier("peek", queue).rows] == [text]
 
 
@@ -74,7 +77,7 @@ def test_json_bodies_are_shown_decoded_whatever_the_server_is_set_to(
         courier = Command("--data", str(server.data))
         courier("queue", "create", queue_name)
         for text in ["null", "true", "1234", '"true"', "[]", '"aGk="']:
-            courier("publish", queue_name, text, "--json")
+            courier("publish", queue_name, text, "--type", "json")
         shown = courier("peek", queue_name, "--count", "100").rows
         assert [row[-1] for row in shown] == ["null", "true", "1234", '"true"', "[]", '"aGk="']
 
@@ -120,13 +123,13 @@ def test_no_lines_publish_nothing(courier: Command, queue: str) -> None:
 
 
 def test_lines_may_be_json(courier: Command, queue: str) -> None:
-    courier("publish", queue, "--lines", "--json", stdin=b'{"a": 1}\n2\n')
+    courier("publish", queue, "--lines", "--type", "json", stdin=b'{"a": 1}\n2\n')
     assert bodies(courier, queue) == [{"a": 1}, 2]
 
 
 def test_a_bad_line_is_named_with_how_far_it_came(courier: Command, queue: str) -> None:
     stdin = b"1\n" * 150 + b"{\n" + b"2\n"
-    ran = courier.attempt("publish", queue, "--lines", "--json", stdin=stdin)
+    ran = courier.attempt("publish", queue, "--lines", "--type", "json", stdin=stdin)
     assert ran.status == 2
     position, reason = ran.err.splitlines()
     assert position == "published 100 messages, up to line 100"
@@ -277,9 +280,44 @@ def test_only_the_named_dead_letters_go_back(courier: Command, queue_name: str) 
     found = courier("peek", dead, "--json").json
     chosen = next(message["id"] for message in found if message["body"] == "b")
     answer = courier("redrive", dead, "--json", chosen, "0" * 32).json
-    assert answer == {"redriven": 1, "skipped": 1}
+    assert answer == {"redriven": 1, "skipped": 1, "reasons": {"not_found": 1}}
     assert bodies(courier, queue_name) == ["b"]
     assert bodies(courier, dead) == ["a"]
+
+
+def test_a_redrive_says_why_it_skipped(courier: Command, queue_name: str) -> None:
+    dead = bury(courier, queue_name, "a", "b")
+    courier("queue", "update", dead, "--lease", "1h")
+    courier("publish", dead, "never buried")
+    courier("pull", dead, "--count", "1")
+    said = courier("redrive", dead, "0" * 32, *ids_on(courier, dead)).out
+    assert said.startswith("redrove 1 message\n")
+    assert "skipped 1 message: no such message on this queue\n" in said
+    assert "skipped 1 message: not a dead letter" in said
+    assert "skipped 1 message: a consumer has leased it" in courier("redrive", dead).out
+    courier("queue", "delete", queue_name)
+    other = bury(courier, f"{queue_name}-2", "a")
+    courier("queue", "delete", f"{queue_name}-2")
+    assert "the queue it was buried from was deleted" in courier("redrive", other).out
+
+
+def ids_on(courier: Command, queue: str) -> list[str]:
+    return [message["id"] for message in courier("peek", queue, "--count", "9", "--json").json]
+
+
+def test_a_message_shows_its_life_and_why_it_is_late(courier: Command, queue_name: str) -> None:
+    dead = bury(courier, queue_name, "a")
+    [id] = ids_on(courier, dead)
+    shown = courier("message", "show", id).out
+    kinds = re.findall(r" (\w+) +\S+ +(?:attempt|by) .*cloudflare", shown)
+    assert kinds == ["published", "leased", "retried", "buried"]
+    assert "Nobody has leased from the queue" in shown and f"into {dead}" in shown
+    courier("queue", "update", dead, "--lease", "1h")
+    courier("pull", dead, "--ack")
+    over = courier("message", "show", id, "--json").json
+    assert over["over"] and over["life"]["steps"][-1]["kind"] == "acked"
+    assert over["took"] in courier("message", "show", id, "--queue", dead).out
+    assert "on no queue" in courier.fails(1, "message", "show", "nothing")
 
 
 def test_a_reader_that_goes_away_is_no_failure_worth_a_word(courier: Command, queue: str) -> None:

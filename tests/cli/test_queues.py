@@ -1,5 +1,7 @@
 """`courier queue`."""
 
+import re
+import signal
 from typing import Any
 
 import pytest
@@ -14,20 +16,63 @@ def properties(courier: Command, queue: str) -> dict[str, str]:
     return {row[0]: row[1] for row in courier("queue", "show", queue).rows}
 
 
-def listed(courier: Command) -> dict[str, dict[str, Any]]:
-    return {queue["queue_name"]: queue for queue in courier("queue", "list", "--json").json}
+def listed(courier: Command, *flags: str) -> dict[str, dict[str, Any]]:
+    return {queue["name"]: queue for queue in courier("queue", "list", "--json", *flags).json}
 
 
-def test_a_created_queue_is_listed_with_a_pull_consumer(courier: Command, queue: str) -> None:
-    rows = {row[0]: row[1:] for row in courier("queue", "list").rows}
-    assert rows[queue][:4] == ["http_pull", "0s", "4d", "no"]
-    assert listed(courier)[queue]["consumers_total_count"] == 1
+def test_a_created_queue_has_a_pull_consumer(courier: Command, queue: str) -> None:
+    assert courier("queue", "show", queue, "--json").json["consumers_total_count"] == 1
 
 
 def test_a_queue_can_be_created_without_a_consumer(courier: Command, queue_name: str) -> None:
     courier("queue", "create", queue_name, "--no-consumer")
-    assert listed(courier)[queue_name]["consumers"] == []
+    assert courier("queue", "show", queue_name, "--json").json["consumers"] == []
     assert "pull" in courier.fails(1, "pull", queue_name)
+
+
+def test_the_list_shows_what_each_queue_holds_and_does(courier: Command, queue_name: str) -> None:
+    dead = f"{queue_name}-dead"
+    courier("queue", "create", queue_name, "--max-retries", "0", "--dead-letter", dead)
+    courier("publish", queue_name, "--lines", stdin=b"x\n" * 6)
+    courier("publish", queue_name, "later", "--delay", "1h")
+    taken = courier("pull", queue_name, "--count", "4", "--lease", "1h", "--json").json
+    courier("ack", queue_name, taken[0]["lease"])
+    courier("ack", queue_name, taken[1]["lease"], "--retry")
+    courier("queue", "pause", queue_name)
+    row = listed(courier, "--sort", "waiting")[queue_name]
+    assert [row[name] for name in ("waiting", "leased", "delayed", "dead_letters")] == [2, 2, 1, 1]
+    assert row["in_rate"] > row["out_rate"] > 0 < row["oldest_age_ms"]
+    assert row["paused"] and row["state"]
+    [shown] = [cells for cells in courier("queue", "list").rows if cells[0] == queue_name]
+    assert shown[1:4] == ["2", "2", "1"] and shown[7:] == ["1", row["state"]]
+    ordered = [one["waiting"] for one in listed(courier, "--sort", "waiting").values()]
+    assert ordered == sorted(ordered, reverse=True)
+    assert list(listed(courier)) == sorted(listed(courier))
+
+
+def test_top_says_what_needs_a_look_first(courier: Command, queue: str) -> None:
+    courier("publish", queue, "x")
+    courier("queue", "pause", queue)
+    shown = courier("top").out
+    assert re.match(r"\d+ queues?, \d+ messages?; tenant default\n", shown)
+    looks = [line for line in shown.splitlines() if line.startswith("! ")]
+    assert looks and courier("top", "--json").json["looks"]
+    assert "\nNAME " in shown
+
+
+@pytest.mark.parametrize("command", [("queue", "list"), ("top",)])
+def test_watching_goes_on_until_it_is_interrupted(
+    courier: Command, queue: str, command: tuple[str, ...]
+) -> None:
+    with courier.start(*command, "--watch", "100ms") as process:
+        assert process.stdout is not None
+        waiting = (line.split()[1] for line in process.stdout if line.startswith(queue.encode()))
+        assert next(waiting) == b"0"
+        courier("publish", queue, "x")
+        assert next(each for each in waiting if each != b"0") == b"1"
+        process.send_signal(signal.SIGINT)
+        _, complaint = process.communicate(timeout=30)
+    assert (complaint, process.returncode) == (b"", 130)
 
 
 def test_rules_given_at_creation_are_shown(courier: Command, queue_name: str) -> None:
@@ -140,7 +185,55 @@ def test_a_queue_that_does_not_exist_is_not_frozen(
 def test_purge_leaves_nothing(courier: Command, queue: str) -> None:
     courier("publish", queue, "--lines", stdin=b"x\n" * 250)
     assert properties(courier, queue)["messages"] == "250"
-    assert courier("queue", "purge", queue).out == f"purged queue '{queue}' of 250 messages\n"
+    purged, undo = courier("queue", "purge", queue).out.splitlines()
+    assert purged == f"purged queue '{queue}' of 250 messages"
+    assert properties(courier, queue)["messages"] == "0"
+    line = undo.removeprefix("undo it with: courier ")
+    assert "Put back 250 messages" in courier(*line.split()).out
+    assert properties(courier, queue)["messages"] == "250"
+
+
+def test_purge_leaves_leased_messages_alone_unless_all_are_meant(
+    courier: Command, queue: str
+) -> None:
+    courier("publish", queue, "--lines", stdin=b"x\n" * 5)
+    courier("pull", queue, "--count", "2", "--lease", "10m")
+    out = courier("queue", "purge", queue).out
+    assert "of 3 messages; 2 messages left alone" in out
+    assert (
+        courier("queue", "purge", queue, "--all").out == f"purged queue '{queue}' of 2 messages\n"
+    )
+    assert properties(courier, queue)["messages"] == "0"
+    assert "leave out" in courier.fails(2, "queue", "purge", queue, "--all", "--state", "waiting")
+
+
+def test_purge_takes_what_is_named_only(courier: Command, queue: str) -> None:
+    courier("publish", queue, "early")
+    courier("publish", queue, '{"a": {"b": "c"}}', "--type", "json")
+    courier("publish", queue, "late", "--delay", "10m")
+    for args, held in (
+        (("--until", "1h"), 3),
+        (("--since", "2096-01-01T00:00Z"), 3),
+        (("--state", "leased"), 3),
+        (("--search", "nothing of that"), 3),
+        (("--state", "delayed"), 2),
+        (("--search", "c", "--path", "a.b"), 1),
+        (("--since", "1h"), 0),
+    ):
+        courier("queue", "purge", queue, *args)
+        assert properties(courier, queue)["messages"] == str(held), args
+    assert "--search" in courier.fails(2, "queue", "purge", queue, "--path", "a")
+    assert "waiting" in courier.fails(2, "queue", "purge", queue, "--state", "late")
+
+
+def test_a_dry_run_of_a_purge_can_be_run_later(courier: Command, queue: str) -> None:
+    courier("publish", queue, "--lines", stdin=b"x\n" * 3)
+    says, later = courier("queue", "purge", queue, "--dry-run").out.splitlines()
+    assert says == f"would delete all 3 messages of queue '{queue}'"
+    line = later.removeprefix("do it with: courier ").split()
+    assert "Delete 3 messages" in courier(*line, "--dry-run").out
+    assert properties(courier, queue)["messages"] == "3"
+    assert "done: 3 done" in courier(*line).out
     assert properties(courier, queue)["messages"] == "0"
 
 

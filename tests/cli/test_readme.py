@@ -3,7 +3,9 @@
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from xml.etree import ElementTree
 
+import httpx
 import pytest
 
 from tests.cli.pasted import ROOT, blocks, run, shell
@@ -19,28 +21,77 @@ def place(fresh_server: Server, tmp_path: Path) -> Iterator[Path]:
     yield tmp_path
 
 
-def test_the_first_session_of_the_readme(fresh_server: Server, place: Path) -> None:
-    two_commands, command, cloudflare, wrangler, anypoint, discue, lake = blocks("README.md", "sh")
-    assert two_commands.startswith("make run")  # as the fixture has done
-    assert "courier lake query" in lake  # tests/cli/test_up.py runs it, where a lake is
-    assert "npx wrangler" in wrangler  # tests/outside runs it, from a folder of its own
-    assert '--push-networks 127.0.0.0/8"' in (ROOT / "README.md").read_text()
-    fresh_server.args = ["--push-networks", "127.0.0.0/8"]
-    fresh_server.restart()
-    said = shell(place, command, cloudflare, anypoint, discue)
-    assert "created queue 'orders'" in said
-    assert '"backlog_count":1' in said
-    assert '"messageId":"order-3","status":"successful"' in said
-    assert '"properties":{"country":"NL"},"body":"three"' in said
-    assert '"signing_secret":"whsec_' in said
-    assert '"message":{"id":' in said
+PAGES = {
+    "README.md": ("created queue 'orders'", '{"order":1}', "orders-failed"),
+    "docs/from-cloudflare.md": ('"backlog_count":1', '"lease_id":"'),
+    "docs/from-anypoint.md": (
+        '"messageId":"order-3","status":"successful"',
+        '"properties":{"country":"NL"},"body":"three"',
+    ),
+    "docs/webhooks.md": ("whsec_", "mailer", "will be pushed again now"),
+    "docs/operate.md": ("tenant default", "would redrive 0 messages"),
+    "docs/events.md": ("sent to 1 subscription", "cf.workersBuilds.worker.build.failed"),
+}
 
 
-def test_the_python_clients_of_the_readme(place: Path) -> None:
+@pytest.mark.parametrize("page", PAGES)
+def test_the_commands_of_a_page(fresh_server: Server, place: Path, page: str) -> None:
+    pasted = blocks(page, "sh")
+    if page == "README.md":
+        run_it = pasted.pop(0)
+        assert run_it.startswith("make run")  # as the fixture has done
+    if page == "docs/from-cloudflare.md":
+        assert pasted.pop() == "npx wrangler queues list\n"  # tests/outside runs it
+    if page == "docs/webhooks.md":
+        assert "--push-networks 127.0.0.0/8" in (ROOT / page).read_text()
+        fresh_server.args = ["--push-networks", "127.0.0.0/8"]
+        fresh_server.restart()
+    if page == "docs/operate.md":
+        shell(place, "courier queue create orders --dead-letter orders-failed")
+    said = shell(place, *pasted)
+    assert [text for text in PAGES[page] if text not in said] == []
+
+
+def test_the_readme_is_one_screen() -> None:
+    lines = (ROOT / "README.md").read_text().splitlines()
+    assert len(lines) <= 50
+    [session] = blocks("README.md", "sh")[1:]
+    assert len(session.splitlines()) <= 10
+
+
+def test_the_python_clients_of_the_pages(place: Path) -> None:
     shell(place, "courier queue create orders")
-    cloudflare, anypoint = blocks("README.md", "python")
+    [cloudflare], [anypoint] = (
+        blocks(page, "python") for page in ("docs/from-cloudflare.md", "docs/from-anypoint.md")
+    )
     assert "queue_name='orders'" in run(place, sys.executable, "-c", cloudflare)
     assert "Destination(orders, queue)" in run(place, sys.executable, "-c", anypoint)
+
+
+def test_mule_is_configured_with_a_url_and_credentials_that_open_it(fresh_server: Server) -> None:
+    [xml] = blocks("docs/from-anypoint.md", "xml")
+    space = "{http://www.mulesoft.org/schema/mule/anypoint-mq}"
+    [connection] = ElementTree.fromstring(xml).iter(f"{space}connection")
+    given = fresh_server.credentials["anypoint"]
+    url = connection.attrib["url"].replace("http://127.0.0.1:8787", given["base_url"])
+    wanted = {name: given[name] for name in ("client_id", "client_secret")}
+    wanted["grant_type"] = "client_credentials"
+    answer = httpx.post(f"{url}/authorize", data=wanted, trust_env=False)
+    assert answer.status_code == 200 and answer.json()["access_token"]
+    assert {connection.attrib["clientId"], connection.attrib["clientSecret"]} == {
+        "${mq.clientId}",
+        "${mq.clientSecret}",
+    }
+
+
+def test_credentials_are_variables_of_a_shell(fresh_server: Server, place: Path) -> None:
+    said = shell(
+        place,
+        'eval "$(courier credentials --env)"',
+        "echo $DISCUE_API_KEY $CLOUDFLARE_API_BASE_URL",
+    )
+    given = fresh_server.credentials
+    assert said.split() == [given["discue"]["api_key"], given["cloudflare"]["base_url"]]
 
 
 def test_how_the_command_line_gets_a_fifo_queue(place: Path) -> None:

@@ -88,7 +88,9 @@ def test_a_deleted_tenant_is_gone_with_its_key(courier: Command, tenant: str) ->
 
 def test_a_tenant_that_does_not_exist_is_refused(courier: Command, queue_name: str) -> None:
     assert "does not exist" in courier.fails(1, "tenant", "delete", queue_name)
-    assert "no credentials of tenant" in courier.fails(2, "queue", "list", "--tenant", queue_name)
+    assert "no credentials of tenant" in courier.fails(
+        2, "queue", "show", "x", "--tenant", queue_name
+    )
 
 
 def test_a_name_that_is_taken_is_refused(courier: Command, tenant: str) -> None:
@@ -216,12 +218,12 @@ def test_address_and_token_are_enough_for_a_server_elsewhere(
 
 
 def test_an_account_of_someone_else_is_refused(courier: Command) -> None:
-    assert "[code: 10000]" in courier.fails(1, "queue", "list", "--account", "0" * 32)
+    assert "[code: 10000]" in courier.fails(1, "queue", "show", "x", "--account", "0" * 32)
 
 
 def test_a_wrong_token_is_refused(server: Server) -> None:
     stranger = Command("--url", server.url, "--token", "nobody")
-    assert "[code: 9109]" in stranger.fails(1, "queue", "list", "--account", "0" * 32)
+    assert "[code: 9109]" in stranger.fails(1, "queue", "show", "x", "--account", "0" * 32)
     stranger.fails(1, "tenant", "list")
 
 

@@ -3,12 +3,15 @@
 import argparse
 import re
 import shlex
+import subprocess
+import sys
 
 import pytest
 
+from courier.cli import output
 from courier.cli.examples import EXAMPLES
 from courier.cli.main import parser
-from tests.cli.command import Command
+from tests.cli.command import Command, clean_environ
 from tests.cli.terminal import on_terminal
 from tests.house.test_docs import COMMANDS
 from tests.server import Server
@@ -58,6 +61,18 @@ def test_colours_are_for_terminals_that_want_them(server: Server, courier: Comma
     assert not STYLE.search(courier("tenant", "list").out)
 
 
+def test_times_have_one_form_and_say_how_long_ago_on_a_terminal(
+    server: Server, courier: Command, queue: str
+) -> None:
+    data = ("--data", str(server.data))
+    form = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
+    assert re.search(rf" {form}\n", courier("tenant", "list").out)
+    assert re.search(r" (now|\d+ m?i?n?s?.* ago)\n", on_terminal("tenant", "list", *data)[1])
+    assert re.search(rf"\ncreated +{form}\n", courier("queue", "show", queue).out)
+    shown = on_terminal("queue", "show", queue, *data)[1]
+    assert re.search(rf"\ncreated +{form} \((now|.* ago)\)\n", shown)
+
+
 def test_courier_alone_is_help() -> None:
     ran = Command()()
     assert ran.out.startswith("usage: courier") and "publish" in ran.out
@@ -83,6 +98,20 @@ def test_a_mistyped_queue_gets_a_suggestion(courier: Command, queue: str) -> Non
     assert f"did you mean '{queue}'?" in line
 
 
+def test_json_means_one_thing() -> None:
+    """Every command that has `--json` prints JSON with it, and takes no value."""
+    flags = {
+        name: [action for action in command._actions if "--json" in action.option_strings]
+        for name, command in COMMANDS.items()
+    }
+    assert sum(map(len, flags.values())) > 20
+    for name, actions in flags.items():
+        for action in actions:
+            assert action.nargs == 0 and str(action.help).startswith("print "), name
+        listing = name.rpartition(" ")[2] in ("list", "show", "tables", "status", "erasures")
+        assert actions or not listing, name
+
+
 def test_every_command_has_examples() -> None:
     assert EXAMPLES.keys() == COMMANDS.keys()
 
@@ -91,6 +120,62 @@ def test_every_command_has_examples() -> None:
 def test_examples_are_in_the_help_and_are_understood(name: str) -> None:
     for line in EXAMPLES[name]:
         assert f"\n  {line}\n" in COMMANDS[name].format_help()
-        program, *words = shlex.split(line.partition(" <")[0])
-        assert program == "courier" and line.startswith(name)
+        told = re.sub(r'^eval "\$\((.*)\)"$', r"\1", line)
+        program, *words = shlex.split(re.split(" [<>]", told)[0])
+        assert program == "courier" and told.startswith(name)
         assert isinstance(parser(words[0]).parse_args(words), argparse.Namespace)
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("que", "queue"),
+        ("queue li", "list"),
+        ("queue list --so", "--sort"),
+        ("queue list --sort ol", "oldest"),
+        ("completion fi", "fish"),
+        ("queue show {queue}", "{queue}1"),
+        ("publish --data {data} {queue}", "{queue}1"),
+        ("queue create --dead-letter {queue}", "{queue}1"),
+        ("--ver", "--version"),
+        ("nonsense --", ""),
+        ("queue create {queue}", ""),
+    ],
+)
+def test_bash_completes(
+    server: Server, courier: Command, queue_name: str, typed: str, offered: str
+) -> None:
+    courier("queue", "create", f"{queue_name}1")
+    place = {"queue": queue_name, "data": str(server.data)}
+    words = ["courier", *shlex.split(typed.format(**place))]
+    script = f"""
+        eval "$({shlex.quote(sys.executable)} -m courier completion bash)"
+        courier() {{ {shlex.quote(sys.executable)} -m courier "$@"; }}
+        complete -p courier | grep -q -- '-F _courier' || exit 9
+        COMP_WORDS=({shlex.join(words)}) COMP_CWORD={len(words) - 1}
+        _courier
+        echo "${{COMPREPLY[@]}}"
+    """
+    environ = {**clean_environ(), "COURIER_DATA": str(server.data)}
+    done = subprocess.run(
+        ["bash", "-c", script], env=environ, capture_output=True, text=True, timeout=60
+    )
+    assert (done.stdout.strip(), done.stderr) == (offered.format(**place), "")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [
+        (0, "0s"),
+        (59, "59s"),
+        (60, "1m"),
+        (90, "90s"),
+        (3_600, "1h"),
+        (86_400, "1d"),
+        (90_000, "25h"),
+    ],
+)
+def test_a_length_of_time_is_shown_in_the_largest_unit_without_a_rest(
+    seconds: int, shown: str
+) -> None:
+    assert output.duration(seconds) == shown

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -159,13 +160,14 @@ def test_both_run_from_nothing_come_back_and_end_together(up: Up, tmp_path: Path
     until(lambda: not any(map(alive, belongings)), "what the pipeline started to end")
     until(lambda: up.child("pipeline") not in (0, pipeline), "another pipeline")
 
-    # What the README tells a stranger to paste meets both of them at work.
-    _, first, *_, asked = blocks("README.md", "sh")
+    # What the pages tell a stranger to paste meets both of them at work.
+    _, first = blocks("README.md", "sh")
+    [asked] = blocks("docs/spark.md", "sh")
     shell(tmp_path, first)
     last = up.last()
     until(lambda: up.archived() >= last, f"{last} events in the lake")
     said = shell(tmp_path, asked, seconds_max=WAIT_S_MAX)
-    assert "orders  acked    1" in said
+    assert re.search(r"^orders +acked +1 ", said, re.MULTILINE)
     assert "report.html: 1 message published" in said
     assert "1 message" in said.partition("report.html")[2]
     assert "orders" in (tmp_path / "report.html").read_text()

@@ -1,19 +1,20 @@
 """HTTP to a server, as any caller would do it: one bounded request at a time."""
 
 import http.client
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import closing
 from typing import Any
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, urlencode
 
 import msgspec
 
 from courier.cli.credentials import Access
 from courier.cli.errors import Misused, Refused, Unreachable
 from courier.cli.parser import meant
+from courier.masking import masked
+from courier.requester import BadAddress, Reply, Requester, TooLong
 
-WAIT_SECONDS_MAX = 60.0
-ANSWER_BYTES_MAX = 256 * 1024 * 1024
+JSON = "application/json"
 
 
 def segment(text: str) -> str:
@@ -54,8 +55,8 @@ class Client:
     def freeze(self, queue: str, *, frozen: bool) -> None:
         self._own("PUT", f"/queues/{segment(queue)}/frozen", {"frozen": frozen})
 
-    def redrive(self, queue: str, wanted: dict[str, Any]) -> dict[str, int]:
-        answer: dict[str, int] = self._own("POST", f"/queues/{segment(queue)}/redrive", wanted)
+    def redrive(self, queue: str, wanted: dict[str, Any]) -> dict[str, Any]:
+        answer: dict[str, Any] = self._own("POST", f"/queues/{segment(queue)}/redrive", wanted)
         return answer
 
     def _own(self, method: str, path: str, body: object) -> Any:
@@ -72,13 +73,38 @@ class Client:
             raise Refused(f"queue '{name}' does not exist{meant(name, names)}")
         return found[0]
 
+    def page(self, path: str, query: Mapping[str, str], *, has: str) -> dict[str, Any]:
+        """The facts of a page of the console, as the tenant if it has a token.
+
+        They have the member `has`; what has not is no answer of ours.
+        """
+        path = f"/console{path}?" + urlencode({**query, "tenant": self.tenant})
+        token = self._access.token or self._access.admin_token
+        try:
+            facts = self._read("GET", path, None, token=token, headers={"Accept": JSON})
+        except Refused as error:
+            if str(error).startswith("no such path: /console"):
+                raise Refused("this needs the server's setting `console`, which is off") from error
+            raise
+        return self._expect(facts, has)
+
     def console_link(self) -> str:
         """A link that signs in to the console once, as this caller."""
         made = self._read("POST", "/console/enter", {}, token=self._operator())
         return str(made["url"])
 
-    def journal_head(self) -> dict[str, Any]:
-        head: dict[str, Any] = self._read("GET", "/journal/head", None, token=self._operator())
+    def console(self, method: str, path: str, body: object = None) -> Any:
+        """The facts of a page of the console; of a form, as `path`, where it leads."""
+        headers = {"Accept": JSON}
+        answer = self._ask(method, f"/console{path}", body, self._operator(), headers)
+        if answer.status not in (200, 303):
+            raise Refused(_reason(answer.status, answer.body))
+        return msgspec.json.decode(answer.body)
+
+    def journal_head(self, *, at_ms: int | None = None) -> dict[str, Any]:
+        """Where the journal is; with a time, `before` is the last offset before that."""
+        path = "/journal/head" + ("" if at_ms is None else f"?at_ms={at_ms}")
+        head: dict[str, Any] = self._read("GET", path, None, token=self._operator())
         return head
 
     def forget_pipeline(self, name: str) -> None:
@@ -91,17 +117,18 @@ class Client:
         readers: list[dict[str, Any]] = told["pipelines"]
         return readers
 
-    def journal(self, *, after: int, limit: int) -> tuple[list[bytes], int]:
+    def journal(
+        self, *, after: int, limit: int, filters: Mapping[str, list[str]]
+    ) -> tuple[list[bytes], int]:
         """Events with up to `limit` of the next offsets that the token may see, as lines of JSON.
 
         The number beside them is the last offset that was looked at.
         """
-        path = "/journal?" + urlencode({"after": after, "limit": limit})
-        with self._open("GET", path, None, self._operator(), {}) as answer:
-            content = self._body(answer)
+        path = "/journal?" + urlencode({"after": after, "limit": limit, **filters}, doseq=True)
+        answer = self._ask("GET", path, None, self._operator(), {})
         if answer.status != 200:
-            raise Refused(_reason(answer.status, content))
-        return content.split(b"\n")[:-1], int(answer.getheader("x-courier-upto") or after)
+            raise Refused(_reason(answer.status, answer.body))
+        return answer.body.split(b"\n")[:-1], int(answer.headers.get("x-courier-upto") or after)
 
     def _operator(self) -> str:
         return self._access.admin_token or self._access.token
@@ -126,9 +153,12 @@ class Client:
         if query:
             path += "?" + urlencode(query)
         answer = self._read(method, path, body, token=self._access.token, headers=headers)
-        if not isinstance(answer, dict) or "result" not in answer:
-            raise Refused(f"{self._access.url} does not answer as a Courier server does")
-        return answer["result"]
+        return self._expect(answer, "result")["result"]
+
+    def _expect(self, answer: Any, member: str) -> dict[str, Any]:
+        if not isinstance(answer, dict) or member not in answer:
+            raise Refused(f"{masked(self._access.url)} does not answer as a Courier server does")
+        return answer
 
     def _read(
         self,
@@ -139,8 +169,8 @@ class Client:
         token: str,
         headers: Mapping[str, str] | None = None,
     ) -> Any:
-        with self._open(method, path, body, token, headers or {}) as answer:
-            content = self._body(answer)
+        answer = self._ask(method, path, body, token, headers or {})
+        content = answer.body
         if answer.status >= 300:
             raise Refused(_reason(answer.status, content))
         if not content:
@@ -148,61 +178,37 @@ class Client:
         try:
             return msgspec.json.decode(content)
         except msgspec.DecodeError as error:
-            raise Refused(f"{self._access.url} answered with something that is not JSON") from error
+            where = masked(self._access.url)
+            raise Refused(f"{where} answered with something that is not JSON") from error
 
-    def _body(self, answer: http.client.HTTPResponse) -> bytes:
-        content = answer.read(ANSWER_BYTES_MAX + 1)
-        if len(content) > ANSWER_BYTES_MAX:
-            raise Refused(f"{self._access.url} answered with more than {ANSWER_BYTES_MAX} bytes")
-        return content
-
-    @contextmanager
-    def _open(
+    def _ask(
         self, method: str, path: str, body: object, token: str, headers: Mapping[str, str]
-    ) -> Iterator[http.client.HTTPResponse]:
-        connection, prefix = _connection(self._access.url)
+    ) -> Reply:
         content = None if body is None else msgspec.json.encode(body)
         sent = {"Authorization": f"Bearer {token}", "Connection": "close", **headers}
         if content is not None:
-            sent["Content-Type"] = "application/json"
+            sent["Content-Type"] = JSON
         try:
-            connection.connect()
-            # A body over the server's cap is refused before it is read; the answer is there.
-            with suppress(ConnectionError):
-                connection.request(method, prefix + path, content, sent)
-            yield connection.getresponse()
-        except UnicodeError as error:  # no host can have such a name
-            raise Misused(_no_address(self._access.url)) from error
+            requester = Requester(self._access.url)
+            with closing(requester):
+                return requester.ask(method, path, content, sent)
+        except (UnicodeError, BadAddress):
+            address = "is not an http:// or https:// address"
+            raise Misused(f"{masked(self._access.url)!r} {address}") from None
+        except TooLong as error:
+            raise Refused(f"{masked(self._access.url)}: {error}") from error
         except TimeoutError as error:
             raise Unreachable(self._unreachable("it did not answer in time")) from error
         except OSError as error:
             raise Unreachable(self._unreachable(error.strerror or str(error))) from error
         except http.client.HTTPException as error:
             raise Unreachable(self._unreachable("its answer broke off or is not HTTP")) from error
-        finally:
-            connection.close()
 
     def _unreachable(self, why: str) -> str:
         return (
-            f"cannot reach {self._access.url} ({why}): start the server with `courier serve`, "
-            "or name another with --url"
+            f"cannot reach {masked(self._access.url)} ({why}): start the server with "
+            "`courier serve`, or name another with --url"
         )
-
-
-def _connection(url: str) -> tuple[http.client.HTTPConnection, str]:
-    """A connection, and the path that goes before every path."""
-    try:
-        parts = urlsplit(url)
-        kind = {"http": http.client.HTTPConnection, "https": http.client.HTTPSConnection}
-        if not parts.hostname or quote(parts.path, safe="/%:@!$&'()*+,;=~") != parts.path:
-            raise ValueError("it names no host, or its path is not written as in a URL")
-        return kind[parts.scheme](parts.hostname, parts.port, timeout=WAIT_SECONDS_MAX), parts.path
-    except (ValueError, KeyError, http.client.InvalidURL) as error:
-        raise Misused(_no_address(url)) from error
-
-
-def _no_address(url: str) -> str:
-    return f"{url!r} is not an http:// or https:// address"
 
 
 def _reason(status: int, content: bytes) -> str:

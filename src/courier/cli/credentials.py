@@ -2,6 +2,7 @@
 
 import argparse
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,9 @@ class Access(msgspec.Struct, frozen=True):
 def add(commands: Commands) -> None:
     parser = command(commands, "credentials", "show the credentials of a tenant", _credentials)
     _add_place(parser)
-    output.add_json(parser)
+    form = parser.add_mutually_exclusive_group()
+    output.add_json(form)
+    form.add_argument("--env", action="store_true", help="print lines for a shell's eval")
 
 
 def add_access(parser: argparse.ArgumentParser) -> None:
@@ -111,8 +114,18 @@ def _credentials(args: argparse.Namespace) -> None:
         )
     if args.json:
         output.print_json(credentials)
+    elif args.env:
+        print("\n".join(_exports(credentials)))
     else:
         show(credentials)
+
+
+def _exports(credentials: dict[str, Any]) -> Iterator[str]:
+    """Variables named by the place in the file, and one that wrangler reads."""
+    for name, value in _values(credentials):
+        yield f"export {name.upper().replace('.', '_')}={shlex.quote(str(value))}"
+        if name == "cloudflare.base_url":
+            yield f"export CLOUDFLARE_API_BASE_URL={shlex.quote(str(value))}"
 
 
 def _data(args: argparse.Namespace) -> Path:
@@ -127,12 +140,18 @@ def _file(data: Path, tenant: str | None) -> Path:
     return data / f"credentials.{quote(tenant, safe='')}.json"
 
 
-def _token(text: str) -> str:
-    if text.startswith("@"):
-        try:
-            text = Path(text[1:]).read_text("utf-8").strip()
-        except (OSError, ValueError) as error:
-            raise Misused(f"cannot read the token from {text[1:]}: {error}") from error
+def read_secret(text: str, what: str = "secret") -> str:
+    """What was given itself, or what is in the file @FILE."""
+    if not text.startswith("@"):
+        return text
+    try:
+        return Path(text[1:]).read_text("utf-8").strip()
+    except (OSError, ValueError) as error:
+        raise Misused(f"cannot read the {what} from {text[1:]}: {error}") from error
+
+
+def _token(given: str) -> str:
+    text = read_secret(given, "token")
     if not text.isascii() or not text.isprintable():
         raise Misused("the token holds characters that no token has")
     return text

@@ -2,10 +2,19 @@
 
 EXAMPLES: dict[str, tuple[str, ...]] = {
     "courier serve": ("courier serve", "courier serve --port 9000 --data /var/lib/courier"),
+    "courier init": ("courier init --store postgresql://courier@db.example/courier",),
+    "courier store copy": (
+        "courier store copy --from sqlite:courier-data "
+        "--to postgresql://courier@db.example/courier --dry-run",
+        "courier store copy --from postgresql://courier@db.example/courier --to sqlite:one-server",
+    ),
     "courier config": ("courier config", "courier config --port 9000"),
     "courier up": ("courier up", "courier up --port 9000"),
     "courier console": ("courier console",),
-    "courier credentials": ("courier credentials", "courier credentials --tenant acme --json"),
+    "courier credentials": (
+        "courier credentials --tenant acme --json",
+        'eval "$(courier credentials --env)"',
+    ),
     "courier tenant list": ("courier tenant list",),
     "courier tenant create": (
         "courier tenant create acme",
@@ -22,7 +31,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "courier key rotate": ("courier key rotate shop --overlap 2h",),
     "courier key delete": ("courier key delete c0ffee00c0ffee00c0ffee00c0ffee00",),
-    "courier queue list": ("courier queue list", "courier queue list --json"),
+    "courier queue list": (
+        "courier queue list",
+        "courier queue list --sort waiting --watch",
+        "courier queue list --json",
+    ),
     "courier queue create": (
         "courier queue create orders",
         "courier queue create orders --dead-letter orders-failed --max-retries 3",
@@ -38,15 +51,20 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "courier queue purge": (
         "courier queue purge orders --dry-run",
-        "courier queue purge orders --yes",
+        "courier queue purge orders --since 1h --state waiting",
     ),
     "courier queue pause": ("courier queue pause orders",),
     "courier queue resume": ("courier queue resume orders",),
     "courier queue freeze": ("courier queue freeze orders",),
     "courier queue unfreeze": ("courier queue unfreeze orders",),
+    "courier top": ("courier top", "courier top --sort oldest --watch 5s"),
+    "courier message show": (
+        "courier message show c0ffee00c0ffee00c0ffee00c0ffee00",
+        "courier message show order-3 --queue orders",
+    ),
     "courier publish": (
         "courier publish orders 'hello'",
-        """courier publish orders '{"order": 1}' --json --delay 5m""",
+        """courier publish orders '{"order": 1}' --type json --delay 5m""",
         "courier publish orders --lines < orders.txt",
     ),
     "courier pull": ("courier pull orders --ack", "courier pull orders --count 10 --lease 5m"),
@@ -54,6 +72,13 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "courier peek": ("courier peek orders --count 10",),
     "courier redrive": ("courier redrive orders-failed",),
     "courier listener list": ("courier listener list orders",),
+    "courier listener add": (
+        "courier listener add orders billing https://billing.example/hook",
+        "courier listener add orders billing https://billing.example/hook --per-second 5",
+    ),
+    "courier listener show": ("courier listener show orders billing --watch",),
+    "courier listener test": ("courier listener test orders billing",),
+    "courier listener retry-failed": ("courier listener retry-failed orders billing",),
     "courier listener enable": ("courier listener enable orders billing",),
     "courier listener disable": ("courier listener disable orders billing",),
     "courier listener backfill": ("courier listener backfill orders billing",),
@@ -61,10 +86,18 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "courier worker list": ("courier worker list",),
     "courier worker secret": ("courier worker secret billing",),
     "courier worker remove": ("courier worker remove billing",),
+    "courier plan list": ("courier plan list",),
+    "courier plan show": ("courier plan show ID",),
+    "courier plan run": ("courier plan run ID", "courier plan run ID --yes"),
+    "courier plan undo": ("courier plan undo ID",),
     "courier event send": (
         """courier event send r2 bucket.created --payload '{"name": "images"}'""",
     ),
-    "courier journal": ("courier journal --follow", "courier journal --after 1000 --json"),
+    "courier journal": (
+        "courier journal",
+        "courier journal --follow --queue orders --kind buried",
+        "courier journal --since 10m --json",
+    ),
     "courier pipeline run": ("courier pipeline run --once",),
     "courier pipeline status": ("courier pipeline status",),
     "courier pipeline rebuild": ("courier pipeline rebuild",),
@@ -75,6 +108,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         """courier lake query "SELECT queue, count(*) FROM messages GROUP BY ALL" """.strip(),
     ),
     "courier lake views": ("courier lake views --out /srv/reports/lake.duckdb",),
+    "courier lake drop": ("courier lake drop --before 400d --dry-run",),
+    "courier lake catalog": ("courier lake catalog --out /srv/reports/catalog.db",),
     "courier lake erase": (
         """courier lake erase --queue orders --where "data->>'customer' = 'c42'" --dry-run""",
         "courier lake erase --queue orders --before 2025-11-01",
@@ -87,6 +122,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "courier replay": ("courier replay --queue orders --dry-run",),
     "courier report": ("courier report",),
+    "courier completion": (
+        'eval "$(courier completion bash)"',
+        "courier completion fish > ~/.config/fish/completions/courier.fish",
+    ),
 }
 
 

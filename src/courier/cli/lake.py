@@ -33,7 +33,7 @@ def add(commands: Commands) -> None:
     query = command(lake, "query", "answer a question in SQL, without Spark", _query)
     query.add_argument("sql", metavar="SQL")
     shape = query.add_mutually_exclusive_group()
-    shape.add_argument("--json", action="store_true", help="print JSON in place of a table")
+    output.add_json(shape)
     shape.add_argument("--csv", action="store_true", help="print CSV in place of a table")
     query.add_argument(
         "--limit",
@@ -52,6 +52,12 @@ def add(commands: Commands) -> None:
         help="name the lake's files relative to the folder of FILE, in which clients then must run",
     )
     add_place(views)
+
+    catalog = command(lake, "catalog", "write an Iceberg catalog of the tables", _catalog)
+    catalog.add_argument(
+        "--out", metavar="FILE", help="the catalog, a SQLite file; default: in the lake"
+    )
+    add_place(catalog)
 
     compact = command(lake, "compact", "merge small files", _compact)
     compact.add_argument("table", metavar="TABLE", nargs="?", choices=TABLES)
@@ -76,6 +82,14 @@ def add(commands: Commands) -> None:
     erase.add_argument("--actor", help="who is recorded to have asked; default: you")
     erase.add_argument("--dry-run", action="store_true", help="only say what would be erased")
     add_place(erase)
+
+    drop = command(lake, "drop", "drop whole days from every table for good", _drop)
+    drop.add_argument(
+        "--before", metavar="TIME", required=True, help=f"all days before that of {replay.TIME}"
+    )
+    drop.add_argument("--actor", help="who is recorded to have asked; default: you")
+    drop.add_argument("--dry-run", action="store_true", help="only say what would be dropped")
+    add_place(drop)
 
     erasures = command(lake, "erasures", "list what was erased", _erasures)
     output.add_json(erasures)
@@ -148,6 +162,19 @@ def _views(args: argparse.Namespace) -> None:
     print(f"{file}: {', '.join(f'{name} ({rows})' for name, rows in written.items())}")
 
 
+def _catalog(args: argparse.Namespace) -> None:
+    with failures(args):
+        from courier.lake import iceberg
+
+        lake = opened(args)
+        file = Path(args.out) if args.out else iceberg.default_file(lake)
+        done = iceberg.sync(lake, file)
+    for name, table in done.items():
+        changed = f"{table.added} files added, {table.removed} removed"
+        print(f"{iceberg.NAME}.{name}: {output.count(table.rows, 'row')}, {changed}")
+    print(f"catalog: {file.resolve()}")
+
+
 def _compact(args: argparse.Namespace) -> None:
     with failures(args):
         from courier.lake import upkeep
@@ -185,6 +212,25 @@ def _erase(args: argparse.Namespace) -> None:
             return
         done = erasure.erase(lake, asked, actor=args.actor or erasure.user(), now_ms=now)
     print(f"{output.count(done.messages, 'message')} erased, {done.bytes} bytes; record {done.id}")
+
+
+def _drop(args: argparse.Namespace) -> None:
+    with failures(args):
+        from courier.lake import erasure, retention
+        from courier.lake.replay import instant, now_ms
+
+        lake, now = opened(args), now_ms()
+        day = retention.day_of(instant(args.before, now_ms=now))
+        if args.dry_run:
+            found = retention.chosen(lake, day)
+        else:
+            actor = args.actor or erasure.user()
+            found = retention.drop(lake, day, actor=actor, now_ms=now)
+    output.table(
+        ["table", "rows", "bytes", "files"],
+        [[each.table, each.rows, each.bytes, each.files] for each in found],
+    )
+    print(f"days before {day} {'would be' if args.dry_run else 'were'} dropped")
 
 
 def _erasures(args: argparse.Namespace) -> None:

@@ -4,6 +4,7 @@ import argparse
 import logging
 import os
 import signal
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -82,8 +83,7 @@ def _refusals(root: str) -> Iterator[None]:
 
     from courier.lake.checks import explained
     from courier.lake.client import Away, CourierError
-    from courier.lake.selection import BadRequest
-    from courier.lake.tables import LakeError
+    from courier.lake.tables import BadRequest, LakeError
 
     try:
         yield
@@ -94,7 +94,7 @@ def _refusals(root: str) -> Iterator[None]:
     except (CourierError, LakeError) as error:
         raise Refused(str(error)) from error
     except BrokenPipeError:
-        raise  # whoever reads what is printed has seen enough
+        raise  # the reader of the output has seen enough
     except (FileExistsError, NotADirectoryError, PermissionError) as error:
         raise Misused(f"{error.filename} cannot be used: {error.strerror}") from error
     except (OSError, DeltaError) as error:
@@ -107,6 +107,7 @@ def started(args: argparse.Namespace, root: str, name: str) -> Iterator["Spark"]
 
     Both signals end what is done with it as KeyboardInterrupt.
     """
+    from courier.lake.end import Request
     from courier.lake.session import remote, session
 
     elsewhere = "://" in root
@@ -114,26 +115,28 @@ def started(args: argparse.Namespace, root: str, name: str) -> Iterator["Spark"]
     settings = {"spark.driver.memory": _MEMORY, **dict(args.conf)}
     before = {number: signal.getsignal(number) for number in SIGNALS}
     try:
-        # A Java that is starting would be left behind by whoever ends in the midst of that, so it
+        # A Java that is starting would be left behind by a command that ends meanwhile, so it
         # is waited for; unless a second signal says not to.
+        request = Request()
         asked: list[int] = []
 
         def note(number: int, frame: FrameType | None) -> None:
-            if asked:
-                _interrupt(number, frame)
+            if request.again(number):
+                raise KeyboardInterrupt
             asked.append(number)
 
         for number in SIGNALS:
             signal.signal(number, note)
-        spark = (
-            remote(f"courier {name}", args.remote, settings=dict(args.conf))
-            if args.remote
-            else session(f"courier {name}", master=args.master, settings=settings, logs=logs)
-        )
+        with _shown("starting Spark ..."):
+            spark = (
+                remote(f"courier {name}", args.remote, settings=dict(args.conf))
+                if args.remote
+                else session(f"courier {name}", master=args.master, settings=settings, logs=logs)
+            )
         # Spark's own handler asks the JVM in the middle of another question, and then its client
-        # logs that at length; whoever presses Ctrl-C knows why the command ends.
+        # logs that at length; after Ctrl-C nobody needs to be told why the command ends.
         for number in SIGNALS:
-            signal.signal(number, _interrupt)
+            signal.signal(number, request.interrupt)
         logging.disable(logging.CRITICAL)
         try:
             if asked:
@@ -148,11 +151,31 @@ def started(args: argparse.Namespace, root: str, name: str) -> Iterator["Spark"]
 
 
 @contextmanager
-def interruptible() -> Iterator[None]:
-    """Meanwhile both signals are a KeyboardInterrupt, as they are with Spark."""
-    before = {number: signal.signal(number, _interrupt) for number in SIGNALS}
+def _shown(line: str) -> Iterator[None]:
+    """A line for a person who waits, gone when that is over; logs do without it."""
+    is_terminal = sys.stderr.isatty()
+    if is_terminal:
+        print(line, end="", file=sys.stderr, flush=True)
     try:
         yield
+    finally:
+        if is_terminal:
+            print(f"\r{' ' * len(line)}\r", end="", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Meanwhile both signals are a KeyboardInterrupt, as they are with Spark."""
+    from courier.lake.end import Request
+
+    interrupt = Request().interrupt
+    before = {number: signal.signal(number, interrupt) for number in SIGNALS}
+    try:
+        yield
+    except KeyboardInterrupt:
+        # The same request may come once more, to the group, while this process is on its way out.
+        before[signal.SIGTERM] = signal.SIG_IGN
+        raise
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -166,7 +189,3 @@ def ending_at_once() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt

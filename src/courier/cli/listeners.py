@@ -1,37 +1,137 @@
 """`listener`: where a queue's messages are pushed to, and whether they arrive."""
 
 import argparse
-from datetime import UTC, datetime
 from typing import Any
 
 from courier.cli import output
 from courier.cli.client import Client, segment
 from courier.cli.credentials import access, add_access
-from courier.cli.parser import DURATION, Commands, command, group, milliseconds
+from courier.cli.parser import DURATION, Commands, command, date, milliseconds, whole
+from courier.cli.resources import Verb, argument
+from courier.cli.resources import add as add_resource
+from courier.cli.workers import SECRET
 
-_COLUMNS = ["name", "url", "enabled", "liveness", "open", "missed", "acknowledged", "created"]
+_ROUTE = "/tenants/{tenant}/queues/{queue}/listeners"
+_QUEUE = argument("queue", metavar="QUEUE")
+_ONE = (_QUEUE, argument("listener", metavar="LISTENER"))
+
+
+def _print(found: dict[str, Any]) -> None:
+    last = found["attempts"][0] if found["attempts"] else None
+    rows: list[list[object]] = [
+        ["name", found["name"]],
+        ["url", found["url"]],
+        ["state", _state(found)],
+        ["last answer", _answered(last) if last else ""],
+        ["last success", output.dated(found["last_success_ms"])],
+        ["last failure", output.dated(found["last_failure_ms"])],
+        ["next attempt", output.dated(found["next_attempt_ms"])],
+        ["waiting", found["open"]],
+        ["failed", found["missed"]],
+        ["acknowledged", found["acknowledged"]],
+        ["in flight at most", found["in_flight_max"] or ""],
+        ["per second at most", found["per_second_max"] or ""],
+    ]
+    output.table(["property", "value"], rows)
+    if found["attempts"]:
+        print()
+        output.table(
+            ["time", "message", "attempt", "status", "answer"],
+            [
+                [
+                    output.age(each["at_ms"]),
+                    each["message"],
+                    each["attempt"],
+                    each["status"] or "none",
+                    each["error"] or each["answer"],
+                ]
+                for each in found["attempts"]
+            ],
+        )
+
+
+def _state(found: dict[str, Any]) -> str:
+    if not found["enabled"]:
+        why = " after it answered 410" if found["disabled_by"] == "gone" else ""
+        return f"disabled{why}: `courier listener enable` goes on"
+    if found["inactive_ms"]:
+        return f"inactive since {output.dated(found['inactive_ms'])}: {found['last_failure']}"
+    return str(found["liveness"])
+
+
+def _answered(attempt: dict[str, Any]) -> str:
+    """The status and the beginning of what was answered, or why nothing was."""
+    if not attempt["status"]:
+        return f"none: {attempt['error']}"
+    return f"{attempt['status']} {attempt['answer']}".strip()
+
+
+def _tested(found: dict[str, Any]) -> None:
+    print(f"{output.cell(_answered(found))} ({found['duration_ms']} ms)")
+
+
+def _retried(done: dict[str, Any]) -> None:
+    print(f"{output.count(done['retried'], 'message')} will be pushed again now")
+    if done["more"]:
+        print("older ones are left: run it again when these are done")
+
+
+_VERBS = {
+    "list": Verb(
+        help="list the listeners of a queue", route=f"GET {_ROUTE}", takes=[_QUEUE], watch=True,
+        member="listeners", columns=("name", "url", "enabled", "liveness", "open", "missed",
+                                     "acknowledged", "created")),
+    "add": Verb(
+        help="push a queue's messages to a URL, and print the secret", route=f"POST {_ROUTE}",
+        takes=[
+            _QUEUE,
+            argument("listener", metavar="LISTENER", member="name", help="its name on this queue"),
+            argument("listener_url", metavar="URL", member="url",
+                     help="where messages are pushed to"),
+            argument("--liveness-url", metavar="URL", member="liveness_url",
+                     help="looked at to see whether it is up; default URL"),
+            SECRET,
+            argument("--ordered", action="store_true", member="ordered",
+                     help="one at a time, strictly in order"),
+            argument("--envelope", action="store_true", member="envelope",
+                     help="wrap bodies, with ids and names"),
+            argument("--timeout", type=milliseconds, metavar="TIME", member="timeout_ms",
+                     help="time for an answer, 1s to 30s"),
+            argument("--attempts", type=whole(1, 11), metavar="N", member="attempts_max",
+                     help="1 to 11; default 11"),
+            argument("--in-flight", type=whole(1, 10), metavar="N", member="in_flight_max",
+                     help="requests at a time, 1 to 10"),
+            argument("--per-second", type=whole(1, 1_000), metavar="N", member="per_second_max",
+                     help="requests a second, 1 to 1000"),
+        ],
+        member="secret"),
+    "show": Verb(
+        help="show a listener and its last attempts", route=f"GET {_ROUTE}/{{listener}}",
+        takes=_ONE, show=_print, watch=True),
+    "test": Verb(
+        help="send a signed request now, and show the answer",
+        route=f"POST {_ROUTE}/{{listener}}/test", takes=_ONE, show=_tested,
+        failed=lambda found: "" if found["ok"] else "the listener did not take it"),
+    "retry-failed": Verb(
+        help="push again, now, all messages that failed",
+        route=f"POST {_ROUTE}/{{listener}}/retry-failed", takes=_ONE, show=_retried),
+    "enable": Verb(
+        help="push to a listener again", route=f"PUT {_ROUTE}/{{listener}}/enabled", takes=_ONE,
+        body={"enabled": True}, said="listener '{listener}' is enabled"),
+    "disable": Verb(
+        help="let the pushes to a listener wait", route=f"PUT {_ROUTE}/{{listener}}/enabled",
+        takes=_ONE, body={"enabled": False}, said="listener '{listener}' is disabled"),
+}  # fmt: skip
 
 
 def add(commands: Commands) -> None:
-    listeners = group(commands, "listener", "look at listeners, and give them the past")
-
-    listing = command(listeners, "list", "list the listeners of a queue", _list)
-    listing.add_argument("queue", metavar="QUEUE")
-    output.add_json(listing)
-    add_access(listing)
-
-    for word, help in (
-        ("enable", "let the pushes to a listener go on"),
-        ("disable", "let the pushes to a listener wait"),
-    ):
-        switch = command(listeners, word, help, _switch)
-        switch.set_defaults(enabled=word == "enable")
-        _add_listener(switch)
+    listeners = add_resource(commands, "listener", "add, test, enable and retry listeners", _VERBS)
 
     backfill = command(
         listeners, "backfill", "also push to a listener what its queue still holds", _backfill
     )
-    _add_listener(backfill)
+    backfill.add_argument("queue", metavar="QUEUE")
+    backfill.add_argument("listener", metavar="LISTENER")
     backfill.add_argument(
         "--since",
         type=_moment,
@@ -40,63 +140,25 @@ def add(commands: Commands) -> None:
     )
     backfill.add_argument(
         "--until",
-        type=_date,
+        type=date,
         metavar="TIME",
         help="only what was published before, as 2026-01-31T12:00:00Z",
     )
-
-
-def _add_listener(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("queue", metavar="QUEUE")
-    parser.add_argument("listener", metavar="LISTENER")
-    add_access(parser)
-
-
-def _date(text: str) -> int:
-    """A point in time, in ms."""
-    try:
-        at = datetime.fromisoformat(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a time such as 2026-01-31T12:00:00Z"
-        ) from None
-    at = at if at.tzinfo else at.replace(tzinfo=UTC)
-    return max(0, int(at.timestamp() * 1_000))
+    add_access(backfill)
 
 
 def _moment(text: str) -> dict[str, int]:
     """A point in time, or a duration before now, as the server wants to be told."""
     try:
-        return {"since_ms": _date(text)}
+        return {"since_ms": date(text)}
     except argparse.ArgumentTypeError:
         return {"since_ago_ms": milliseconds(text)}
 
 
-def _path(client: Client, args: argparse.Namespace) -> str:
-    return f"/tenants/{segment(client.tenant)}/queues/{segment(args.queue)}/listeners"
-
-
-def _list(args: argparse.Namespace) -> None:
-    client = Client(access(args))
-    found = client.operate("GET", _path(client, args))["listeners"]
-    if args.json:
-        output.print_json(found)
-        return
-    for one in found:
-        one["created"] = output.moment(one["created_ms"])
-    output.table(_COLUMNS, [[one.get(column) for column in _COLUMNS] for one in found])
-
-
-def _switch(args: argparse.Namespace) -> None:
-    client = Client(access(args))
-    path = f"{_path(client, args)}/{segment(args.listener)}/enabled"
-    client.operate("PUT", path, {"enabled": args.enabled})
-    print(f"listener '{args.listener}' is {'enabled' if args.enabled else 'disabled'}")
-
-
 def _backfill(args: argparse.Namespace) -> None:
     client = Client(access(args))
-    path = f"{_path(client, args)}/{segment(args.listener)}/backfill"
+    names = (client.tenant, args.queue, args.listener)
+    path = "/tenants/{}/queues/{}/listeners/{}/backfill".format(*map(segment, names))
     wanted: dict[str, Any] = dict(args.since or {})
     if args.until is not None:
         wanted["until_ms"] = args.until

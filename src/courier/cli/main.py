@@ -18,12 +18,14 @@ from courier.cli import output
 from courier.cli.errors import Stop
 from courier.cli.parser import Parser
 from courier.config import ConfigError
+from courier.masking import scrubbed
 
 INTERRUPTED = 130
 PIPE_CLOSED = 141
 # Command -> the module beside this one that declares it.
 COMMANDS = {
     "serve": "serve",
+    "init": "serve",
     "config": "serve",
     "up": "up",
     "console": "console",
@@ -31,6 +33,8 @@ COMMANDS = {
     "tenant": "tenants",
     "key": "keys",
     "queue": "queues",
+    "top": "overview",
+    "message": "lives",
     "publish": "messages",
     "pull": "messages",
     "ack": "messages",
@@ -38,12 +42,15 @@ COMMANDS = {
     "redrive": "messages",
     "listener": "listeners",
     "worker": "workers",
+    "plan": "plans",
     "event": "events",
     "journal": "journal",
     "pipeline": "pipeline",
     "lake": "lake",
     "replay": "replay",
     "report": "report",
+    "store": "store_copy",
+    "completion": "completion",
 }
 
 # Those that go on loading, or write nothing that an end at any moment would spoil: they heed
@@ -76,10 +83,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not given:
         parser().print_help()
         return 0
-    args = parser(given[0]).parse_args(given)
-    if given[0] not in LOADING and signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
+        args = parser(given[0]).parse_args(given)
+        if given[0] not in LOADING and signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         args.run(args)
         sys.stdout.flush()
     except Stop as stop:
@@ -96,5 +103,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _fail(message: str, status: int) -> int:
-    print(output.styled("courier:", output.RED, sys.stderr), message, file=sys.stderr)
+    said = scrubbed(message)
+    print(output.styled("courier:", output.RED, sys.stderr), said, file=sys.stderr)
     return status

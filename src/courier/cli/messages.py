@@ -22,6 +22,14 @@ BODY_BYTES_MAX = 16 * 1024 * 1024
 BATCH_COUNT_MAX = 100
 BATCH_BYTES_MAX = 256_000
 _CHUNK_BYTES = 64 * 1024
+# The server's reasons for not redriving a message.
+_SKIPS = {
+    "not_found": "no such message on this queue",
+    "not_buried": "not a dead letter; publish it again with `courier replay`",
+    "source_beyond_reach": "the key does not reach the queue it was buried from",
+    "source_deleted": "the queue it was buried from was deleted",
+    "leased": "a consumer has leased it; try again when the lease has ended",
+}
 
 
 def add(commands: Commands) -> None:
@@ -32,7 +40,13 @@ def add(commands: Commands) -> None:
     publish.add_argument(
         "--lines", action="store_true", help="publish each line of stdin as a message"
     )
-    publish.add_argument("--json", action="store_true", help="the body is JSON, not text")
+    publish.add_argument(
+        "--type",
+        choices=("text", "json"),
+        default="text",
+        metavar="TYPE",
+        help="what the body is, text or json; default text",
+    )
     publish.add_argument(
         "--delay", type=seconds, metavar="TIME", help=f"hand it out after this time: {DURATION}"
     )
@@ -122,9 +136,9 @@ def _body(args: argparse.Namespace) -> bytes:
 
 def _draft(body: bytes, args: argparse.Namespace) -> dict[str, Any]:
     """A message as the wire has it. JSON keeps the text it was given, digit for digit."""
-    draft: dict[str, Any] = {"content_type": "json" if args.json else "text"}
+    draft: dict[str, Any] = {"content_type": args.type}
     try:
-        if args.json:
+        if args.type == "json":
             msgspec.json.decode(body)
             draft["body"] = msgspec.Raw(body)
         else:
@@ -231,7 +245,7 @@ def _print_messages(args: argparse.Namespace, found: list[Any], *, leased: bool)
         return
     columns = ["id", "attempt", "published", *(["lease"] if leased else []), "body"]
     for message in messages:
-        message["published"] = output.moment(message["published_ms"])
+        message["published"] = output.age(message["published_ms"])
         body = message.get("body", message.get("body_base64"))
         message["body"] = bytes(body).decode() if isinstance(body, msgspec.Raw) else body
     output.table(columns, [[message[column] for column in columns] for message in messages])
@@ -305,5 +319,6 @@ def _redrive(args: argparse.Namespace) -> None:
         output.print_json(answer)
         return
     verb = "would redrive" if args.dry_run else "redrove"
-    skipped = f", skipped {answer['skipped']}" if answer["skipped"] else ""
-    print(f"{verb} {output.count(answer['redriven'], 'message')}{skipped}")
+    print(f"{verb} {output.count(answer['redriven'], 'message')}")
+    for reason, number in answer["reasons"].items():
+        print(f"skipped {output.count(number, 'message')}: {_SKIPS.get(reason, reason)}")

@@ -9,10 +9,11 @@ from typing import TextIO
 
 import msgspec
 
-from courier import config
+from courier import config, words
+from courier.clock import SystemClock
 
 # Columns that hold text, which is there to be read.
-TEXTS = ("body", "scopes", "targets")
+TEXTS = ("body", "title", "scopes", "targets", "state", "detail", "answer")
 BOLD = "1"
 RED = "31"
 _GAP = "  "
@@ -21,8 +22,10 @@ _BAR_WIDTH = 30
 _LINE_EVERY = 10_000
 
 
-def add_json(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print JSON in place of a table")
+def add_json(
+    parser: argparse._ActionsContainer, help: str = "print JSON in place of a table"
+) -> None:
+    parser.add_argument("--json", action="store_true", help=help)
 
 
 def print_json(value: object) -> None:
@@ -37,25 +40,35 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """
     shown = [[cell(value) for value in row] for row in rows]
     head = [column.upper() for column in columns]
+    right = [all(map(_is_number, column)) for column in zip(*rows, strict=True)]
+    right = right or [False] * len(head)
     widths = [max(map(len, column)) for column in zip(head, *shown, strict=True)]
     if sys.stdout.isatty():
         for number in [n for n, column in enumerate(columns) if column in TEXTS]:
-            over = sum(widths) + len(_GAP) * (len(widths) - 1) - _columns()
+            over = sum(widths) + len(_GAP) * (len(widths) - 1) - terminal_columns()
             widths[number] = max(
                 min(widths[number], _TEXT_WIDTH_MIN), widths[number] - max(0, over)
             )
             for row in shown:
                 row[number] = shortened(row[number], widths[number])
-    print(styled(_line(head, widths), BOLD, sys.stdout))
+    print(styled(_line(head, widths, right), BOLD, sys.stdout))
     for row in shown:
-        print(_line(row, widths))
+        print(_line(row, widths, right))
 
 
-def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
-    return _GAP.join(map(str.ljust, cells, widths)).rstrip()
+def _line(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> str:
+    """Numbers stand at the right of their columns."""
+    put = (str.rjust if number else str.ljust for number in right)
+    return _GAP.join(
+        place(cell, width) for place, cell, width in zip(put, cells, widths, strict=True)
+    ).rstrip()
 
 
-def _columns() -> int:
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float | Figure) and not isinstance(value, bool)
+
+
+def terminal_columns() -> int:
     return shutil.get_terminal_size().columns
 
 
@@ -66,7 +79,7 @@ def shortened(text: str, width: int) -> str:
 def print_text(before: str, text: str) -> None:
     """A line that ends in a text; on a terminal, this is shortened to fit."""
     if sys.stdout.isatty():
-        text = shortened(text, max(_TEXT_WIDTH_MIN, _columns() - len(before)))
+        text = shortened(text, max(_TEXT_WIDTH_MIN, terminal_columns() - len(before)))
     print(f"{before}{text}".rstrip())
 
 
@@ -84,11 +97,21 @@ def cell(value: object) -> str:
         return "yes" if value else "no"
     if isinstance(value, list | tuple):
         return cell(", ".join(map(str, value)))
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in str(value))
+    return words.printable(str(value))
+
+
+def age(ms: int | None) -> str:
+    """A time in a list: how long ago it was on a terminal, the time itself elsewhere."""
+    return words.ago(ms, SystemClock().now_ms()) if ms and sys.stdout.isatty() else moment(ms)
+
+
+def dated(ms: int | None) -> str:
+    """A time on a line of its own: on a terminal also how long ago that was."""
+    return f"{moment(ms)} ({age(ms)})" if ms and sys.stdout.isatty() else moment(ms)
 
 
 def moment(ms: int | None) -> str:
-    """A time as people read it; nothing for none."""
+    """A time in the one form that times have; nothing for none."""
     if not ms:
         return ""
     whole, part = divmod(ms, 1_000)
@@ -105,6 +128,10 @@ def duration(seconds: int) -> str:
 
 def count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+class Figure(str):
+    """A number in words; it stands at the right of its column as numbers do."""
 
 
 class Progress:

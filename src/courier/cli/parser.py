@@ -3,10 +3,12 @@
 import argparse
 import difflib
 from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
 from courier import config
 from courier.cli import examples
+from courier.clock import SystemClock
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
@@ -28,7 +30,7 @@ class Parser(argparse.ArgumentParser):
     """Takes positional arguments and flags in any order.
 
     As it comes, argparse gives up on an optional positional argument at the first flag:
-    `publish QUEUE --json BODY` would not be understood.
+    `publish QUEUE --delay 5m BODY` would not be understood.
     """
 
     _ordering = False
@@ -91,6 +93,27 @@ def milliseconds(text: str) -> int:
     if ms is None:
         raise argparse.ArgumentTypeError(f"{text!r} is not a duration such as {DURATION}")
     return ms
+
+
+def date(text: str) -> int:
+    """A point in time, in ms."""
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a time such as 2026-01-31T12:00:00Z"
+        ) from None
+    at = at if at.tzinfo else at.replace(tzinfo=UTC)
+    return max(0, int(at.timestamp() * 1_000))
+
+
+def past(text: str) -> int:
+    """A point in time, or how long ago that was, in ms."""
+    try:
+        return date(text)
+    except argparse.ArgumentTypeError:
+        words = text.removesuffix("ago").strip()
+        return max(0, SystemClock().now_ms() - milliseconds(words))
 
 
 def whole(low: int, high: int) -> Callable[[str], int]:

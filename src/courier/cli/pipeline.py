@@ -67,7 +67,7 @@ def add(commands: Commands) -> None:
     output.add_json(status)
     _add_lake(status)
 
-    rebuild = command(pipeline, "rebuild", "make tables anew from the events", _rebuild)
+    rebuild = command(pipeline, "rebuild", "rebuild tables from the events", _rebuild)
     rebuild.add_argument("--table", metavar="NAME", choices=_MADE, help="only this one")
     part = rebuild.add_mutually_exclusive_group()
     part.add_argument("--queue", help="only rows of this queue")

@@ -1,26 +1,22 @@
 """`queue`: the queues of a tenant and how they are consumed."""
 
 import argparse
-import time
+from datetime import datetime
 from typing import Any
 
-from courier.cli import output
+from courier.cli import output, overview, purges
 from courier.cli.asking import add_asking, is_sure
 from courier.cli.client import Client
 from courier.cli.credentials import access, add_access
 from courier.cli.errors import Misused, Refused
 from courier.cli.parser import DURATION, Commands, command, group, milliseconds, seconds, whole
-
-PURGE_WAIT_SECONDS_MAX = 600.0
-_PURGE_POLL_SECONDS = 0.05
+from courier.cli.watching import add_watch, watched
 
 
 def add(commands: Commands) -> None:
     queues = group(commands, "queue", "list, create, change and delete queues")
 
-    listing = command(queues, "list", "list the queues of a tenant", _list)
-    output.add_json(listing)
-    add_access(listing)
+    overview.add_list(queues)
 
     create = command(queues, "create", "create a queue that clients can pull from", _create)
     create.add_argument("name", metavar="NAME")
@@ -34,7 +30,10 @@ def add(commands: Commands) -> None:
 
     show = command(queues, "show", "show a queue, its consumer and its backlog", _show)
     show.add_argument("name", metavar="NAME")
-    output.add_json(show)
+    add_watch(show)
+    form = show.add_mutually_exclusive_group()
+    form.add_argument("--id", action="store_true", help="print its id alone")
+    output.add_json(form)
     add_access(show)
 
     update = command(queues, "update", "change a queue; what is not named stays", _update)
@@ -49,24 +48,23 @@ def add(commands: Commands) -> None:
     output.add_json(update)
     add_access(update)
 
-    for name, help, run in (
-        ("delete", "delete a queue and its messages", _delete),
-        ("purge", "delete all messages of a queue", _purge),
-    ):
-        ending = command(queues, name, help, run)
-        ending.add_argument("name", metavar="NAME")
-        add_asking(ending)
-        add_access(ending)
+    ending = command(queues, "delete", "delete a queue and its messages", _delete)
+    ending.add_argument("name", metavar="NAME")
+    add_asking(ending)
+    add_access(ending)
 
-    for name, help, run in (
-        ("pause", "stop handing out messages", _pause),
-        ("resume", "hand out messages again", _resume),
-        ("freeze", "refuse new messages", _freeze),
-        ("unfreeze", "take new messages again", _unfreeze),
+    purges.add_purge(queues)
+
+    for name, help, setting, to, said in (
+        ("pause", "stop handing out messages", "paused", True, "paused"),
+        ("resume", "hand out messages again", "paused", False, "resumed"),
+        ("freeze", "refuse new messages", "frozen", True, "froze"),
+        ("unfreeze", "take new messages again", "frozen", False, "unfroze"),
     ):
-        simple = command(queues, name, help, run)
-        simple.add_argument("name", metavar="NAME")
-        add_access(simple)
+        switch = command(queues, name, help, _switch)
+        switch.add_argument("name", metavar="NAME")
+        switch.set_defaults(setting=setting, to=to, said=said)
+        add_access(switch)
 
 
 def _add_rules(parser: argparse.ArgumentParser) -> None:
@@ -106,25 +104,6 @@ def _given(**named: object) -> dict[str, Any]:
     return {name: value for name, value in named.items() if value is not None}
 
 
-def _list(args: argparse.Namespace) -> None:
-    found = Client(access(args)).call("GET", "/queues")
-    if args.json:
-        output.print_json(found)
-        return
-    rows = [
-        [
-            queue["queue_name"],
-            [consumer["type"] for consumer in queue["consumers"]],
-            output.duration(queue["settings"]["delivery_delay"]),
-            output.duration(queue["settings"]["message_retention_period"]),
-            queue["settings"]["delivery_paused"],
-            queue["created_on"],
-        ]
-        for queue in found
-    ]
-    output.table(["name", "consumer", "delay", "retention", "paused", "created"], rows)
-
-
 def _create(args: argparse.Namespace) -> None:
     rules = _consumer_rules(args)
     if args.no_consumer and (rules or args.dead_letter is not None):
@@ -151,7 +130,14 @@ def _create(args: argparse.Namespace) -> None:
 
 def _show(args: argparse.Namespace) -> None:
     client = Client(access(args))
+    watched(args.watch, lambda: _show_once(client, args))
+
+
+def _show_once(client: Client, args: argparse.Namespace) -> None:
     queue = client.queue(args.name)
+    if args.id:
+        print(queue["queue_id"])
+        return
     metrics = client.call("GET", f"/queues/{queue['queue_id']}/metrics")
     if args.json:
         output.print_json({**queue, "metrics": metrics})
@@ -159,20 +145,24 @@ def _show(args: argparse.Namespace) -> None:
     rows: list[list[object]] = [
         ["name", queue["queue_name"]],
         ["id", queue["queue_id"]],
-        ["created", queue["created_on"]],
-        ["modified", queue["modified_on"]],
+        ["created", output.dated(_ms(queue["created_on"]))],
+        ["modified", output.dated(_ms(queue["modified_on"]))],
         ["delay", output.duration(queue["settings"]["delivery_delay"])],
         ["retention", output.duration(queue["settings"]["message_retention_period"])],
         ["paused", queue["settings"]["delivery_paused"]],
         ["messages", metrics["backlog_count"]],
         ["bytes", metrics["backlog_bytes"]],
-        ["oldest message", output.moment(metrics["oldest_message_timestamp_ms"])],
+        ["oldest message", output.dated(metrics["oldest_message_timestamp_ms"])],
     ]
     for consumer in queue["consumers"]:
         rows.append(["consumer", consumer["type"]])
         rows.append(["dead letter", consumer["dead_letter_queue"]])
         rows += [[name.replace("_", " "), value] for name, value in consumer["settings"].items()]
     output.table(["property", "value"], rows)
+
+
+def _ms(text: str) -> int:
+    return int(datetime.fromisoformat(text).timestamp() * 1_000)
 
 
 def _update(args: argparse.Namespace) -> None:
@@ -213,49 +203,12 @@ def _delete(args: argparse.Namespace) -> None:
         print(f"deleted queue '{args.name}' with {held}")
 
 
-def _pause(args: argparse.Namespace) -> None:
-    _set_paused(args, True)
-    print(f"paused queue '{args.name}'")
-
-
-def _resume(args: argparse.Namespace) -> None:
-    _set_paused(args, False)
-    print(f"resumed queue '{args.name}'")
-
-
-def _set_paused(args: argparse.Namespace, paused: bool) -> None:
+def _switch(args: argparse.Namespace) -> None:
+    """Pause or freeze it, or end that."""
     client = Client(access(args))
-    path = f"/queues/{client.queue(args.name)['queue_id']}"
-    client.call("PATCH", path, {"settings": {"delivery_paused": paused}})
-
-
-def _freeze(args: argparse.Namespace) -> None:
-    Client(access(args)).freeze(args.name, frozen=True)
-    print(f"froze queue '{args.name}'")
-
-
-def _unfreeze(args: argparse.Namespace) -> None:
-    Client(access(args)).freeze(args.name, frozen=False)
-    print(f"unfroze queue '{args.name}'")
-
-
-def _purge(args: argparse.Namespace) -> None:
-    client = Client(access(args))
-    path = f"/queues/{client.queue(args.name)['queue_id']}"
-    total = client.call("GET", f"{path}/metrics")["backlog_count"]
-    held = output.count(total, "message")
-    if not is_sure(args, args.name, f"all {held} of queue '{args.name}'"):
-        return
-    client.call("POST", f"{path}/purge", {"delete_messages_permanently": True})
-    progress = output.Progress("messages purged", total=total)
-    deadline = time.monotonic() + PURGE_WAIT_SECONDS_MAX
-    while client.call("GET", f"{path}/purge")["completed"] != "true":
-        if time.monotonic() > deadline:
-            progress.end()
-            print(f"queue '{args.name}' is still being purged; the server goes on by itself")
-            return
-        left = client.call("GET", f"{path}/metrics")["backlog_count"]
-        progress.at(max(0, total - left))
-        time.sleep(_PURGE_POLL_SECONDS)
-    progress.end()
-    print(f"purged queue '{args.name}' of {held}")
+    if args.setting == "frozen":
+        client.freeze(args.name, frozen=args.to)
+    else:
+        path = f"/queues/{client.queue(args.name)['queue_id']}"
+        client.call("PATCH", path, {"settings": {"delivery_paused": args.to}})
+    print(f"{args.said} queue '{args.name}'")

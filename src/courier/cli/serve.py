@@ -1,4 +1,4 @@
-"""`serve` and `config`: the commands that read settings."""
+"""`serve`, `init` and `config`: the commands that read settings."""
 
 import argparse
 import gc
@@ -11,6 +11,14 @@ from courier.cli.parser import Commands, command
 
 def add(commands: Commands) -> None:
     add_settings(command(commands, "serve", "run the server", _serve))
+    add_settings(
+        command(
+            commands,
+            "init",
+            "make the first tenant of a database that servers share, and print its credentials",
+            _init,
+        )
+    )
     shown = command(commands, "config", "show each setting and where its value comes from", _config)
     output.add_json(shown)
     add_settings(shown)
@@ -61,6 +69,11 @@ def given(args: argparse.Namespace) -> list[str]:
 
 
 def load(args: argparse.Namespace) -> config.Config:
+    if config.has_password(args.store or ""):
+        raise config.ConfigError(
+            "everyone on this machine can see flags: leave the password out of --store, and set "
+            "the variable PGPASSWORD, or store in a file"
+        )
     flags = {setting.name: getattr(args, setting.name) for setting in config.settings()}
     return config.load(flags, args.config)
 
@@ -74,6 +87,17 @@ def _serve(args: argparse.Namespace) -> None:
     from courier.app import serve
 
     serve(settings)
+
+
+def _init(args: argparse.Namespace) -> None:
+    settings = load(args)
+    if not config.is_database(settings.store):
+        raise config.ConfigError(
+            "a server that has its store to itself needs no init: courier serve does all of it"
+        )
+    from courier.app import initialize
+
+    output.print_json(initialize(settings))
 
 
 def _config(args: argparse.Namespace) -> None:

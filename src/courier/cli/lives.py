@@ -1,0 +1,109 @@
+"""`message`: the life of one message, and why it is late."""
+
+import argparse
+import sys
+from typing import Any
+from urllib.parse import urlsplit
+
+from courier import words
+from courier.cli import output
+from courier.cli.client import Client, segment
+from courier.cli.credentials import access, add_access
+from courier.cli.errors import Refused
+from courier.cli.parser import Commands, command, group
+from courier.cli.watching import add_watch, watched
+
+_COLUMNS = ["time", "after", "event", "queue", "detail"]
+
+
+def add(commands: Commands) -> None:
+    messages = group(commands, "message", "look at one message")
+    show = command(messages, "show", "show the life of a message, and why it is late", _show)
+    show.add_argument("id", metavar="ID", help="the message's id, generated or the publisher's own")
+    show.add_argument("--queue", metavar="NAME", help="the queue it is on, if several have its id")
+    add_watch(show)
+    output.add_json(show)
+    add_access(show)
+
+
+def _show(args: argparse.Namespace) -> None:
+    client = Client(access(args))
+    path, query = _place(client, args.id, args.queue)
+
+    def show() -> None:
+        facts = client.page(path, query, has="life")
+        if args.json:
+            output.print_json(facts)
+        else:
+            _print(facts)
+
+    watched(args.watch, show)
+
+
+def _place(client: Client, id: str, queue: str | None) -> tuple[str, dict[str, str]]:
+    """The page of the message. Raises Refused if there is none, or several."""
+    if queue is not None:
+        return f"/messages/{segment(id)}", {"queue": client.queue(queue)["queue_id"]}
+    hits = [
+        path
+        for _, path in client.page("/find", {"q": id}, has="hits")["hits"]
+        if "/messages/" in path
+    ]
+    if not hits:
+        raise Refused(
+            f"message '{id}' is on no queue; one that is done is found by its generated id, "
+            "or in the lake"
+        )
+    if len(hits) > 1:
+        raise Refused(f"{len(hits)} queues have a message '{id}': name one with --queue")
+    found = urlsplit(hits[0])
+    return found.path.removeprefix("/console"), dict([found.query.split("=", 1)])
+
+
+def _print(facts: dict[str, Any]) -> None:
+    life = facts["life"]
+    said = facts["why"] or facts["took"] or "Its end is beyond what was looked at."
+    print(f"message    {output.cell(facts['id'])}")
+    print(f"queue      {output.cell(facts['queue_name'])}")
+    print(f"published  {output.cell(output.dated(facts['published_ms']))}")
+    if facts["found"]:
+        print(f"expires    {output.cell(output.dated(facts['expires_ms']))}")
+        print(f"attempts   {facts['attempts']}")
+    if facts["body"]:
+        text = " ".join(facts["body"]["text"].split())
+        output.print_text("body       ", output.cell(text))
+    print(f"\n{said}\n")
+    rows = [
+        [
+            output.age(step["at_ms"]),
+            output.Figure(words.duration(step["wait_ms"])) if step["wait_ms"] else "",
+            step["kind"],
+            step["queue_name"],
+            detail(step),
+        ]
+        for step in life["steps"]
+    ]
+    output.table(_COLUMNS, rows)
+    if not life["whole"]:
+        print(f"The journal was looked through up to offset {life['upto']}.", file=sys.stderr)
+    if life["hidden"]:
+        hidden = output.count(life["hidden"], "event")
+        print(f"{hidden} on queues that the key does not reach.", file=sys.stderr)
+
+
+def detail(step: dict[str, Any]) -> str:
+    """The rest of an event in a few words."""
+    who = step["actor_name"] or step["actor"]
+    named = {
+        "attempt": step["attempt"],
+        "to listener": step["listener"],
+        "status": step["status"],
+        "into": step["into"],
+        "": step["reason"] or step["error"],
+        "answer": step["answer"],
+        "for": words.duration(step["lease_ms"]) if step["lease_ms"] else "",
+        "after": words.duration(step["delay_ms"]) if step["delay_ms"] else "",
+        "by": who,
+        "via": step["dialect"],
+    }
+    return ", ".join(f"{name} {value}".strip() for name, value in named.items() if value)

@@ -1,0 +1,118 @@
+"""`queue list` and `top`: what every queue holds, and what needs a look."""
+
+import argparse
+import shutil
+import sys
+from typing import Any
+
+from courier import words
+from courier.cli import output
+from courier.cli.client import Client
+from courier.cli.credentials import access, add_access
+from courier.cli.parser import Commands, command
+from courier.cli.watching import EVERY_MS, add_watch, watched
+
+SORTS = ("name", "look", "waiting", "leased", "delayed", "oldest", "in", "out")
+PAGE = 1_000
+# What `top` says in sentences, and what it leaves room for below its table.
+LOOKS_MAX = 5
+_SHOWN = ("id", "name", "waiting", "leased", "delayed", "oldest_age_ms", "in_rate", "out_rate",
+          "dead_letters", "state", "paused", "frozen")  # fmt: skip
+_COLUMNS = ["name", "waiting", "leased", "delayed", "oldest", "in/s", "out/s", "dead", "state"]
+
+
+def add(commands: Commands) -> None:
+    top = command(commands, "top", "watch the queues, those that need a look first", _top)
+    _add_sort(top, "look")
+    add_watch(top)
+    output.add_json(top)
+    add_access(top)
+
+
+def add_list(queues: Commands) -> None:
+    listing = command(queues, "list", "list the queues of a tenant and what they hold", _list)
+    _add_sort(listing, "name")
+    add_watch(listing)
+    output.add_json(listing)
+    add_access(listing)
+
+
+def _add_sort(parser: argparse.ArgumentParser, default: str) -> None:
+    parser.add_argument(
+        "--sort",
+        choices=SORTS,
+        default=default,
+        metavar="COLUMN",
+        help=f"most of this first: {', '.join(SORTS)}; default {default}",
+    )
+
+
+def _list(args: argparse.Namespace) -> None:
+    client = Client(access(args))
+
+    def show() -> None:
+        found = rows(client, args.sort)
+        if args.json:
+            output.print_json(found)
+        else:
+            _table(found)
+
+    watched(args.watch, show)
+
+
+def rows(client: Client, sort: str) -> list[dict[str, Any]]:
+    """Every queue of the tenant."""
+    found: list[dict[str, Any]] = []
+    after = 0
+    while True:
+        page = client.page("", {"sort": sort, "after": str(after), "rows": str(PAGE)}, has="rows")
+        found += [{name: row[name] for name in _SHOWN} for row in _queues(page)]
+        after += len(page["rows"])
+        if not page["rows"] or after >= page["matching"]:
+            return found
+
+
+def _queues(page: dict[str, Any]) -> list[dict[str, Any]]:
+    return [row for row in page["rows"] if row["kind"] == "queue"]
+
+
+def _table(found: list[dict[str, Any]]) -> None:
+    output.table(_COLUMNS, [_cells(row) for row in found])
+
+
+def _cells(row: dict[str, Any]) -> list[object]:
+    return [
+        row["name"],
+        row["waiting"],
+        row["leased"],
+        row["delayed"],
+        output.Figure(words.duration(row["oldest_age_ms"]) if row["oldest_age_ms"] else ""),
+        output.Figure(words.rate(row["in_rate"])),
+        output.Figure(words.rate(row["out_rate"])),
+        row["dead_letters"],
+        row["state"],
+    ]
+
+
+def _top(args: argparse.Namespace) -> None:
+    client = Client(access(args))
+    screen = sys.stdout.isatty()
+    every_ms = EVERY_MS if args.watch is None and screen and not args.json else args.watch
+
+    def show() -> None:
+        page = client.page("", {"sort": args.sort, "rows": str(PAGE)}, has="rows")
+        if args.json:
+            output.print_json(page)
+            return
+        lines = 2
+        held = output.count(page["messages"], "message")
+        print(f"{output.count(page['total'], 'queue')}, {held}; tenant {page['tenant']}")
+        for look in page["looks"][:LOOKS_MAX]:
+            output.print_text(f"! {output.cell(look['name'] or 'server')}: ", look["sentence"])
+            lines += 1
+        print()
+        found = _queues(page)
+        room = shutil.get_terminal_size().lines - lines - 3 if screen else len(found)
+        _table(found[: max(1, room)])
+
+    watched(every_ms, show)

@@ -1,0 +1,118 @@
+"""`plan`: what is or was done to many messages through the console, and its undo."""
+
+import argparse
+import time
+from typing import Any
+
+from courier.cli import output
+from courier.cli.asking import add_asking, is_sure
+from courier.cli.client import Client, segment
+from courier.cli.credentials import access, add_access
+from courier.cli.parser import Commands, command, group
+
+WAIT_SECONDS_MAX = 600.0
+_POLL_SECONDS = 0.1
+_COLUMNS = ["id", "title", "state", "made"]
+_BUSY = ("choosing", "running")
+
+
+def add(commands: Commands) -> None:
+    plans = group(commands, "plan", "look at plans of the console, run and undo them")
+
+    listing = command(plans, "list", "list the plans of the last 30 days", _list)
+    output.add_json(listing)
+    add_access(listing)
+
+    show = command(plans, "show", "show what a plan would do or did", _show)
+    show.add_argument("id", metavar="ID")
+    output.add_json(show)
+    add_access(show)
+
+    run = command(plans, "run", "do what a plan says, or go on with it", _run)
+    run.add_argument("id", metavar="ID")
+    add_asking(run)
+    add_access(run)
+
+    undo = command(plans, "undo", "put back what a plan deleted, or take back what it sent", _undo)
+    undo.add_argument("id", metavar="ID")
+    output.add_json(undo)
+    add_access(undo)
+
+
+def _list(args: argparse.Namespace) -> None:
+    rows = Client(access(args)).console("GET", "/plans")["rows"]
+    if args.json:
+        output.print_json(rows)
+        return
+    for row in rows:
+        row["made"] = output.age(row["made_ms"])
+    output.table(_COLUMNS, [[row[column] for column in _COLUMNS] for row in rows])
+
+
+def _show(args: argparse.Namespace) -> None:
+    _print(args, Client(access(args)).console("GET", f"/plans/{segment(args.id)}"))
+
+
+def _run(args: argparse.Namespace) -> None:
+    client = Client(access(args))
+    facts = client.console("GET", f"/plans/{segment(args.id)}")
+    title = facts["title"]
+    if args.dry_run:
+        print(f"would do: {title}")
+    elif is_sure(args, facts["confirm"] or "yes", title, asks=f"This is: {title}."):
+        _print(args, run(client, facts))
+
+
+def _undo(args: argparse.Namespace) -> None:
+    client = Client(access(args))
+    made = client.console("POST", f"/plans/{segment(args.id)}/undo", {})["path"]
+    _print(args, waited(client, made))
+
+
+def make(client: Client, wanted: dict[str, str]) -> dict[str, Any]:
+    """A new plan, once its messages are chosen."""
+    return waited(client, client.console("POST", "/plans", wanted)["path"])
+
+
+def run(client: Client, facts: dict[str, Any]) -> dict[str, Any]:
+    """Do it, with a progress bar on a terminal."""
+    path = f"/plans/{segment(facts['plan']['id'])}/run"
+    made = client.console("POST", path, {"confirm": facts["confirm"]})["path"]
+    progress = output.Progress("messages", total=facts["plan"]["count"])
+    done = waited(client, made, progress)
+    progress.end()
+    return done
+
+
+def waited(client: Client, path: str, progress: output.Progress | None = None) -> dict[str, Any]:
+    """The facts of a plan that is over, or that takes longer than anybody waits."""
+    path = path.removeprefix("/console")
+    deadline = time.monotonic() + WAIT_SECONDS_MAX
+    while True:
+        facts: dict[str, Any] = client.console("GET", path)
+        if facts["state"] not in _BUSY or time.monotonic() > deadline:
+            return facts
+        if progress is not None:
+            progress.at(facts["done"])
+        time.sleep(_POLL_SECONDS)
+
+
+def _print(args: argparse.Namespace, facts: dict[str, Any]) -> None:
+    if getattr(args, "json", False):
+        output.print_json(facts)
+        return
+    print(facts["title"])
+    if facts["plan"]["problem"]:
+        print(f"it stopped: {facts['plan']['problem']}")
+    print(f"{facts['state']}: {done_words(facts)}, {facts['left']} to do")
+    print_undo(facts)
+
+
+def done_words(facts: dict[str, Any]) -> str:
+    left = f", {facts['skipped']} left alone" if facts["skipped"] else ""
+    return f"{facts['done']} done{left}"
+
+
+def print_undo(facts: dict[str, Any]) -> None:
+    if facts["undo"]:
+        print(f"undo it with: courier plan undo {facts['plan']['id']}")

@@ -1,0 +1,99 @@
+"""`queue purge`: messages deleted by a plan of the console, which can be undone."""
+
+import argparse
+import time
+
+from courier.cli import output, plans
+from courier.cli.asking import add_asking, is_sure
+from courier.cli.client import Client
+from courier.cli.credentials import access, add_access
+from courier.cli.errors import Misused, Refused
+from courier.cli.parser import Commands, command, past
+
+PURGE_WAIT_SECONDS_MAX = 600.0
+_POLL_SECONDS = 0.05
+STATES = ("waiting", "leased", "delayed")
+
+
+def add_purge(queues: Commands) -> None:
+    purge = command(queues, "purge", "delete messages of a queue, so that it can be undone", _purge)
+    purge.add_argument("name", metavar="NAME")
+    which = purge.add_argument_group("which", "all messages that nobody has leased, unless named")
+    ago = "10m ago, or 2026-01-31T12:00:00Z"
+    which.add_argument(
+        "--since", type=past, metavar="TIME", help=f"only those published from then on: {ago}"
+    )
+    which.add_argument(
+        "--until", type=past, metavar="TIME", help="only those published before that"
+    )
+    which.add_argument("--state", choices=STATES, help="only those that stand so")
+    which.add_argument(
+        "--search", metavar="TEXT", help="only those with this in body, headers or id"
+    )
+    which.add_argument(
+        "--path", metavar="PATH", help="the text is the value at this path of JSON bodies"
+    )
+    which.add_argument(
+        "--all",
+        action="store_true",
+        help="also leased ones and those kept for listeners, at once, without an undo",
+    )
+    add_asking(purge)
+    add_access(purge)
+
+
+def _purge(args: argparse.Namespace) -> None:
+    client = Client(access(args))
+    queue = client.queue(args.name)["queue_id"]
+    wanted = {
+        "since": output.moment(args.since),
+        "until": output.moment(args.until),
+        "state": args.state or "",
+        "q": args.search or "",
+        "path": args.path or "",
+    }
+    if args.path and not args.search:
+        raise Misused("--path needs the value, as --search")
+    if args.all:
+        if any(wanted.values()):
+            raise Misused("--all takes every message: leave out what names some of them")
+        _purge_all(args, client, queue)
+        return
+    facts = plans.make(client, {"action": "purge", "queue": queue, **wanted})
+    held = output.count(facts["plan"]["count"], "message")
+    every = "" if any(wanted.values()) else "all "
+    if args.dry_run:
+        is_sure(args, args.name, f"{every}{held} of queue '{args.name}'")
+        print(f"do it with: courier plan run {facts['plan']['id']}")
+        return
+    undo = facts["no_undo"] and f"\n{facts['no_undo']}"
+    if not is_sure(args, args.name, f"{every}{held} of queue '{args.name}'{undo}"):
+        return
+    done = plans.run(client, facts)
+    if done["state"] != "done":
+        raise Refused(f"{done['state']}: {plans.done_words(done)}; {done['plan']['problem']}")
+    left = done["skipped"]
+    leased = f"; {output.count(left, 'message')} left alone, leased or settled" if left else ""
+    print(f"purged queue '{args.name}' of {output.count(done['done'], 'message')}{leased}")
+    plans.print_undo(done)
+
+
+def _purge_all(args: argparse.Namespace, client: Client, queue: str) -> None:
+    path = f"/queues/{queue}"
+    total = client.call("GET", f"{path}/metrics")["backlog_count"]
+    held = output.count(total, "message")
+    if not is_sure(args, args.name, f"all {held} of queue '{args.name}' for good"):
+        return
+    client.call("POST", f"{path}/purge", {"delete_messages_permanently": True})
+    progress = output.Progress("messages purged", total=total)
+    deadline = time.monotonic() + PURGE_WAIT_SECONDS_MAX
+    while client.call("GET", f"{path}/purge")["completed"] != "true":
+        if time.monotonic() > deadline:
+            progress.end()
+            print(f"queue '{args.name}' is still being purged; the server goes on by itself")
+            return
+        left = client.call("GET", f"{path}/metrics")["backlog_count"]
+        progress.at(max(0, total - left))
+        time.sleep(_POLL_SECONDS)
+    progress.end()
+    print(f"purged queue '{args.name}' of {held}")
