@@ -1,5 +1,5 @@
 """Where Spark looks for `format("courier_lake")`: the pipeline's way to files."""
 
-from courier.lake.parts import LakeFiles as DefaultSource
+from courier.lake.tasks import LakeFiles as DefaultSource
 
 __all__ = ["DefaultSource"]

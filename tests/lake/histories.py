@@ -211,7 +211,7 @@ class History:
 
 def told(driver: Driver) -> pa.Table:
     """A store's whole journal, as the broker answers it."""
-    runs = driver.run(driver.store.read_journal(after=0, limit=EVENTS_MAX))
+    runs = driver.run(driver.store.journal.read(after=0, limit=EVENTS_MAX))
     cut = list(journal.cut(runs, after=0, limit=EVENTS_MAX))
     return pa.ipc.open_stream(arrow.stream(cut)).read_all()
 

@@ -166,7 +166,9 @@ def run(spark: SparkSession, home: str, shared: dict[str, str], *, every_ms: int
     queries = []
     for name, make in {"publish": publish, "consume": consume, "read": read}.items():
         writer = make(spark, home, shared, more).trigger(**asked)
-        query = writer.option("checkpointLocation", f"{home}/checkpoint-{name}").start()
+        writer = writer.queryName(f"{name} once")
+        writer = writer.option("checkpointLocation", f"{home}/checkpoint-{name}")
+        query = writer.start()
         queries.append(query)
         # Spark gives the worker of a source ten seconds to start, so they start one by one.
         deadline_s = time.monotonic() + FINISHED_S_MAX

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from courier.cli.main import main
-from courier.lake import pipeline, upkeep
+from courier.lake import pipeline, tables, upkeep
 from courier.lake.client import Client
 from courier.lake.pipeline import Pipeline
 from courier.lake.plan import Plan, Plans
@@ -38,6 +38,8 @@ AUDIT_EVERY_S = 5.0
 UPKEEP_BATCHES = 2
 COMPACTED_FILES_MIN = 2
 PIECE_ROWS = 100
+# Spark makes some of the batches, and some tables of a batch, and this process the others.
+FEW_ROWS = 60
 
 # Where a call is on the way: before and after it; no name is no point.
 Points = tuple[str, str]
@@ -89,6 +91,7 @@ def watch(home: str) -> None:
     pipeline.AUDIT_EVERY_S = AUDIT_EVERY_S
     pipeline.UPKEEP_BATCHES = UPKEEP_BATCHES
     upkeep.FILES_MIN = COMPACTED_FILES_MIN
+    tables.FEW_ROWS = FEW_ROWS
     (Plans.__init__.__kwdefaults__ or {})["piece_rows"] = PIECE_ROWS
 
 

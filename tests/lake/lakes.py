@@ -175,14 +175,15 @@ def _wait(server: Server, enough: Callable[[dict[str, int]], bool]) -> None:
         time.sleep(POLL_S)
 
 
-def counted(server: Server) -> dict[str, int]:
-    """How many events of each kind are in the journal."""
+def counted(server: Server, *, upto: int | None = None) -> dict[str, int]:
+    """How many events of each kind are in the journal, or in its part up to an offset."""
     found: dict[str, int] = {}
     with Client(place_of(server)) as broker:
         head = broker.head()
         after = head.first - 1
-        while after < head.last:
-            part = Slice(head.epoch, after, head.last, columns=("kind",))
+        last = head.last if upto is None else upto
+        while after < last:
+            part = Slice(head.epoch, after, last, columns=("kind",))
             page, after = broker.page(part, rows=10_000)
             for kind in page.column("kind").to_pylist():
                 found[kind] = found.get(kind, 0) + 1

@@ -29,7 +29,7 @@ class Orders:
         self.many = many
         with server.client() as http:
             orders = CloudflareClient(http, "orders", dead_letter="orders-dead")
-            for name in ("again", "elsewhere", "source", "paced", "pieces"):
+            for name in ("again", "elsewhere", "source", "paced", "pieces", "unimported"):
                 CloudflareClient(http, name)
             http.post("/queues", json={"queue_name": "target"}).raise_for_status()
             self._publish()

@@ -4,13 +4,21 @@ Written from docs/lake.md alone: it shares no code and no intermediate step with
 are ms since 1970. Events that a lake never had, and content that was erased, are told to it.
 """
 
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import duckdb
 
+from courier.lake import archive
+from courier.lake.catalog import Lake
+from tests.lake.lakes import rows
+
 Row = dict[str, Any]
+# Messages by queue and number.
+Erased = Collection[tuple[Any, Any]]
 _ENDS = "('acked', 'buried', 'expired', 'purged', 'deleted')"
 _COUNTED = (
     *("published", "leased", "acked", "retried", "lease_expired", "buried", "expired"),
@@ -67,6 +75,27 @@ left join event as lease on lease.n = lease_offset
 left join event as one on one.n = first_lease_offset
 left join event as turn on turn.n = turn_offset
 """
+# Lost events happened between the last before them and the first after them.
+_LOST = """
+create table lost as
+select upto, since_ms, coalesce(until_ms, since_ms) as until_ms
+from (
+    select upto,
+        (select arg_max(at_ms, n) from event where n < gap.first) as since_ms,
+        (select arg_min(at_ms, n) from event where n > gap.upto) as until_ms
+    from gap
+)
+"""
+
+
+def _lost_in(begin_ms: str, unit_ms: int) -> str:
+    """SQL for the last offset of a gap that may have an event in a minute or an hour."""
+    return (
+        f"(select max(upto) from lost where {begin_ms} + {unit_ms} > since_ms "
+        f"and {begin_ms} <= until_ms)"
+    )
+
+
 _MINUTES = f"""
 with counted as (
     select queue_id, at_ms // 60000 * 60000 as minute_ms, max(n) as last,
@@ -78,6 +107,7 @@ with counted as (
     from event where kind in {_COUNTED} group by all
 )
 select c.* exclude (wait, work, total, last), named.queue, named.tenant,
+    {_lost_in("c.minute_ms", 60_000)} as gap,
     {
     ", ".join(
         f"list_aggregate({what}, 'quantile_disc', {percent / 100}) as {what}_p{percent}_ms"
@@ -104,6 +134,7 @@ with step as (
         as ends_lease, kind = 'acked' and attempt > 0 as acks from step
 )
 select queue_id, if(ends_lease, held_by, actor) as actor, at_ms // 3600000 * 3600000 as hour_ms,
+    {_lost_in("hour_ms", 3_600_000)} as gap,
     arg_max(queue, n) as queue, arg_max(tenant, n) as tenant,
     count(*) filter (leases) as attempts, count(*) filter (acks) as acked,
     count(*) filter (kind in ('retried', 'lease_expired')) as wasted,
@@ -140,6 +171,7 @@ class Recomputed:
             self._connection.execute("insert into gap values (?, ?)", [first, last])
             self._connection.execute(f'delete from line where "offset" between {first} and {last}')
         self._connection.execute(_EVENTS)
+        self._connection.execute(_LOST)
         self._connection.execute(_MESSAGES)
 
     def events(self) -> list[Row]:
@@ -172,3 +204,128 @@ _TEXTS = (
     *('"group"', "body", "body_base64", "sealed"),
 )
 _LINE = {**dict.fromkeys(_NUMBERS, "BIGINT"), **dict.fromkeys(_TEXTS, "VARCHAR"), "headers": "JSON"}
+
+
+# --- the lake's own tables beside these ---
+
+
+def _ms(at: datetime | None) -> int | None:
+    return None if at is None else round(at.timestamp() * 1000)
+
+
+def _passed(since: int | None, until: int | None) -> int | None:
+    return None if since is None or until is None else max(0, until - since)
+
+
+def _by(found: Iterable[Row], *key: str) -> dict[tuple[Any, ...], Row]:
+    named = {tuple(row[name] for name in key): row for row in found}
+    assert len(named) == len(list(found))
+    return named
+
+
+def _empty(row: Row, key: str, erased: Erased) -> Row:
+    """What is left of a row if its message was erased."""
+    if (row["queue_id"], row["seq"]) not in erased:
+        return row
+    return {**row, **dict.fromkeys(("message_id", "body", "headers", key))}
+
+
+def same_events(lake: Lake, again: Recomputed, erased: Erased = frozenset()) -> list[Row]:
+    expected = [_empty(row, "message_group", erased) for row in again.events()]
+    found = [
+        {
+            "n": row["offset"],
+            "at_ms": _ms(row["at"]),
+            "message_group": row["group"],
+            "published_ms": _ms(row["published_at"]),
+            "first_ms": _ms(row["first_leased_at"]),
+            "last_ms": _ms(row["last_leased_at"]),
+            **{name: row[name] for name in ("kind", "tenant", "queue_id", "queue", "message_id")},
+            **{name: row[name] for name in ("seq", "attempt", "actor", "dialect", "size")},
+            **{name: row[name] for name in ("content_type", "body", "sealed")},
+            "headers": row["headers"],
+        }
+        for row in rows(lake.events)
+        if row["kind"] != archive.GAP
+    ]
+    _same(found, expected, "n")
+    return expected
+
+
+def same_messages(lake: Lake, again: Recomputed, erased: Erased = frozenset()) -> list[Row]:
+    expected = [
+        {
+            **_empty(row, "message_group", erased),
+            "wait_ms": _passed(row["published_ms"], row["first_ms"]),
+            "total_ms": _passed(row["published_ms"], row["done_ms"]),
+        }
+        for row in again.messages()
+    ]
+    found = [
+        {
+            **{name: row[name] for name in expected[0] if name in row},
+            "message_group": row["group"],
+            "published_ms": _ms(row["published_at"]),
+            "done_ms": _ms(row["done_at"]),
+            "first_ms": _ms(row["first_leased_at"]),
+            "last_ms": _ms(row["last_leased_at"]),
+        }
+        for row in rows(lake.messages)
+    ]
+    _same(found, expected, "queue_id", "seq")
+    return expected
+
+
+def same_queue_minutes(lake: Lake, again: Recomputed, but: Collection[str] = ()) -> list[Row]:
+    """`but`: columns that are not compared."""
+    expected = [
+        {**row, "oldest_ms": row["oldest_ms"] if row["backlog"] else None}
+        for row in again.queue_minutes()
+    ]
+    compared = [name for name in expected[0] if name not in but]
+    found = [{**row, "minute_ms": _ms(row["minute"])} for row in rows(lake.queue_minutes)]
+    wanted = [{name: row[name] for name in compared} for row in expected]
+    _same(
+        [{name: row[name] for name in compared} for row in found], wanted, "queue_id", "minute_ms"
+    )
+    return expected
+
+
+def same_consumers_hours(lake: Lake, again: Recomputed) -> list[Row]:
+    expected = again.consumers_hours()
+    found = [
+        {
+            **{name: row[name] for name in expected[0] if name in row},
+            "hour_ms": _ms(row["hour"]),
+            "lease_ms": round(row["lease_seconds"] * 1000),
+        }
+        for row in rows(lake.consumers_hours)
+    ]
+    _same(found, expected, "queue_id", "actor", "hour_ms")
+    return expected
+
+
+def same_totals(lake: Lake, again: Recomputed, unseen: Collection[str] = ()) -> dict[str, Row]:
+    """The last row of every queue in the audit, without those that the lake knows nothing of."""
+    expected = again.totals()
+    last = {
+        row["queue_id"]: row
+        for row in sorted(rows(lake.audit), key=lambda row: row["last_offset"])
+        if row["queue_id"] and row["queue_id"] not in unseen
+    }
+    _same(
+        [{name: row[name] for name in expected[0]} for row in last.values()], expected, "queue_id"
+    )
+    return last
+
+
+def _same(found: list[Row], expected: list[Row], *key: str) -> None:
+    assert expected
+    ours, theirs = _by(found, *key), _by(expected, *key)
+    assert ours.keys() == theirs.keys()
+    for name, row in theirs.items():
+        if isinstance(row.get("headers"), str):
+            ours[name]["headers"] = json.loads(ours[name]["headers"])
+            row["headers"] = json.loads(row["headers"])
+        differing = {each: (ours[name].get(each), row[each]) for each in row}
+        assert ours[name] == row, (name, {k: v for k, v in differing.items() if v[0] != v[1]})

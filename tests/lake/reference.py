@@ -104,6 +104,7 @@ class Reference:
         minute = at.replace(second=0, microsecond=0)
         new: Row = {
             **{"queue_id": queue, "minute": minute, "date": minute.date(), "bytes": 0},
+            "gap": None,
             **dict.fromkeys(COUNTED, 0),
             **{"wait": [], "work": [], "total": []},
         }
@@ -155,6 +156,7 @@ class Reference:
         hour = event["at"].replace(minute=0, second=0, microsecond=0)
         new: Row = {
             **{"queue_id": event["queue_id"], "actor": actor, "hour": hour, "date": hour.date()},
+            "gap": None,
             **dict.fromkeys(("attempts", "acked", "wasted", "lease_ms", "bytes"), 0),
         }
         row = self._hours.setdefault((event["queue_id"], actor, hour), new)

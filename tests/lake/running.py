@@ -121,8 +121,9 @@ class Victim:
         return self._killed()
 
     def interrupt(self) -> bool:
-        """As Ctrl-C does."""
-        self.process.send_signal(signal.SIGINT)
+        """As supervisors do: to the process and to its group, which is one request."""
+        self.process.send_signal(signal.SIGTERM)
+        os.killpg(self.process.pid, signal.SIGTERM)
         return self.process.wait(RUN_S_MAX) == 128 + signal.SIGINT
 
     def _killed(self) -> bool:

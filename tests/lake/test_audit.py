@@ -1,7 +1,7 @@
 """The audit reports what should not have happened, each in a column of its own, and nothing else.
 
 The same true history is copied many times, onto queues of other ids, and each copy is corrupted
-in one way.
+in one way. Spark finds it, and so does DuckDB, which audits what is small.
 """
 
 import asyncio
@@ -9,12 +9,15 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
 from courier.clock import ManualClock
 from courier.core.types import Draft
-from courier.lake import audit, latest, schema
+from courier.lake import audit, latest, schema, sql
+from courier.lake.parts import fitted
+from courier.lake.schema import TableSchema
 from tests.conformance.store.driver import Driver
 from tests.lake.histories import collected, renumbered, told
 from tests.oracle.store import Oracle
@@ -64,7 +67,7 @@ class Story:
             for event in told(driver).to_pylist()
             if event["seq"] is not None
         ]
-        whole = driver.run(driver.store.backlogs())[1]
+        whole = driver.run(driver.store.journal.backlogs())[1]
         self.held = {names[id]: count for id, count in whole.items()}
         begun = sum(event["offset"] <= cut for event in events)
         self.first, self.second = events[:begun], events[begun:]
@@ -177,8 +180,33 @@ def copied(events: list[Event], name: str) -> list[Event]:
     return [{**event, "queue_id": f"{name}/{event['queue_id']}"} for event in events]
 
 
+class Engine:
+    """Makes rows that Spark works on, or DuckDB: those are Arrow's."""
+
+    def __init__(self, spark: SparkSession | None) -> None:
+        self._spark = spark
+
+    def rows(self, events: pa.Table | list[Event], columns: TableSchema) -> Any:
+        kept = columns.arrow()
+        made = pa.Table.from_pylist(events, kept) if isinstance(events, list) else events
+        if self._spark is None:
+            return fitted(made, kept)
+        return self._spark.createDataFrame(made, columns.spark()).cache()
+
+    def again(self, made: Any, columns: TableSchema) -> Any:
+        """Rows that were made of others, as if they had been kept."""
+        names = made.column_names if isinstance(made, pa.Table) else made.columns
+        assert names == columns.names
+        return self.rows(made if isinstance(made, pa.Table) else made.toArrow(), columns)
+
+
+@pytest.fixture(scope="module", params=["Spark", "DuckDB"])
+def engine(request: pytest.FixtureRequest) -> Engine:
+    return Engine(request.getfixturevalue("spark") if request.param == "Spark" else None)
+
+
 @pytest.fixture(scope="module")
-def found(spark: SparkSession, story: Story) -> Found:
+def found(engine: Engine, story: Story) -> Found:
     """What the audit of the second batch says, by copy and queue."""
     first, second, fifo = [], [], []
     broker: dict[str, int] = {}
@@ -189,19 +217,32 @@ def found(spark: SparkSession, story: Story) -> Found:
         second += copied(corrupted, corrupt.__name__)
         fifo.append(f"{corrupt.__name__}/line")
         broker |= {f"{corrupt.__name__}/{name}": count for name, count in story.held.items()}
-    events = spark.createDataFrame(renumbered(first + second), schema.EVENTS).cache()
-    before, batch = (events.where(f"offset {sign} {len(first)}") for sign in ("<=", ">"))
-    messages = spark.createDataFrame([], schema.MESSAGES)
-    previous = spark.createDataFrame([], schema.AUDIT)
-    known = latest.fold(messages, before).where("outcome = 'live'").cache()
-    live = latest.fold(known, batch).where("outcome = 'live'").cache()
+    events = engine.rows(renumbered(first + second), schema.EVENTS)
+    before, batch = (sql.where(events, f"offset {sign} {len(first)}") for sign in ("<=", ">"))
+    messages, previous = engine.rows([], schema.MESSAGES), engine.rows([], schema.AUDIT)
+    known = engine.again(_live(messages, before), schema.MESSAGES)
+    live = engine.again(_live(known, batch), schema.MESSAGES)
     run = audit.Run(1, 0, len(first), RUN_AT)
     begun = audit.findings(messages, before, known, previous, run=run, broker=None, fifo=fifo)
-    begun = spark.createDataFrame(begun.toArrow(), schema.AUDIT)
+    begun = engine.again(begun, schema.AUDIT)
     run = audit.Run(2, len(first), len(first) + len(second), RUN_AT)
-    rows = audit.findings(known, batch, live, begun, run=run, broker=broker, fifo=fifo)
-    assert rows.columns == schema.AUDIT.names
-    return collected(rows, "queue_id")
+    erased = {"nothing/plain": 2}
+    rows = audit.findings(
+        known, batch, live, begun, run=run, broker=broker, fifo=fifo, erased=erased
+    )
+    return _collected(engine.again(rows, schema.AUDIT))
+
+
+def _live(known: Any, events: Any) -> Any:
+    return sql.where(latest.fold(known, events), "outcome = 'live'")
+
+
+def _collected(rows: Any) -> Found:
+    if not isinstance(rows, pa.Table):
+        return collected(rows, "queue_id")
+    found = {(row["queue_id"],): row for row in rows.to_pylist()}
+    assert len(found) == rows.num_rows
+    return found
 
 
 @pytest.mark.parametrize("corrupt", CORRUPTIONS, ids=lambda corrupt: str(corrupt.__name__))
@@ -227,43 +268,41 @@ def test_counts_are_of_all_time(found: Found, story: Story) -> None:
         **dict.fromkeys(("buried", "expired", "purged", "deleted"), 0),
     }
     assert (row["batch"], row["run_at"], row["queue"]) == (2, RUN_AT, "plain")
+    assert (row["erased"], found[("nothing/line",)]["erased"]) == (2, 0)
 
 
 def test_offsets_that_are_missing_or_there_twice_are_counted(
-    spark: SparkSession, found: Found, story: Story
+    engine: Engine, found: Found, story: Story
 ) -> None:
     assert found[("",)]["gaps"] == 0
     events = renumbered(story.first).to_pylist()
     del events[3:5]
-    frame = spark.createDataFrame(events, schema.EVENTS)
-    messages = spark.createDataFrame([], schema.MESSAGES)
-    previous = spark.createDataFrame([], schema.AUDIT)
+    messages, previous = engine.rows([], schema.MESSAGES), engine.rows([], schema.AUDIT)
     # Two are missing here, and two after the last; one is there twice.
     run = audit.Run(1, 0, len(story.first) + 2, RUN_AT)
-    twice = frame.unionByName(frame.where("offset = 1"))
+    twice = engine.rows([*events, events[0]], schema.EVENTS)
     rows = audit.findings(messages, twice, messages, previous, run=run, broker=None, fifo=())
-    assert collected(rows, "queue_id")[("",)]["gaps"] == 5
+    assert _collected(rows)[("",)]["gaps"] == 5
 
 
 def test_a_queue_that_nothing_happened_to_is_told_of_if_numbers_differ(
-    spark: SparkSession, story: Story
+    engine: Engine, story: Story
 ) -> None:
-    nothing = spark.createDataFrame([], schema.EVENTS)
-    before = spark.createDataFrame(renumbered(story.first), schema.EVENTS)
-    messages = spark.createDataFrame([], schema.MESSAGES)
-    previous = spark.createDataFrame([], schema.AUDIT)
-    live = latest.fold(messages, before).where("outcome = 'live'").cache()
+    nothing = engine.rows([], schema.EVENTS)
+    before = engine.rows(renumbered(story.first), schema.EVENTS)
+    messages, previous = engine.rows([], schema.MESSAGES), engine.rows([], schema.AUDIT)
+    live = engine.again(_live(messages, before), schema.MESSAGES)
     run = audit.Run(1, 0, len(story.first), RUN_AT)
     begun = audit.findings(messages, before, live, previous, run=run, broker=None, fifo=())
-    begun = spark.createDataFrame(begun.toArrow(), schema.AUDIT)
+    begun = engine.again(begun, schema.AUDIT)
     run = audit.Run(2, run.upto, run.upto, RUN_AT)
     held = {"line": 3, "plain": 2}
     some = audit.findings(live, nothing, live, begun, run=run, broker=held, fifo=())
     every = audit.findings(live, nothing, live, begun, run=run, broker=held, fifo=(), whole=True)
-    told = collected(some, "queue_id")
+    told = _collected(some)
     assert set(told) == {("",), ("plain",)}
     assert (told[("plain",)]["difference"], told[("plain",)]["accepted"]) == (1, 4)
-    assert set(collected(every, "queue_id")) == {("",), ("plain",), ("line",)}
+    assert set(_collected(every)) == {("",), ("plain",), ("line",)}
 
 
 def test_fifo_queues_are_known_by_their_settings(story: Story) -> None:

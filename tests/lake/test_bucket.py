@@ -13,13 +13,14 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 import courier.lake
-from courier.lake import parts, pipeline, storage, tables
+from courier.lake import iceberg, parts, pipeline, storage, tables
 from courier.lake.catalog import Lake
 from courier.lake.tables import LakeError
 from tests.clients.cloudflare import CloudflareClient
 from tests.lake.buckets import bucket_server, variables
 from tests.lake.commands import Commands
 from tests.lake.lakes import place_of, rows
+from tests.lake.test_open import in_catalog
 from tests.server import Server
 
 # Rows of an audit tell when it took place.
@@ -92,6 +93,18 @@ def test_other_engines_and_any_spark_read_a_bucket(spark: SparkSession, lake: La
     assert sorted(row["seq"] for row in read.collect()) == expected
 
 
+def test_the_catalog_of_a_bucket_has_the_rows_that_delta_has(
+    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("POLARS_ICEBERG_PLANNER", "pyiceberg")
+    file = tmp_path / "catalog.db"
+    iceberg.sync(lake, file)
+    for table in lake.tables:
+        assert in_catalog(lake, file, table.name) == rows(table), table.name
+    with pytest.raises(LakeError, match="name it with --out"):
+        iceberg.default_file(lake)
+
+
 def test_a_table_is_read_by_its_name(spark: SparkSession, lake: Lake, tmp_path: Path) -> None:
     with pytest.raises(LakeError, match="no table 'things': a lake has events, messages"):
         courier.lake.read(spark, "things", lake=lake.root)
@@ -123,6 +136,16 @@ def test_every_command_takes_a_bucket(
     run("pipeline", "run", "--once", *local)
     again = "select count(*) as n from messages where headers->>'courier-replay-id' is not null"
     assert json.loads(run("lake", "query", again, "--json")) == [{"n": 40}]
+    assert "courier.messages: 80 rows" in run(
+        "lake", "catalog", "--out", str(tmp_path / "catalog.db")
+    )
+    erase = ("lake", "erase", "--queue", "orders", "--where", "(body->>'n')::int < 5")
+    assert run(*erase, "--dry-run").startswith("10 messages of 1 queue")
+    assert run(*erase, "--actor", "ada").startswith("10 messages erased")
+    assert [each["messages"] for each in json.loads(run("lake", "erasures", "--json"))] == [10]
+    run("pipeline", "run", "--once", *local)
+    left = "select count(*) as n from messages where body is not null and queue = 'orders'"
+    assert json.loads(run("lake", "query", left, "--json")) == [{"n": 70}]
     run("report", "--out", str(tmp_path / "report.html"))
     assert (tmp_path / "report.html").stat().st_size > 1_000
 

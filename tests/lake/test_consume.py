@@ -40,7 +40,7 @@ def taken(broker: Server, queue_name: str) -> Iterator[CloudflareClient]:
 
 def reader(server: Server, name: str, **more: Any) -> QueueStreamReader:
     given = options(server, mode="consume", queue=name, **more)
-    made = CourierDataSource(given).streamReader(CLAIMED)
+    made = CourierDataSource(given).streamReader(CLAIMED.spark())
     assert isinstance(made, QueueStreamReader)
     return made
 
@@ -210,7 +210,7 @@ def test_other_checkpoints_and_unknown_queues_are_refused(broker: Server) -> Non
     with pytest.raises(CourierError, match="not one of mode consume"):
         asked.latestOffset({"v": 1, "epoch": "x", "offset": 5}, ALL)
     with pytest.raises(BadOption, match="for streams"):
-        CourierDataSource(options(broker, mode="consume", queue="q")).reader(CLAIMED)
+        CourierDataSource(options(broker, mode="consume", queue="q")).reader(CLAIMED.spark())
 
 
 def test_a_query_consumes_a_queue_to_its_end(

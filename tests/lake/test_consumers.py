@@ -58,9 +58,9 @@ def rows(spark: SparkSession) -> dict[Any, dict[str, Any]]:
     """Made of two batches, the second of which ends leases of the first."""
     with asyncio.Runner() as runner:
         story = Story(runner)
-    events = spark.createDataFrame(story.events, schema.EVENTS)
+    events = spark.createDataFrame(story.events, schema.EVENTS.spark())
     first, second = events.where(f"offset <= {story.cut}"), events.where(f"offset > {story.cut}")
-    nothing = spark.createDataFrame([], schema.MESSAGES)
+    nothing = spark.createDataFrame([], schema.MESSAGES.spark())
     known = latest.fold(nothing, first).where("outcome = 'live'")
     begun = consumers.consumers_hours(nothing, first)
     made = consumers.added(begun, consumers.consumers_hours(known, second))

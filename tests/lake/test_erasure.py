@@ -9,13 +9,15 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from courier.lake import erasure, lock, query, replay, views
+from courier.lake import audit, erasure, lock, query, replay, retention, views
 from courier.lake.catalog import Lake
 from courier.lake.erasure import Asked
 from courier.lake.rebuild import rebuild
 from courier.lake.tables import LakeError
 from tests.cli.command import Command
-from tests.lake.lakes import SmallLake, rows
+from tests.clients.cloudflare import CloudflareClient
+from tests.lake.lakes import SmallLake, bring, rows
+from tests.server import Server
 
 WHO = "queue in ('orders', 'orders-dead') and (body->>'n')::int in (7, 22, 26)"
 NOW_MS = 1_700_000_000_000
@@ -143,3 +145,50 @@ def test_the_command_says_what_it_erased(lake: Lake) -> None:
     [shown] = courier("lake", "erasures", "--json").json
     assert (shown["actor"], shown["messages"], shown["asked"]) == ("ada", 5, {"queue": "short"})
     assert courier("lake", "erasures").rows[0][2:5] == ["ada", "5", "35"]
+
+
+def test_whole_days_are_dropped_and_totals_and_the_audit_stay_right(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    with Server(tmp_path).start() as server, server.client() as http:
+        queue = CloudflareClient(http, "orders")
+        queue.publish_batch([f"secret {n}" for n in range(10)])
+        leased = queue.pull(7)
+        queue.ack([each.lease for each in leased[:4]])
+        lake = bring(spark, server, tmp_path / "lake")
+        live = [row for row in rows(lake.messages) if row["ended"] == "live"]
+        assert len(live) == 6
+        day = retention.day_of(replay.now_ms() + 86_400_000)
+        none = retention.drop(lake, "2001-01-01", actor="ada", now_ms=NOW_MS)
+        assert [each.rows for each in none] == [0] * 5
+        list(rebuild(spark, lake))
+        meant = {each.table: each.rows for each in retention.chosen(lake, day)}
+        assert (meant["events"], meant["messages"], meant["audit"]) == (
+            len(rows(lake.events)),
+            4,
+            0,
+        )
+        retention.drop(lake, day, actor="ada", now_ms=NOW_MS)
+        assert rows(lake.events) == rows(lake.queue_minutes) == rows(lake.consumers_hours) == []
+        assert rows(lake.messages) == live
+        for n in (0, 3):
+            assert holding(tmp_path / "lake", f"secret {n}".encode()) == []
+        [record] = [each for each in erasure.records(lake) if each.messages]
+        assert (record.asked, record.messages) == ({"dropped_before": day}, 4) and record.done
+
+        # It goes on from there, what was leased before is acked after.
+        queue.ack([each.lease for each in leased[4:6]])
+        queue.publish_batch(["later"])
+        bring(spark, server, tmp_path / "lake")
+        lake = Lake(lake.root)
+        found = {row["seq"]: row["outcome"] for row in rows(lake.messages)}
+        assert sorted(found.values()) == ["acked"] * 2 + ["live"] * 5
+        last = max(
+            (row for row in rows(lake.audit) if row["queue"] == "orders"),
+            key=lambda row: row["last_offset"],
+        )
+        assert (last["accepted"], last["acked"], last["live_lake"]) == (11, 6, 5)
+        wrong = ("difference", "gaps", *audit.FINDINGS)
+        assert [row for row in rows(lake.audit) if any(row[name] for name in wrong)] == []
+        with pytest.raises(LakeError, match=f"events before {day} were dropped"):
+            list(rebuild(spark, lake))

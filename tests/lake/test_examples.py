@@ -87,7 +87,7 @@ def test_a_declarative_pipeline_makes_its_tables(
     courier = Command("--data", str(fresh_server.data))
     courier("queue", "create", "orders")
     for total in (5, 7):
-        courier("publish", "orders", f'{{"country": "NL", "total": {total}}}', "--json")
+        courier("publish", "orders", f'{{"country": "NL", "total": {total}}}', "--type", "json")
     with connect(spark) as remote:
         done = subprocess.run(
             [Path(sys.executable).parent / "spark-pipelines", "--remote", remote, "run"],

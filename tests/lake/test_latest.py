@@ -75,19 +75,19 @@ def story() -> Story:
 def first(spark: SparkSession, story: Story) -> pa.Table:
     """What is known after the first batch, which begins in the middle of the journal."""
     batch = story.events.slice(story.gone, story.cut - story.gone)
-    known = spark.createDataFrame([], schema.MESSAGES)
+    known = spark.createDataFrame([], schema.MESSAGES.spark())
     return latest.fold(known, frame(spark, batch)).toArrow()
 
 
 @pytest.fixture(scope="module")
 def second(spark: SparkSession, story: Story, first: pa.Table) -> Rows:
-    known = spark.createDataFrame(first, schema.MESSAGES)
+    known = spark.createDataFrame(first, schema.MESSAGES.spark())
     batch = frame(spark, story.events.slice(story.cut))
     return collected(latest.fold(known, batch), "queue_id", "seq")
 
 
 def frame(spark: SparkSession, events: pa.Table) -> DataFrame:
-    return spark.createDataFrame(events, schema.EVENTS)
+    return spark.createDataFrame(events, schema.EVENTS.spark())
 
 
 def of(rows: Rows, queue: Queue, message: Message) -> dict[str, Any]:

@@ -67,8 +67,8 @@ def batches(spark: SparkSession, story: Story) -> list[dict[Any, dict[str, Any]]
     """What each of two batches makes of the minutes that it is about."""
     made = []
     for after, upto in ((0, story.cut), (story.cut, story.events.num_rows)):
-        events = spark.createDataFrame(story.events.slice(0, upto), schema.EVENTS)
-        nothing = spark.createDataFrame([], schema.MESSAGES)
+        events = spark.createDataFrame(story.events.slice(0, upto), schema.EVENTS.spark())
+        nothing = spark.createDataFrame([], schema.MESSAGES.spark())
         live = latest.fold(nothing, events).where("outcome = 'live'")
         batch = events.where(f"offset > {after}")
         made.append(collected(metrics.queue_minutes(events, batch, live), "queue", "minute"))
@@ -126,7 +126,9 @@ def test_corrected_rows_take_the_place_of_the_old(
     spark: SparkSession, batches: list[dict[Any, dict[str, Any]]]
 ) -> None:
     old, new = (
-        spark.createDataFrame(pa.Table.from_pylist(list(rows.values())), schema.QUEUE_MINUTES)
+        spark.createDataFrame(
+            pa.Table.from_pylist(list(rows.values())), schema.QUEUE_MINUTES.spark()
+        )
         for rows in batches
     )
     rows = metrics.corrected(old, new)

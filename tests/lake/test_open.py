@@ -1,7 +1,9 @@
 """Other engines open the lake, and find in it what Spark finds."""
 
 import json
-from datetime import UTC, datetime
+import shutil
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -11,8 +13,9 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from courier.lake import erasure, iceberg, upkeep
 from courier.lake.catalog import Lake
-from tests.lake.lakes import SmallLake
+from tests.lake.lakes import SmallLake, rows
 
 TABLES = ("events", "messages", "queue_minutes", "consumers_hours", "audit")
 # Table -> a number, a time and a text of it.
@@ -126,3 +129,51 @@ def test_delta_rs_finds_rows_by_any_column(small: SmallLake) -> None:
     table = DeltaTable(uri(small.lake, "messages"))
     wanted = [("queue", "=", "orders"), ("outcome", "=", "acked")]
     assert pa.table(table.to_pyarrow_table(filters=wanted)).num_rows == 25
+
+
+def in_catalog(lake: Lake, file: Path, name: str, where: str = "") -> list[dict[str, Any]]:
+    """The rows of a table as readers of Iceberg find them, which all find the same."""
+    table = iceberg.opened(lake, file).load_table((iceberg.NAME, name))
+    scan = table.scan(row_filter=where) if where else table.scan()
+    found = sorted(scan.to_arrow().to_pylist(), key=str)
+    if not where:
+        read = pl.scan_iceberg(table).collect().to_arrow().cast(scan.to_arrow().schema)
+        assert sorted(read.to_pylist(), key=str) == found
+        counted = scan.to_duckdb(name).execute(f"select count(*) from {name}").fetchall()
+        assert counted == [(len(found),)]
+    return found
+
+
+def test_the_catalog_has_the_rows_that_delta_has_whatever_happens_to_the_files(
+    small: SmallLake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("POLARS_ICEBERG_PLANNER", "pyiceberg")
+    monkeypatch.setattr(upkeep, "FILES_MIN", 1)
+    monkeypatch.setattr(iceberg, "KEPT", timedelta(0))
+    shutil.copytree(small.root, tmp_path / "lake")
+    lake = Lake(str(tmp_path / "lake"))
+    file = iceberg.default_file(lake)
+
+    def same() -> None:
+        for table in lake.tables:
+            assert in_catalog(lake, file, table.name) == rows(table), table.name
+        some = [row for row in rows(lake.events) if row["offset"] >= 100]
+        assert in_catalog(lake, file, "events", "offset >= 100") == some
+        live = [row for row in rows(lake.messages) if row["ended"] == "live"]
+        assert in_catalog(lake, file, "messages", "ended = 'live'") == live
+
+    first = iceberg.sync(lake, file)
+    assert all(each.added == len(getattr(lake, name).files()) for name, each in first.items())
+    same()
+    assert {(each.added, each.removed) for each in iceberg.sync(lake, file).values()} == {(0, 0)}
+    # Erased content is in no file any more, nor does the catalog name one that is gone.
+    asked = erasure.Asked(queue="orders", where="outcome = 'acked'")
+    erasure.erase(lake, asked, actor="ada", now_ms=1_700_000_000_000)
+    same()
+    upkeep.compact(lake)
+    upkeep.vacuum(lake, 0)
+    same()
+    for table in lake.tables:
+        found = [*Path(lake.root, iceberg.FOLDER, table.name, "metadata").iterdir()]
+        # Two versions of the metadata, one list, and a manifest or two.
+        assert len(found) <= 6, found

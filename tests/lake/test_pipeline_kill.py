@@ -1,7 +1,8 @@
 """A pipeline that is killed again and again, while traffic flows and the broker is killed, too.
 
-In the end every event is in the lake once, and everything adds up. `KILLS=28` or more comes to
-every point of `killed.PIPELINE`.
+Some events are lost before the first kill, and some after it. In the end every other event is in
+the lake once, and every table is as it is computed again from the journal's lines of JSON.
+`KILLS=28` or more comes to every point of `killed.PIPELINE`.
 """
 
 import itertools
@@ -13,6 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +22,24 @@ import httpx
 import pyarrow.fs as pafs
 import pytest
 
-from courier.lake import client, storage
+from courier.lake import archive, storage
+from courier.lake.audit import FINDINGS
 from courier.lake.catalog import Lake
-from courier.lake.client import Client, Slice
+from courier.lake.client import Client
+from tests.cli.command import Command
 from tests.clients.cloudflare import CloudflareClient
 from tests.lake import killed
 from tests.lake.commands import Commands
-from tests.lake.lakes import place_of
-from tests.lake.running import Toll, Victim, Victims
+from tests.lake.lakes import place_of, rows
+from tests.lake.recomputed import (
+    Recomputed,
+    same_consumers_hours,
+    same_events,
+    same_messages,
+    same_queue_minutes,
+    same_totals,
+)
+from tests.lake.running import Toll, Victim, Victims, wait_for
 from tests.report import TOLD
 from tests.server import Server
 
@@ -40,7 +52,6 @@ RANDOM_S_MAX = 3.0
 # Between publishing, pulling and settling some: batches are to be many, not large.
 PAUSE_S = 0.25
 _COMMIT = re.compile(r"/_delta_log/[0-9]{20}\.json$")
-COMPARED = ("offset", "kind", "queue_id", "message_id", "seq", "attempt")
 
 
 class Traffic:
@@ -89,6 +100,7 @@ class Trial:
         self._kills = kills
         self.toll = Toll()
         self._server = server
+        self.gaps: list[archive.Span] = []
         self._dice = random.Random(SEED)
         rest = [point for point in killed.PIPELINE if point != FIRST]
         self._points = itertools.cycle([FIRST, *self._dice.sample(rest, len(rest))])
@@ -98,10 +110,24 @@ class Trial:
         ]
 
     def run(self) -> None:
+        """On a lake that has some events already."""
+        self._lose_some()
         with Victims(self.home) as victims:
             for turn in range(self._kills):
                 with victims.next(*self._command) as victim:
                     self._turn(victim, turn)
+                if turn == 0:
+                    self._lose_some()
+
+    def _lose_some(self) -> None:
+        """As with --accept-gap after the journal was trimmed; here it is kept, to compare with."""
+        lake = Lake(self.root)
+        after = archive.last(lake.events)
+        with Client(place_of(self._server)) as broker:
+            wait_for(lambda: broker.head().last > after, lambda: "there is no traffic")
+            gap = archive.Span(after, broker.head().last)
+        archive.pass_gap(lake.events, gap, pipeline="lake", now=datetime.now(UTC))
+        self.gaps.append(gap)
 
     def _turn(self, victim: Victim, turn: int) -> None:
         point = "" if turn % 4 == 1 else next(self._points)
@@ -154,67 +180,44 @@ def test_every_event_is_in_the_lake_once_whenever_the_pipeline_dies(
             for number in range(3):
                 CloudflareClient(http, f"busy-{number}", dead_letter="dead" if number else "")
         trial = Trial(tmp_path, server, root=root, kills=kills)
+        once = ("pipeline", "run", "--once", "--master", "local[2]", "--lake", root)
+        status, _, said = courier(*once, "--data", str(server.data))
+        assert status == 0, said
         with Traffic(server):
             trial.run()
         with Client(place_of(server)) as broker:
             head = broker.head()
-        place = ("--master", "local[2]", "--lake", root, "--data", str(server.data))
-        status, _, said = courier("pipeline", "run", "--once", *place)
+        status, _, said = courier(*once, "--data", str(server.data))
         assert status == 0, said
         lake = Lake(root)
-        rows = {table.name: _rows(lake, table.name) for table in lake.tables}
-        upto = max(row["offset"] for row in rows["events"])
+        upto = archive.last(lake.events)
         # The broker's own sweep may have gone on since.
         assert upto >= head.last
-        part = Slice(head.epoch, 0, upto, columns=COMPARED)
-        journal = [
-            tuple(row[name] for name in COMPARED)
-            for page in client.read(place_of(server), part, rows=10_000)
-            for row in page.to_pylist()
-        ]
-    assert [each[0] for each in journal] == [*range(1, upto + 1)]
-    found = sorted(tuple(row[name] for name in COMPARED) for row in rows["events"])
-    assert found == journal
-    _all_adds_up(rows)
-    _nothing_found(rows["audit"], upto)
+        said = Command("--data", str(server.data))("journal", "--json", "--limit", str(upto)).out
+    (tmp_path / "lines").write_text(said)
+    again = Recomputed(tmp_path / "lines", [(gap.after + 1, gap.upto) for gap in trial.gaps])
+    kinds = Counter(row["kind"] for row in same_events(lake, again))
+    assert kinds["acked"] and kinds["retried"] and kinds["lease_expired"], kinds
+    same_messages(lake, again)
+    # Of the messages of a gap, some were heard of only after a minute was written.
+    same_queue_minutes(lake, again, but=("backlog", "oldest_ms"))
+    same_consumers_hours(lake, again)
+    same_totals(lake, again)
+    _only_the_gaps_are_found(rows(lake.audit), upto, trial.gaps)
     record_property(TOLD, f"{where}: {trial.toll}; {upto} events, each in the lake once")
     missing = set(killed.PIPELINE) - set(trial.toll.points)
     assert not missing or sum(trial.toll.points.values()) < len(killed.PIPELINE), missing
 
 
-def _all_adds_up(rows: dict[str, list[dict[str, Any]]]) -> None:
-    counted = Counter(row["kind"] for row in rows["events"])
-    assert counted["acked"] and counted["retried"] and counted["lease_expired"], counted
-    assert len(rows["messages"]) == counted["published"]
-    assert len({(row["queue_id"], row["seq"]) for row in rows["messages"]}) == counted["published"]
-    for kind in ("published", "leased", "acked", "retried", "lease_expired", "buried"):
-        assert sum(row[kind] for row in rows["queue_minutes"]) == counted[kind], kind
-    assert sum(row["attempts"] for row in rows["consumers_hours"]) == counted["leased"]
-    assert sum(row["acked"] for row in rows["consumers_hours"]) == counted["acked"]
-
-
-def _nothing_found(audit: list[dict[str, Any]], upto: int) -> None:
+def _only_the_gaps_are_found(
+    audit: list[dict[str, Any]], upto: int, gaps: list[archive.Span]
+) -> None:
     assert max(row["last_offset"] for row in audit) == upto
+    assert sum(row["gaps"] for row in audit) == sum(gap.rows for gap in gaps)
     for row in audit:
-        for name in (
-            "difference",
-            "gaps",
-            "double_leases",
-            "unleased_acks",
-            "revived",
-            "order_violations",
-        ):
-            assert row[name] == 0, (name, row)
-        if row["last_offset"] == upto and row["queue_id"]:
-            assert row["live_lake"] == row["live_broker"], row
+        # What went on in a gap is not known, so what came after it may look wrong.
+        if row["last_offset"] <= gaps[0].after:
+            assert not any(row[name] for name in ("difference", *FINDINGS)), row
     spans = sorted({(row["first_offset"], row["last_offset"]) for row in audit})
     assert spans[0][0] == 1
     assert all(first == last + 1 for (_, last), (first, _) in itertools.pairwise(spans)), spans
-
-
-def _rows(lake: Lake, name: str) -> list[dict[str, Any]]:
-    (table,) = (table for table in lake.tables if table.name == name)
-    opened = table.open()
-    assert opened is not None
-    found: list[dict[str, Any]] = opened.to_pyarrow_table().to_pylist()
-    return found

@@ -22,6 +22,8 @@ from tests.lake.processes import CONTAINER, Started, first_of
 from tests.lake.running import CHANGE_S_MAX, bury, running, wait_for
 from tests.server import Server
 
+# What a person sees while Spark starts, and then no more.
+STARTING = f"starting Spark ...\r{18 * ' '}\r"
 LINES_MAX = 12
 HARD = resource.RLIM_INFINITY
 
@@ -180,7 +182,7 @@ def test_on_a_full_disk_it_says_so_and_goes_on_when_there_is_room(
         assert offsets == [*range(1, _upto(root) + 1)]
         first, batch, end = said.replace("\r\n", "\n").strip("\n").split("\n")
         count = _upto(root)
-        assert first == f"bringing {server.url} into {root}"
+        assert first == f"{STARTING}bringing {server.url} into {root}"
         line = rf"\rbatch [0-9]+: {count} events up to offset {count} in [0-9.]+ s, [0-9]+/s *"
         assert re.fullmatch(line, batch) and len(batch) == 80, batch
         assert end == f"{count} events in 1 batch"
@@ -199,7 +201,7 @@ def _made_anew(courier: Commands, root: Path, *place: str) -> None:
     before = [rows(table) for table in lake.tables]
     files = {file.path for file in lake.messages.files()}
     status, shown, said = courier("pipeline", "rebuild", *place, terminal=True)
-    assert (status, said) == (0, "")
+    assert (status, said) == (0, STARTING)
     assert shown == "rebuilt messages\nrebuilt queue_minutes\nrebuilt consumers_hours\n"
     assert [rows(table) for table in lake.tables] == before
     assert not files & {file.path for file in lake.messages.files()}

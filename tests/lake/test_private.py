@@ -1,38 +1,26 @@
 """A lake, and all that is beside it, is for its owner alone and holds no secret."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.cli.command import clean_environ
 from tests.clients.cloudflare import CloudflareClient
+from tests.lake.commands import Commands
 from tests.private.looking import holding, open_to_others, secrets_of
 from tests.server import Server
 
-RUN_S_MAX = 600.0
-
-
-def run(*words: str) -> str:
-    """What a command says, which must succeed; its umask is the most careless there is."""
-    done = subprocess.run(
-        [sys.executable, "-m", "courier", *words],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        timeout=RUN_S_MAX,
-        env=clean_environ(),
-        umask=0,
-        text=True,
-    )
-    assert done.returncode == 0, done.stdout
-    return done.stdout
-
 
 @pytest.mark.timeout(1800)
-def test_a_whole_story_leaves_nothing_that_others_can_read(tmp_path: Path) -> None:
+def test_a_whole_story_leaves_nothing_that_others_can_read(
+    courier: Commands, tmp_path: Path
+) -> None:
+    def run(*words: str) -> str:
+        """What a command says, which must succeed; its umask is the most careless there is."""
+        status, shown, said = courier(*words)
+        assert status == 0, said
+        return shown + said
+
     before = os.umask(0)
     try:
         server = Server(tmp_path).start()

@@ -16,16 +16,17 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
+from pyspark.sql import SparkSession
 
 from courier.lake import audit, consumers, latest, metrics, schema
+from courier.lake.schema import TableSchema
 from courier.store.embedded import EmbeddedStore
 from tests.lake.histories import History
 from tests.lake.reference import Reference
 
 SEED = int(os.environ.get("SEED", "7"))
 CUTS = int(os.environ.get("CUTS", "2"))
+FEW_CUTS = 25
 STEPS = 900
 RUN_AT = datetime(2026, 3, 1, tzinfo=UTC)
 Rows = list[dict[str, Any]]
@@ -59,7 +60,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
     with asyncio.Runner() as runner:
         store = runner.run(opened(path))
         history = History(store, runner, seed=SEED).live(STEPS)
-        _, held = runner.run(store.backlogs())
+        _, held = runner.run(store.journal.backlogs())
         events = history.events()
         runner.run(store.close())
     return Told(events, held)
@@ -80,8 +81,24 @@ def batches(spark: SparkSession, told: Told) -> Made:
     lake = Lake(spark, told.events, tasks=1)
     for upto in cuts:
         lake.go_on(upto, broker=None)
+    # As batches of few events are, between others: by DuckDB, of what Spark has made.
+    for upto in _cut_further(places, cuts[-1]):
+        lake.go_on(upto, broker=None, here=True)
     lake.go_on(count, broker=told.held)
     return lake.made()
+
+
+@pytest.fixture(scope="module")
+def few(spark: SparkSession, told: Told) -> Made:
+    lake = Lake(spark, told.events, tasks=1)
+    for upto in _cut_further([*range(1, told.events.num_rows)], 0):
+        lake.go_on(upto, broker=None, here=True)
+    lake.go_on(told.events.num_rows, broker=None, here=True)
+    return lake.made()
+
+
+def _cut_further(places: list[int], after: int) -> list[int]:
+    return sorted(Random(SEED).sample([cut for cut in places if cut > after], FEW_CUTS))
 
 
 @pytest.fixture(scope="module")
@@ -106,9 +123,11 @@ class Lake:
         self._minutes = _empty(schema.QUEUE_MINUTES)
         self._hours = _empty(schema.CONSUMERS_HOURS)
         self._audit = _empty(schema.AUDIT)
+        self._audited, self._was_live = 0, self._messages
+        self._here = False
 
-    def go_on(self, upto: int, *, broker: dict[str, int] | None) -> None:
-        after, self._upto = self._upto, upto
+    def go_on(self, upto: int, *, broker: dict[str, int] | None, here: bool = False) -> None:
+        after, self._upto, self._here = self._upto, upto, here
         told, new = self._told.slice(0, upto), self._told.slice(after, upto - after)
         events = self._frame(told, schema.EVENTS)
         batch = self._frame(new, schema.EVENTS)
@@ -131,34 +150,47 @@ class Lake:
         old = self._frame(self._hours, schema.CONSUMERS_HOURS)
         self._hours = _kept(consumers.added(old, hours), schema.CONSUMERS_HOURS)
 
+        # Also of many batches together.
+        if not here:
+            found = self.audited(broker=broker)
+            self._audit = pa.concat_tables([self._audit, found])
+            self._audited, self._was_live = upto, after_it
+
+    def audited(self, *, broker: dict[str, int] | None, here: bool = False) -> pa.Table:
+        """What an audit finds in all that came since the last one."""
+        self._here = here
+        live = self._messages.filter(pc.equal(self._messages["outcome"], "live"))
+        new = self._told.slice(self._audited, self._upto - self._audited)
         found = audit.findings(
-            self._frame(before, schema.MESSAGES),
-            batch,
-            live,
+            self._frame(self._was_live, schema.MESSAGES),
+            self._frame(new, schema.EVENTS),
+            self._frame(live, schema.MESSAGES),
             self._frame(self._audit, schema.AUDIT),
-            run=audit.Run(upto, after, upto, RUN_AT),
+            run=audit.Run(self._upto, self._audited, self._upto, RUN_AT),
             broker=broker,
-            fifo=audit.fifo_queues(told),
+            fifo=audit.fifo_queues(self._told.slice(0, self._upto)),
+            erased=dict.fromkeys(broker or {}, 1),
         )
-        self._audit = pa.concat_tables([self._audit, _kept(found, schema.AUDIT)])
+        return _kept(found, schema.AUDIT)
 
     def made(self) -> Made:
         tables = (self._messages, self._minutes, self._hours, self._audit)
         return Made(*[table.to_pylist() for table in tables])
 
-    def _frame(self, rows: pa.Table, columns: StructType) -> DataFrame:
-        return self._spark.createDataFrame(rows, columns).coalesce(self._tasks)
+    def _frame(self, rows: pa.Table, columns: TableSchema) -> Any:
+        if self._here:
+            return rows.cast(columns.arrow())
+        return self._spark.createDataFrame(rows, columns.spark()).coalesce(self._tasks)
 
 
-def _empty(columns: StructType) -> pa.Table:
-    from pyspark.sql.pandas.types import to_arrow_schema
-
-    return to_arrow_schema(columns, timezone="UTC").empty_table()
+def _empty(columns: TableSchema) -> pa.Table:
+    return columns.arrow().empty_table()
 
 
-def _kept(rows: DataFrame, columns: StructType) -> pa.Table:
-    assert rows.columns == columns.names
-    return rows.toArrow().cast(_empty(columns).schema)
+def _kept(rows: Any, columns: TableSchema) -> pa.Table:
+    found = rows if isinstance(rows, pa.Table) else rows.toArrow()
+    assert found.column_names == columns.names
+    return found.cast(_empty(columns).schema)
 
 
 def _within(times: pa.ChunkedArray, ranges: list[latest.Range]) -> pa.Array:
@@ -186,18 +218,33 @@ def test_the_history_has_all_that_can_go_wrong(told: Told) -> None:
     ],
 )
 def test_batches_and_a_rebuild_make_what_plain_python_makes(
-    batches: Made, rebuilt: Made, expected: Reference, table: str, key: tuple[str, ...]
+    batches: Made, few: Made, rebuilt: Made, expected: Reference, table: str, key: tuple[str, ...]
 ) -> None:
     wanted = in_order(getattr(expected, table), *key)
     assert len(wanted) > 50
     assert in_order(getattr(rebuilt, table), *key) == wanted
     assert in_order(getattr(batches, table), *key) == wanted
+    assert in_order(getattr(few, table), *key) == wanted
 
 
 def test_the_audit_finds_nothing_in_any_batch(batches: Made, rebuilt: Made) -> None:
     for row in (*batches.audit, *rebuilt.audit):
         found = {name: row[name] for name in ("difference", "gaps", *audit.FINDINGS) if row[name]}
         assert not found, row
+
+
+def test_duckdb_audits_as_spark_does(spark: SparkSession, told: Told) -> None:
+    """The second of two, cut where nobody cares for calls: so there is something to find."""
+    lake, count = Lake(spark, told.events, tasks=1), told.events.num_rows
+    lake.go_on(count // 2 + 1, broker=None)
+    lake.go_on(count, broker=None, here=True)
+    held = {queue: number + 1 for queue, number in told.held.items()}
+    for broker in (None, held):
+        ours, theirs = (
+            lake.audited(broker=broker, here=here).to_pylist() for here in (True, False)
+        )
+        assert in_order(ours, "queue_id") == in_order(theirs, "queue_id")
+        assert len(ours) > 3 and any(row["difference"] for row in ours) == (broker is held)
 
 
 def test_the_audit_counts_all_of_a_queue_over_batches(batches: Made, rebuilt: Made) -> None:

@@ -17,8 +17,7 @@ from courier.cli import replay as command
 from courier.lake import replay, selection
 from courier.lake.plan import Plans
 from courier.lake.replay import Asked, Chosen
-from courier.lake.selection import BadRequest
-from courier.lake.tables import LakeError
+from courier.lake.tables import BadRequest, LakeError
 from tests.clients.cloudflare import CloudflareClient
 from tests.lake import killed
 from tests.lake.orders import BINARY, TEXT, Orders

@@ -11,7 +11,7 @@ from courier.lake import replay
 from courier.lake.catalog import Lake
 from courier.lake.plan import Plans
 from courier.lake.replay import Asked, Chosen
-from courier.lake.selection import BadRequest
+from courier.lake.tables import BadRequest
 from tests.clients.anypoint import AnypointClient, environment_client
 from tests.clients.cloudflare import CloudflareClient
 from tests.lake.lakes import bring, place_of

@@ -19,8 +19,8 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from courier.lake.bulk import PACE_S, REQUEST_BYTES, Pace, _cut
 from courier.lake.client import Client, CourierError
-from courier.lake.sink import PACE_S, REQUEST_BYTES, Pace, _cut
 from courier.lake.source import CourierDataSource
 from tests.lake.brokers import bodies, events, options, place, queue
 from tests.server import Server

@@ -1,5 +1,6 @@
 """Small replays without Spark: the same messages, the same once, and Spark where it is needed."""
 
+import argparse
 import json
 import os
 import signal
@@ -13,11 +14,11 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from courier.cli import main
 from courier.lake import replay, small
 from courier.lake.client import Client
-from courier.lake.plan import Plans
+from courier.lake.plan import ORDER, Plans
 from courier.lake.replay import Asked
-from courier.lake.selection import ORDER
 from tests.cli.command import Command, clean_environ
 from tests.lake.orders import Orders
 from tests.lake.running import wait_for
@@ -26,6 +27,8 @@ from tests.server import Server
 # No Java is found here, so whatever succeeds has not started Spark.
 NO_JAVA = {"JAVA_HOME": "/nowhere", "PATH": "/nowhere"}
 MANY = 400
+# Flags of commands on a lake; the second one is of those that may start Spark.
+WITH_LAKE = {"--lake", "--master"}
 
 
 @pytest.fixture(scope="module")
@@ -140,6 +143,58 @@ def test_a_dry_run_and_a_small_replay_need_no_java(orders: Orders, courier: Comm
     assert line.status == 1 and "courier: Spark " in line.err
 
 
+# It takes longer to import than all that these commands have to do.
+UNIMPORTED = """
+import json, sys
+sys.modules["pyspark"] = None
+from courier.cli.main import main
+for words in json.loads(sys.argv[1]):
+    assert main(words) == 0, words
+"""
+# What only looks at a lake or tidies it, as it is given.
+WITHOUT_SPARK = {
+    "pipeline status": ("--json",),
+    "lake tables": ("--json",),
+    "lake query": ("select count(*) from messages",),
+    "lake views": (),
+    "lake catalog": (),
+    "lake compact": (),
+    "lake vacuum": ("--dry-run",),
+    "lake erase": ("--queue", "orders", "--dry-run"),
+    "lake drop": ("--before", "400d"),
+    "lake erasures": ("--json",),
+    "report": ("--out", "/dev/null"),
+}
+
+
+def _commands(parser: argparse.ArgumentParser, *words: str) -> Iterator[tuple[str, set[str]]]:
+    """Every command, and its flags."""
+    actions = [each for each in parser._actions if isinstance(each, argparse._SubParsersAction)]
+    below = [each.choices for each in actions]
+    for name, each in below[0].items() if below else ():
+        yield from _commands(each, *words, name)
+    if not below:
+        yield " ".join(words), {*parser._option_string_actions}
+
+
+def test_commands_that_need_no_spark_do_not_import_it(orders: Orders) -> None:
+    asked = {name for name, flags in _commands(main.parser()) if {"--lake"} == flags & WITH_LAKE}
+    asked.remove("up")  # which runs `pipeline run`
+    assert asked == {*WITHOUT_SPARK}
+    replayed = ("replay", "--queue", "orders", "--where", "data:n::int < 2")
+    commands = [(*name.split(), *words) for name, words in WITHOUT_SPARK.items()]
+    commands += [(*replayed, "--dry-run"), (*replayed, "--into", "unimported")]
+    given = [[*words, "--data", str(orders.server.data)] for words in commands]
+    done = subprocess.run(
+        [sys.executable, "-c", UNIMPORTED, json.dumps(given)],
+        env=clean_environ(),
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert len(orders.published("unimported")) == 2
+
+
 @pytest.mark.parametrize("first", ["spark", "small"])
 def test_either_continues_what_the_other_began(orders: Orders, first: str) -> None:
     id, queue = f"mixed-{first}", {"spark": "elsewhere", "small": "pieces"}[first]
@@ -171,11 +226,17 @@ def test_a_signal_interrupts_it_with_the_command_that_continues(
     with log.open("wb") as said:
         command = [sys.executable, "-m", "courier", *words, "--data", str(orders.server.data)]
         process = subprocess.Popen(
-            command, stdout=said, stderr=said, env={**clean_environ(), **NO_JAVA}
+            command,
+            stdout=said,
+            stderr=said,
+            env={**clean_environ(), **NO_JAVA},
+            start_new_session=True,
         )
         with process:
             wait_for(lambda: len(orders.published("paced")) > 0, log.read_text)
+            # As supervisors do, which is one request: to the process and to its group.
             os.kill(process.pid, signal.SIGTERM)
+            os.killpg(process.pid, signal.SIGTERM)
             assert process.wait(60) == 130, log.read_text()
     assert "to continue: courier replay --id paced" in log.read_text()
     assert len(orders.published("paced")) < MANY

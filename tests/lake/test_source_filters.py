@@ -43,6 +43,7 @@ NOON_MS = 1_769_860_800_000
         ([EqualTo(OFFSET, 5)], Wanted(after=4, upto=5)),
         ([EqualNullSafe(OFFSET, 5)], Wanted(after=4, upto=5)),
         ([In(OFFSET, (7, None, 3))], Wanted(after=2, upto=7)),
+        ([In(OFFSET, (7, 1.5))], Wanted()),
         ([GreaterThan(OFFSET, 5), LessThan(OFFSET, 9), LessThan(OFFSET, 12)], Wanted(5, 8)),
         ([GreaterThan(OFFSET, -5)], Wanted()),
         ([GreaterThan(OFFSET, 1.5)], Wanted()),
@@ -54,6 +55,10 @@ NOON_MS = 1_769_860_800_000
         ([GreaterThanOrEqual(AT, NOON)], Wanted(since_ms=NOON_MS)),
         ([EqualTo(AT, NOON), GreaterThan(AT, NOON)], Wanted(since_ms=NOON_MS)),
         ([In(AT, (NOON + timedelta(days=1), NOON))], Wanted(since_ms=NOON_MS)),
+        (
+            [GreaterThan(AT, NOON), GreaterThan(AT, NOON - timedelta(days=1))],
+            Wanted(since_ms=NOON_MS),
+        ),
         ([GreaterThan(AT, NOON + timedelta(microseconds=1))], Wanted(since_ms=NOON_MS + 1)),
         ([LessThan(AT, NOON)], Wanted()),
         ([GreaterThan(AT, NOON.replace(tzinfo=None))], Wanted()),

@@ -30,6 +30,7 @@ FINISHED_S_MAX = 120
 TRIMMED_S_MAX = 60
 PLANNED_S_MAX = 60
 POLL_S = 0.1
+_ALL = EVENTS.spark()
 
 
 @pytest.fixture(scope="module")
@@ -42,11 +43,11 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield server
 
 
-def reader(server: Server, schema: StructType = EVENTS, **more: Any) -> JournalReader:
+def reader(server: Server, schema: StructType = _ALL, **more: Any) -> JournalReader:
     return CourierDataSource(options(server, **more)).reader(schema)
 
 
-def streamed(server: Server, schema: StructType = EVENTS, **more: Any) -> JournalStreamReader:
+def streamed(server: Server, schema: StructType = _ALL, **more: Any) -> JournalStreamReader:
     made = CourierDataSource(options(server, **more)).streamReader(schema)
     assert isinstance(made, JournalStreamReader)
     return made
@@ -90,7 +91,7 @@ def test_a_read_of_every_column_of_many_events_warns_what_it_costs(
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         reader(history, endingOffset=5).partitions()
-        narrow = StructType([EVENTS["offset"], EVENTS["kind"]])
+        narrow = EVENTS.only(["offset", "kind"]).spark()
         reader(history, narrow, columns="offset,kind").partitions()
 
 
@@ -138,7 +139,7 @@ def test_queue_kinds_and_columns_are_the_brokers_work(history: Server) -> None:
         ({"failOnDataLoss": "maybe"}, "option 'failOnDataLoss' is true or false"),
         ({"url": ""}, "option 'url' is missing"),
         ({"url": "ftp://here"}, "url must be an http:// or https:// address"),
-        ({"url": "http://here:port"}, "url 'http://here:port'"),
+        ({"url": "http://here:port"}, "url must be an http:// or https:// address"),
         ({"token": "", "tokenFile": "/nowhere/token"}, "option 'tokenFile': /nowhere/token: No"),
         ({"token": ""}, "option 'token' is missing"),
         ({"token": "two words"}, "the token holds characters"),

@@ -217,7 +217,7 @@ def test_a_query_that_is_back_has_the_whole_lease_again(tmp_path: Path) -> None:
         asked = parse(options(server, mode="consume", queue="in", leaseMs=600_000), CONSUME)
 
         def query() -> QueueStreamReader:
-            made = QueueStreamReader(asked, CLAIMED)
+            made = QueueStreamReader(asked, CLAIMED.spark())
             stops.callback(made.stop)
             return made
 

@@ -180,15 +180,13 @@ def test_stream_writes(
 def test_a_schema_of_the_users_own_may_let_every_column_be_null(
     spark: SparkSession, server: Server, nullable: bool
 ) -> None:
-    never_null = [field.name for field in EVENTS if not field.nullable]
     text = ", ".join(
-        f"`{field.name}` {field.dataType.simpleString()}"
-        + ("" if nullable or field.nullable else " not null")
-        for field in reversed(EVENTS.fields)
+        f"`{name}` {kind}" + ("" if nullable or name not in EVENTS.required else " not null")
+        for name, kind in reversed([*EVENTS.kinds.items()])
     )
     rows = spark.read.format("courier").options(**options(server)).schema(text).load()
     assert rows.columns == [*reversed(EVENTS.names)]
-    assert rows.where(" or ".join(f"`{name}` is null" for name in never_null)).count() == 0
+    assert rows.where(" or ".join(f"`{name}` is null" for name in EVENTS.required)).count() == 0
     assert rows.count() > 0
 
 

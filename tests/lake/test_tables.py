@@ -1,26 +1,31 @@
 """Tables: what is written and committed is there once, whoever else is at it."""
 
 import os
+from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
 from courier.lake.files import Written
-from courier.lake.tables import CHECKPOINT_COMMITS, LAYOUT, LakeError, Moved, Table
+from courier.lake.schema import TableSchema
+from courier.lake.tables import (
+    CHECKPOINT_COMMITS,
+    LAYOUT,
+    LOOKED_S_MAX,
+    LakeError,
+    Moved,
+    Table,
+)
 
 APP = "tests"
-COLUMNS = StructType(
-    [
-        StructField("offset", LongType(), False),
-        StructField("at", TimestampType(), False),
-        StructField("text", StringType()),
-        StructField("day", StringType()),
-    ]
+COLUMNS = TableSchema(
+    {"offset": "bigint", "at": "timestamp", "text": "string", "day": "string"},
+    required=("offset", "at"),
 )
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
@@ -37,7 +42,7 @@ def _table(root: Path) -> Table:
 
 def _rows(spark: SparkSession, offsets: Sequence[int]) -> DataFrame:
     made = [(n, NOON + timedelta(hours=n, microseconds=1), f"n={n}", "") for n in offsets]
-    return spark.createDataFrame(made, COLUMNS)
+    return spark.createDataFrame(made, COLUMNS.spark())
 
 
 def _offsets(table: Table, spark: SparkSession) -> list[int]:
@@ -138,7 +143,7 @@ def test_a_commit_tells_about_itself(spark: SparkSession, table: Table) -> None:
 
 
 def test_a_table_of_somebody_else_is_left_alone(spark: SparkSession, tmp_path: Path) -> None:
-    other = StructType([StructField("a", LongType()), StructField("b", StringType())])
+    other = TableSchema({"a": "bigint", "b": "string"})
     Table(str(tmp_path), "things", other).create()
     table = _table(tmp_path)
     with pytest.raises(LakeError, match=r"not one of Courier's tables.* a, b;"):
@@ -148,7 +153,7 @@ def test_a_table_of_somebody_else_is_left_alone(spark: SparkSession, tmp_path: P
 def test_a_table_of_an_earlier_release_gets_the_columns_of_this_one(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    before = StructType([field for field in COLUMNS if field.name != "text"])
+    before = COLUMNS.without(["text"])
     by = {"day": "date_format(at, 'yyyy-MM-dd')"}
     old = Table(str(tmp_path), "things", before, partition_by=by, sort_by=("at",))
     old.commit(old.write(_rows(spark, [1, 2]).drop("text"), batch=1), app=APP, batch=1)
@@ -199,3 +204,65 @@ def test_the_log_of_a_table_does_not_grow(spark: SparkSession, table: Table) -> 
         assert _offsets(reader, spark) == [1]
     with pytest.raises(LakeError, match="has no version of batch 5"):
         table.files_at(APP, 5)
+
+
+def test_a_commit_lists_nothing_however_long_the_log_is(
+    spark: SparkSession, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a batch asks of the log, by the calls that list it or read it again."""
+    written = _write(table, spark, [1])
+    table.commit(written, app=APP, batch=1, note={"courier.upto": "1"})
+    counts: Counter[str] = Counter()
+
+    def count(owner: Any, name: str) -> None:
+        real = getattr(owner, name)
+
+        def counted(*args: Any, **kwargs: Any) -> Any:
+            counts[name] += 1
+            return real(*args, **kwargs)
+
+        monkeypatch.setattr(owner, name, counted)
+
+    for owner, name in (
+        *((os, "scandir"), (os, "listdir"), (os, "fsync"), (os.path, "exists")),
+        *((DeltaTable, "update_incremental"), (DeltaTable, "history")),
+        (DeltaTable, "transaction_version"),
+    ):
+        count(owner, name)
+
+    def batch(number: int) -> Counter[str]:
+        counts.clear()
+        table.commit(None, app=APP, batch=number, note={"courier.upto": str(number)})
+        assert table.committed(APP) == number
+        assert table.note()["courier.upto"] == str(number)
+        assert len(table.files()) == 1
+        return Counter(counts)
+
+    first = batch(2)
+    assert not first["scandir"] + first["listdir"] + first["history"]
+    assert first["update_incremental"] <= 1 and first["transaction_version"] <= 2
+    for number in range(3, 2 * CHECKPOINT_COMMITS):
+        last = batch(number)
+        # With a checkpoint, two more files are made durable.
+        assert last - first <= Counter(fsync=2 * ((number + 1) % CHECKPOINT_COMMITS == 0)), number
+    assert len(list(Path(table.uri, "_delta_log").glob("*.checkpoint.parquet"))) == 2
+    # A commit of somebody else is seen.
+    other = _table(Path(table.uri).parent)
+    other.commit(None, app=APP, batch=1_000)
+    assert table.committed(APP) == 1_000
+
+
+def test_a_log_that_was_not_looked_at_for_long_is_listed(spark: SparkSession, table: Table) -> None:
+    """The next commit may be gone from it, and others be there."""
+    table.commit(_write(table, spark, [1]), app=APP, batch=1)
+    other = _table(Path(table.uri).parent)
+    for batch in range(2, CHECKPOINT_COMMITS + 10):
+        other.commit(None, app=APP, batch=batch)
+    log = Path(table.uri, "_delta_log")
+    for file in log.iterdir():
+        then_s = file.stat().st_mtime - 2 * 3600
+        os.utime(file, (then_s, then_s))
+    other.trim_log()
+    assert not (log / f"{2:020d}.json").exists()
+    table._looked_s -= LOOKED_S_MAX + 1
+    assert table.committed(APP) == CHECKPOINT_COMMITS + 9

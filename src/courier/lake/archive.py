@@ -1,13 +1,18 @@
 """Journal -> `events`: every offset once, in order; what is missing is recorded as a gap."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 
-from pyspark.sql import DataFrame
-from pyspark.sql.functions import col
+import pyarrow.compute as pc
 
+from courier.lake import sql
 from courier.lake.tables import LakeError, Table
+
+if TYPE_CHECKING:
+    from courier.lake.sql import Rows
 
 # A table's transactions are numbered by the last offset in it. So what it has does not depend on
 # who wrote it, or on a checkpoint.
@@ -16,6 +21,9 @@ APP = "courier"
 # them. The table's property names them all, so that they are found without reading rows.
 GAP = "gap"
 GAPS = "courier.gaps"
+# The first offset that the table had, once rows were dropped.
+BEGIN = "courier.begin"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Gap(LakeError):
@@ -34,20 +42,72 @@ class Span:
         return self.upto - self.after
 
 
+@dataclass(frozen=True)
+class GapTime:
+    """When the events of a gap happened: between the last before it and the first after it."""
+
+    gap: Span
+    since: datetime
+    until: datetime
+
+
 def last(table: Table) -> int:
     """The last offset that a table knows of."""
     return table.committed(APP) or 0
 
 
 def begin(events: Table) -> int:
-    """The first offset in `events`: 1, unless the journal had been trimmed before; 0 for none."""
-    return min((int(file.low["offset"]) for file in events.files()), default=0)
+    """The first offset ever in `events`: 1, unless the journal was trimmed before; 0 for none."""
+    return int(events.properties().get(BEGIN) or events.least("offset") or 0)
 
 
 def gaps(events: Table) -> list[Span]:
     """Offsets that were never in `events`, because the journal had lost them."""
     told = json.loads(events.properties().get(GAPS, "[]"))
     return [Span(after, upto) for after, upto in told if upto <= last(events)]
+
+
+def gap_times(events: Table) -> list[GapTime]:
+    """When events were lost; of gaps that adjoin each other as of one.
+
+    While nothing is known of what came after a gap, it is as if it had no duration.
+    """
+    whole: list[Span] = []
+    for gap in gaps(events):
+        adjoins = bool(whole) and whole[-1].upto == gap.after
+        whole.append(Span(whole.pop().after if adjoins else gap.after, gap.upto))
+    found = []
+    for gap in whole:
+        since, until = _at(events, gap.after), _at(events, gap.upto + 1)
+        # Both are gone once their days were dropped, and the rows of those with them.
+        if known := [at for at in (since, until) if at is not None]:
+            found.append(GapTime(gap, known[0], max(known)))
+    return found
+
+
+def _at(events: Table, offset: int) -> datetime | None:
+    rows = events.look(events.files(meets=("offset", offset, offset)), ("offset", "at"))
+    times = rows.filter(pc.field("offset") == offset)["at"].to_pylist()
+    return times[0] if times else None
+
+
+def gap_sql(column: str, unit: timedelta, times: Sequence[GapTime]) -> str:
+    """SQL for the last offset of a gap whose time a minute or an hour shares; null if it has none.
+
+    `column` is when it began.
+    """
+    cases = [
+        f"when {column} between {sql_time(each.since, unit)} and {sql_time(each.until, unit)} "
+        f"then {each.gap.upto}L"
+        for each in sorted(times, key=lambda each: -each.gap.upto)
+    ]
+    return f"case {' '.join(cases)} end" if cases else "null::bigint"
+
+
+def sql_time(at: datetime, unit: timedelta = timedelta(microseconds=1)) -> str:
+    """SQL for a time, or for the beginning of the minute or the hour that it is in."""
+    since = (at - _EPOCH) // unit * unit
+    return f"timestamp_micros({since // timedelta(microseconds=1)})"
 
 
 def pass_gap(events: Table, span: Span, *, pipeline: str, now: datetime) -> None:
@@ -71,7 +131,7 @@ def pass_gap(events: Table, span: Span, *, pipeline: str, now: datetime) -> None
 
 def append(
     events: Table,
-    rows: DataFrame,
+    rows: "Rows",
     *,
     first: int,
     batch: int,
@@ -84,7 +144,7 @@ def append(
     An empty table begins with the offset `first`. `upto_max` bounds the rows' offsets, if known.
     """
     after = last(events)
-    new = rows.where(col("offset") > after)
+    new = sql.where(rows, f"offset > {after}")
     rows_max = None if upto_max is None else upto_max - (after or first - 1)
     written = events.write(new, batch=batch, files_max=files_max, rows_max=rows_max)
     if not written.rows:

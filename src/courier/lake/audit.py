@@ -3,22 +3,24 @@
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from typing import Any
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame
 
-from courier.lake.archive import GAP
+from courier.lake import sql
+from courier.lake.archive import GAP, sql_time
 from courier.lake.latest import CHANGES, ENDS, LEASED, LIVE
 from courier.lake.order import violations
+
+if TYPE_CHECKING:
+    from courier.lake.sql import Rows
 
 # Counts of all time, and the kinds of events they count.
 TOTALS = {"accepted": "published", **{kind: kind for kind in ENDS}}
 # Counts of one run.
 FINDINGS = ("double_leases", "unleased_acks", "revived", "order_violations")
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # Events that tell the settings of a queue.
 _SETTINGS = pa.array(["queue_created", "queue_updated", "queue_deleted"])
 # The dialect of events that nobody asked for.
@@ -44,17 +46,17 @@ def fifo_queues(events: pa.Table) -> set[str]:
 
 
 def findings(
-    known: DataFrame | None,
-    events: DataFrame,
-    live: DataFrame,
-    previous: DataFrame,
+    known: "Rows | None",
+    events: "Rows",
+    live: "Rows",
+    previous: "Rows",
     *,
     run: Run,
     broker: Mapping[str, int] | None,
     fifo: Collection[str],
     erased: Mapping[str, int] | None = None,
     whole: bool = False,
-) -> DataFrame:
+) -> Any:
     """Rows of `audit` for a run, about the events that have its offsets.
 
     `known` are all live rows of `messages` before the events, None for none, and `live` those
@@ -66,24 +68,32 @@ def findings(
     every queue), and one with an empty queue_id for the offsets. Nothing is wrong where
     `difference` and the findings are 0.
     """
-    session = events.sparkSession
     ordered = f"queue_id in ({', '.join(map(repr, sorted(fifo)))})" if fifo else "false"
-    told = session.sql(_told(ordered, with_known=known is not None), known=known, events=events)
-    order: dict[str, Any] = {"order": violations(told.where(ordered))} if fifo else {}
-    return session.sql(
-        _findings(with_order=bool(fifo), with_broker=broker is not None, whole=whole),
+    known_rows: dict[str, Any] = {} if known is None else {"known": known}
+    steps = _told(ordered, with_known=known is not None)
+    told = sql.run(steps, events=events, **known_rows)
+    order: dict[str, Any] = {"order": violations(sql.where(told, ordered))} if fifo else {}
+    return sql.run(
+        _findings(run, with_order=bool(fifo), with_broker=broker is not None, whole=whole),
         told=told,
         events=events,
         live=live,
         previous=previous,
-        held=json.dumps(dict(broker or {})),
-        erased=json.dumps(dict(erased or {})),
-        batch=run.batch,
-        after=run.after,
-        upto=run.upto,
-        micros=(run.at - _EPOCH) // timedelta(microseconds=1),
+        held=_counts(events, broker or {}),
+        erased=_counts(events, erased or {}),
         **order,
     )
+
+
+def _counts(like: "Rows", counts: Mapping[str, int]) -> Any:
+    """Rows of queue_id and count, made by the engine that these others are of."""
+    if isinstance(like, pa.Table):
+        columns = pa.array([*counts], pa.string()), pa.array([*counts.values()], pa.int64())
+        return pa.table(columns, ["queue_id", "count"])
+    # Of one partition, as the others are when they are small: then nothing is shuffled.
+    made = "select /*+ coalesce(1) */ explode(from_json({text}, 'map<string, bigint>')) "
+    text = json.dumps(dict(counts))
+    return like.sparkSession.sql(made + "as (queue_id, count)", text=text)
 
 
 def _told(ordered: str, *, with_known: bool) -> str:
@@ -94,7 +104,7 @@ def _told(ordered: str, *, with_known: bool) -> str:
     """
     remembered = f"""
 select /*+ broadcast(about) */ queue_id, seq, attempts, `group`, {LEASED} as opens
-from {{known}} left semi join (
+from {{known}} semi join (
     select queue_id, seq from {{events}} where kind in {CHANGES} and not {ordered}
 ) as about using (queue_id, seq)
 where not {ordered}
@@ -127,7 +137,7 @@ select
     min(if(kind in {ENDS}, offset, null)) over message as done,
     coalesce(max(kind in {("published", LIVE)}) over earlier, false) as begun,
     coalesce(max(kind in {ENDS}) over earlier, false) as is_over,
-    coalesce(last(opens, true) over earlier, false) as open,
+    coalesce(max_by(opens, if(opens is null, null, offset)) over earlier, false) as open,
     coalesce(max(if(kind in {("leased", LIVE)}, attempt, null)) over earlier, 0) as attempts
 from ({happened})
 window
@@ -153,40 +163,40 @@ from ({steps})
 """
 
 
-def _findings(*, with_order: bool, with_broker: bool, whole: bool) -> str:
+def _findings(run: Run, *, with_order: bool, with_broker: bool, whole: bool) -> str:
     """SQL for the rows of a run.
 
     All that is known of a queue meets in one aggregation, which is cheaper than joins.
     """
     order = "union all select queue_id, null, null, null, null, null, order_violations, "
-    order += "null, null, null from {order}"
+    order += "null, null, null, null from {order}"
     parts = f"""
 select
     queue_id, struct(offset, tenant, queue) as named, kind,
-    double_leases::bigint, unleased_acks::bigint, revived::bigint,
-    null as order_violations, null as live_lake, null as live_broker, null as before
+    double_leases::bigint as double_leases, unleased_acks::bigint as unleased_acks,
+    revived::bigint as revived,
+    null::bigint as order_violations, null::bigint as live_lake, null::bigint as live_broker,
+    null::bigint as erased, null as before
 from {{told}}
 where offset > 0
 union all
-select queue_id, null, null, null, null, null, null, count(*), null, null from {{live}}
+select queue_id, null, null, null, null, null, null, count(*), null, null, null from {{live}}
 group by queue_id
 union all
 select
-    queue_id, null, null, null, null, null, null, null, null,
+    queue_id, null, null, null, null, null, null, null, null, null,
     struct(last_offset, tenant, queue, {", ".join(TOTALS)})
 from {{previous}}
 where queue_id <> ''
 union all
-select queue_id, null, null, null, null, null, null, null, held, null
--- Of one partition, as the others are when they are small: then nothing is shuffled.
-from (
-    select /*+ coalesce(1) */
-        explode(from_json({{held}}, 'map<string, bigint>')) as (queue_id, held)
-)
+select queue_id, null, null, null, null, null, null, null, count, null, null from {{held}}
+union all
+select queue_id, null, null, null, null, null, null, null, null, count, null from {{erased}}
 {order if with_order else ""}
 """
     totals = ", ".join(
-        f"count_if(kind = '{kind}') + coalesce(max(before).{name}, 0) as {name}"
+        # DuckDB counts nulls, and nothing else, as null.
+        f"coalesce(count_if(kind = '{kind}'), 0) + coalesce((max(before)).{name}, 0) as {name}"
         for name, kind in TOTALS.items()
     )
     sums = ", ".join(f"coalesce(sum({name}), 0) as {name}" for name in FINDINGS)
@@ -195,7 +205,8 @@ select
     queue_id, max(named) as named, max(before) as before, {totals},
     count(kind) as events,
     coalesce(sum(live_lake), 0) as live_lake,
-    {"coalesce(sum(live_broker), 0)" if with_broker else "null"} as live_broker,
+    {"coalesce(sum(live_broker), 0)" if with_broker else "null::bigint"} as live_broker,
+    coalesce(sum(erased), 0) as erased,
     {sums}
 from ({parts})
 group by queue_id
@@ -210,23 +221,24 @@ select
     queue_id,
     coalesce(named.queue, before.queue) as queue,
     {", ".join(TOTALS)}, live_lake, live_broker, difference, 0 as gaps, {", ".join(FINDINGS)},
-    coalesce(try_element_at(from_json({{erased}}, 'map<string, bigint>'), queue_id), 0) as erased
+    erased
 from ({compared})
 {"" if whole else "where events > 0 or difference <> 0"}
 union all
 -- How many offsets are missing, or there more than once.
 select
     null, '', null, {", ".join("null" for _ in TOTALS)}, null, null, 0,
-    {{upto}} - {{after}} - different + all - different, {", ".join("0" for _ in FINDINGS)}, null
+    {run.upto} - {run.after} - different + total - different,
+    {", ".join("0" for _ in FINDINGS)}, null
 from (
-    select count(*) as all, count(distinct offset) as different
+    select count(*) as total, count(distinct offset) as different
     from {{events}} where kind <> '{GAP}'
 )
 """
     return f"""
 select
-    timestamp_micros({{micros}}) as run_at, {{batch}}::bigint as batch,
-    {{after}}::bigint + 1 as first_offset, {{upto}}::bigint as last_offset, *,
-    to_date(timestamp_micros({{micros}})) as date
+    {sql_time(run.at)} as run_at, {run.batch}::bigint as batch,
+    {run.after + 1}::bigint as first_offset, {run.upto}::bigint as last_offset, *,
+    to_date({sql_time(run.at)}) as date
 from ({found})
 """

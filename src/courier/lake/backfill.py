@@ -24,6 +24,7 @@ from pyspark.sql.functions import array_contains, coalesce, col, expr, greatest,
 from courier.lake import archive, replay, selection
 from courier.lake.catalog import Lake
 from courier.lake.client import Client, Place, Slice, read
+from courier.lake.plan import LISTENER, MESSAGE
 from courier.lake.replay import Asked, Chosen
 from courier.lake.tables import LakeError
 
@@ -31,8 +32,8 @@ PAGE_ROWS = 16_384
 _GONE = ("expired", "purged", "deleted")
 _COLUMNS = ("at", "kind", "queue_id", "seq", "actor", "headers")
 _HAPPENED = "at timestamp, kind string, queue_id string, seq long, actor string, headers string"
-_LISTENER = f"get_json_object(headers, \"$['{selection.LISTENER}']\")"
-_MESSAGE = f"get_json_object(headers, \"$['{selection.MESSAGE}']\")"
+_LISTENER = f"get_json_object(headers, \"$['{LISTENER}']\")"
+_MESSAGE = f"get_json_object(headers, \"$['{MESSAGE}']\")"
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,8 @@
 
 from collections.abc import Sequence
 
-from pyspark.sql.types import StructType
-
 from courier.lake import schema
+from courier.lake.schema import TableSchema
 from courier.lake.storage import hindrance
 from courier.lake.tables import FILE_ROWS_MAX, LakeError, Table
 
@@ -22,7 +21,7 @@ class Lake:
 
         def table(
             name: str,
-            columns: StructType,
+            columns: TableSchema,
             *,
             sort_by: Sequence[str] = (),
             file_rows_max: int = FILE_ROWS_MAX,

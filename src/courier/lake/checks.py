@@ -101,7 +101,7 @@ def _own(checkpoint: str, owner: dict[str, str]) -> None:
 
 
 def empty(checkpoint: str) -> None:
-    """Begin it anew. Its owner's mark stays: who is killed meanwhile finds it their own."""
+    """Restart it. Its owner's mark stays, for an owner that is killed meanwhile."""
     for each in Path(checkpoint).iterdir():
         if each.is_dir():
             shutil.rmtree(each)

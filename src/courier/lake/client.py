@@ -13,19 +13,19 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, urlencode
+
+from courier.requester import BadAddress, Requester, TooLong
 
 # Loaded late: Spark starts processes that only plan, and it is half of what they load.
 if TYPE_CHECKING:
     import pyarrow as pa
 
 ARROW = "application/vnd.apache.arrow.stream"
-ANSWER_S_MAX = 60.0
 AWAY_S_MAX = 120
-# Whoever mistyped an address should not have to wait as long as one whose broker restarts.
+# A mistyped address should fail sooner than a broker that restarts.
 FIRST_S_MAX = 20
 WAIT_S_MAX = 5.0
-ANSWER_BYTES_MAX = 256 << 20
 # Away for a moment, or asked too often: the same may be asked again.
 _AWAY = (429, 502, 503, 504)
 
@@ -58,10 +58,6 @@ class RowsChanged(CourierError):
     """Other rows were published under a key before."""
 
 
-_KINDS: dict[str, type[http.client.HTTPConnection]] = {
-    "http": http.client.HTTPConnection,
-    "https": http.client.HTTPSConnection,
-}
 # By the code that the broker gives with its sentence.
 _REFUSALS: dict[str, type[CourierError]] = {
     "not_found": Missing,
@@ -132,23 +128,15 @@ class Client:
     def __init__(self, place: Place) -> None:
         self._place = place
         try:
-            parts = urlsplit(place.url)
-            self._port = parts.port
-        except ValueError as error:
-            raise CourierError(f"url '{place.url}': {error}") from None
-        if parts.scheme not in _KINDS or not parts.hostname or parts.username is not None:
-            raise CourierError("url must be an http:// or https:// address without credentials")
+            self._requester = Requester(place.url)
+        except BadAddress as error:
+            address = "an http:// or https:// address without credentials"
+            raise CourierError(f"url must be {address}: {error}") from None
         if not re.fullmatch(r"[!-~]+", place.token):
             raise CourierError("the token holds characters that no token has")
-        self._prefix = parts.path.rstrip("/")
-        self._kind = _KINDS[parts.scheme]
-        self._host = parts.hostname
-        self._connection: http.client.HTTPConnection | None = None
 
     def close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        self._requester.close()
 
     def __enter__(self) -> "Client":
         return self
@@ -355,20 +343,20 @@ class Client:
         headers: Mapping[str, str],
     ) -> tuple[Mapping[str, str], bytes]:
         """Ask until there is an answer; a broker that restarts is waited for, not for ever."""
-        target = self._prefix + path + ("?" + urlencode(query) if query else "")
+        target = path + ("?" + urlencode(query) if query else "")
         sent = {**headers, "authorization": f"Bearer {self._place.token}"}
         until_s = time.monotonic() + self._place.away_s_max
         wait_s = 0.1
         while True:
             why = ""
             try:
-                status, told, answer = self._once(method, target, content, sent)
+                status, told, answer = self._requester.ask(method, target, content, sent)
             except ssl.SSLError as error:
-                self.close()
                 why = getattr(error, "verify_message", "") or error.reason or str(error)
                 raise CourierError(f"{self._place.url} cannot be trusted: {why}") from None
+            except TooLong as error:
+                raise CourierError(str(error)) from None
             except (OSError, http.client.HTTPException) as error:
-                self.close()
                 why = str(error) or type(error).__name__
             else:
                 if status < 300:
@@ -383,20 +371,6 @@ class Client:
                 ) from None
             time.sleep(wait_s)
             wait_s = min(wait_s * 2, WAIT_S_MAX)
-
-    def _once(
-        self, method: str, target: str, content: bytes | None, headers: Mapping[str, str]
-    ) -> tuple[int, Mapping[str, str], bytes]:
-        if self._connection is None:
-            self._connection = self._kind(self._host, self._port, timeout=ANSWER_S_MAX)
-        self._connection.request(method, target, content, dict(headers))
-        answer = self._connection.getresponse()
-        body = answer.read(ANSWER_BYTES_MAX)
-        if not answer.isclosed():
-            self.close()
-            raise CourierError(f"an answer of more than {ANSWER_BYTES_MAX >> 20} MB is not read")
-        told = {name.lower(): value for name, value in answer.getheaders()}
-        return answer.status, told, body
 
     def _refusal(self, status: int, answer: bytes) -> CourierError:
         text = _told(answer, "message")

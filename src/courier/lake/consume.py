@@ -1,7 +1,7 @@
 """Mode `consume`: a query as one consumer of a queue among others.
 
-A micro-batch is a claim: messages leased under a name that the query's checkpoint tells. Whoever
-asks for it again, on any machine and after any crash, gets the same messages, until the claim is
+A micro-batch is a claim: messages leased under a name that the query's checkpoint tells. Asking
+for it again, on any machine and after any crash, gives the same messages, until the claim is
 acknowledged after the batch's commit.
 """
 

@@ -1,14 +1,22 @@
 """Events -> `consumers_hours`: what every consumer took in every hour, and what came of it.
 
-A consumer is whoever leases: a key that pulls, or a worker. Listeners lease nothing, and are in
+A consumer is what leases: a key that pulls, or a worker. Listeners lease nothing, and are in
 `queue_minutes` only. What a lease came to counts for who held it, in the hour in which it ended;
 an ack that came too late, when nobody held the message, counts for who sent it.
 """
 
-from pyspark.sql import DataFrame
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
 
+from courier.lake import sql
+from courier.lake.archive import GapTime, gap_sql
 from courier.lake.latest import ENDS, LEASED, RETURNS, passed_ms
 
+if TYPE_CHECKING:
+    from courier.lake.sql import Rows
+
+_HOUR = timedelta(hours=1)
 _STEPS = f"""
 select queue_id, seq, offset, at, kind, actor, tenant, queue, size, attempt
 from {{events}}
@@ -35,7 +43,7 @@ where offset > 0
 _HOURS = f"""
 select
     named.tenant, queue_id, named.queue, actor, hour, attempts, acked, wasted,
-    coalesce(lease_ms, 0) / 1000 as lease_seconds, coalesce(bytes, 0) as bytes,
+    coalesce(lease_ms, 0) / 1000 as lease_seconds, coalesce(bytes, 0) as bytes, {{gap}} as gap,
     to_date(hour) as date
 from (
     select
@@ -59,20 +67,22 @@ select
     max_by(tenant, is_new) as tenant, queue_id, max_by(queue, is_new) as queue, actor, hour,
     sum(attempts) as attempts, sum(acked) as acked, sum(wasted) as wasted,
     sum(round(lease_seconds * 1000)::bigint) / 1000 as lease_seconds, sum(bytes) as bytes,
-    to_date(hour) as date
+    coalesce({gap}, max(gap)) as gap, to_date(hour) as date
 from (select *, 0 as is_new from {rows} union all select *, 1 from {new})
 group by queue_id, actor, hour
 """
 
 
-def consumers_hours(known: DataFrame, events: DataFrame) -> DataFrame:
+def consumers_hours(known: "Rows", events: "Rows", gaps: Sequence[GapTime] = ()) -> Any:
     """What these events add to `consumers_hours`; `added` adds it.
 
-    `known` are live rows of `messages` as they were before the events, as for `latest.fold`.
+    `known` are live rows of `messages` as they were before the events, as for `latest.fold`, and
+    `gaps` are all those whose time shares an hour with the events.
     """
-    return events.sparkSession.sql(_HOURS, known=known, events=events)
+    made = _HOURS.replace("{gap}", gap_sql("hour", _HOUR, gaps))
+    return sql.run(made, known=known, events=events)
 
 
-def added(rows: DataFrame, new: DataFrame) -> DataFrame:
+def added(rows: "Rows", new: "Rows", gaps: Sequence[GapTime] = ()) -> Any:
     """Rows of `consumers_hours`, and what a batch adds to them or to none of them."""
-    return new.sparkSession.sql(_ADDED, rows=rows, new=new)
+    return sql.run(_ADDED.replace("{gap}", gap_sql("hour", _HOUR, gaps)), rows=rows, new=new)

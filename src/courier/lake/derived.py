@@ -6,20 +6,23 @@ which run, or what became of that run.
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import col, lit
+from pyspark.sql import SparkSession
 
 from courier.clock import SystemClock
-from courier.lake import archive, audit, consumers, erasure, latest, metrics
-from courier.lake.archive import APP, Span
+from courier.lake import archive, audit, consumers, erasure, latest, metrics, sql
+from courier.lake.archive import APP, GapTime, Span, sql_time
 from courier.lake.catalog import LIVE, Lake
 from courier.lake.files import File
 from courier.lake.session import cores
 from courier.lake.tables import Moved, Table, is_few
+
+if TYPE_CHECKING:
+    from courier.lake.sql import Rows
 
 # As many events are worked on at a time.
 ROWS_MAX = 500_000
@@ -28,8 +31,12 @@ FILE_ROWS_MIN = 100_000
 TRIES = 5
 COMPILED_ROWS_MIN = 50_000
 FIFO = "courier.fifo"
+# The longest time that a row of a table is about.
+UNIT_MAX = timedelta(hours=1)
 # How many messages each queue held at the broker after an offset; None if that is not known.
 Backlogs = Callable[[int], Mapping[str, int] | None]
+# How the rows of some files of a table are read.
+Read = Callable[[Table, list[File]], Any]
 
 
 class Derived:
@@ -45,9 +52,11 @@ class Derived:
         # the last audit. Of the former, those that the batch is about.
         self._live: dict[int, list[File]] = {}
         self._begin = 0
+        self._behind = 0
         self._known: dict[Span, list[File]] = {}
+        self._gaps: tuple[list[Span], list[GapTime]] = [], []
         # Rows by the table and the files they are of: several tables are made of the same.
-        self._read: dict[tuple[str, ...], DataFrame] = {}
+        self._read: dict[tuple[object, ...], Rows] = {}
 
     def catch_up(self, *, batch: int, began_ms: int, audit: bool) -> None:
         """Bring every table to the last offset of `events`; `audit` only when asked to.
@@ -55,7 +64,7 @@ class Derived:
         It costs as much as the others together, and says as much about many batches as about one.
         """
         self._begin = self._begin or archive.begin(self._lake.events)
-        self._set_up(archive.last(self._lake.events) - archive.last(self._lake.messages))
+        self._behind = archive.last(self._lake.events) - archive.last(self._lake.messages)
         for upto in self._stops():
             self._read.clear()
             for table, make in (
@@ -91,9 +100,9 @@ class Derived:
                 if not left:
                     raise
 
-    def _set_up(self, rows: int) -> None:
+    def _set_up(self) -> None:
         """Code made for a query is faster on many rows, and takes longer to make than few take."""
-        many = rows >= COMPILED_ROWS_MIN
+        many = self._behind >= COMPILED_ROWS_MIN
         self._spark.conf.set("spark.sql.codegen.wholeStage", "true" if many else "false")
         mode = "FALLBACK" if many else "NO_CODEGEN"
         self._spark.conf.set("spark.sql.codegen.factoryMode", mode)
@@ -121,7 +130,6 @@ class Derived:
 
     def _messages(self, span: Span, note: dict[str, str]) -> None:
         table = self._lake.messages
-        events = self._events(span)
         live = table.files(partition=LIVE)
         audited = archive.last(self._lake.audit)
         self._live = {at: files for at, files in self._live.items() if at == audited}
@@ -130,7 +138,8 @@ class Derived:
         # Any live message may have ended in a gap.
         known = live if gaps else self._concerned(span, live)
         self._known = {span: known}
-        rows = latest.fold(self._rows(table, known), events, gaps)
+        read = self._reading(self._files(span), known)
+        rows = latest.fold(read(table, known), self._events(read, span), gaps)
         self._put(table, rows, span, note, replaced=known)
 
     def _queue_minutes(self, span: Span, note: dict[str, str]) -> None:
@@ -138,48 +147,50 @@ class Derived:
         low, high = _times(self._files(span))
         low = low.replace(second=0, microsecond=0)
         high = high.replace(second=59, microsecond=999_999)
+        gaps, since = self._gap_times(span, low, high)
         around = self._lake.events.files(meets=("at", low, high))
-        events = self._rows(self._lake.events, around)
-        events = events.where(col("at").between(lit(low), lit(high)) & (col("offset") <= span.upto))
-        live = self._rows(self._lake.messages, self._lake.messages.files(partition=LIVE))
-        new = metrics.queue_minutes(events, self._events(span), live)
-        known = table.files(meets=("minute", low.replace(minute=0), high.replace(minute=59)))
-        rows = metrics.corrected(table.read(self._spark, known), new) if known else new
+        live = self._lake.messages.files(partition=LIVE)
+        known = table.files(meets=("minute", since.replace(minute=0), high.replace(minute=59)))
+        read = self._reading(self._files(span), around, live, known)
+        times = f"at between {sql_time(low)} and {sql_time(high)}"
+        events = sql.where(read(self._lake.events, around), f"{times} and offset <= {span.upto}")
+        of_batch = self._events(read, span)
+        new = metrics.queue_minutes(events, of_batch, read(self._lake.messages, live), gaps)
+        rows = metrics.corrected(read(table, known), new, gaps) if known else new
         self._put(table, rows, span, note, replaced=known)
 
     def _consumers_hours(self, span: Span, note: dict[str, str]) -> None:
         table = self._lake.consumers_hours
-        events = self._events(span)
         if span not in self._known:
             self._known = {span: self._concerned(span, self._live_after(span.after))}
-        leased = self._rows(self._lake.messages, self._known[span])
-        new = consumers.consumers_hours(leased, events)
         low, high = _times(self._files(span))
-        known = table.files(meets=("hour", _day(low), high))
-        rows = consumers.added(table.read(self._spark, known), new) if known else new
+        gaps, since = self._gap_times(span, _day(low), high)
+        known = table.files(meets=("hour", _day(since), high))
+        read = self._reading(self._files(span), self._known[span], known)
+        leased = read(self._lake.messages, self._known[span])
+        new = consumers.consumers_hours(leased, self._events(read, span), gaps)
+        rows = consumers.added(read(table, known), new, gaps) if known else new
         self._put(table, rows, span, note, replaced=known)
 
     def _audit(self, span: Span, note: dict[str, str]) -> None:
-        table = self._lake.audit
-        events = self._events(span)
+        table, messages = self._lake.audit, self._lake.messages
         days = sorted({file.partition["date"] or "" for file in table.files()})
         last = days[-1] if days else ""
-        previous = table.read(self._spark, table.files(partition=last) if last else [])
+        previous = table.files(partition=last) if last else []
         now = datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC)
         # Days do not end again when the clock is set back.
         at = max(now, datetime.fromisoformat(f"{last}T00:00:00Z")) if last else now
         run = audit.Run(int(note["courier.batch"]), span.after, span.upto, at)
         fifo = set(json.loads(table.note().get(FIFO, "[]")))
         fifo |= audit.fifo_queues(self._look(span, audit.FIFO_COLUMNS))
-        live = self._live_after(span.after)
-        before = self._rows(self._lake.messages, live) if live else None
-        after = self._rows(self._lake.messages, self._lake.messages.files(partition=LIVE))
+        before, live = self._live_after(span.after), messages.files(partition=LIVE)
         broker = self._backlogs(span.upto)
+        read = self._reading(self._files(span), before, live, previous)
         rows = audit.findings(
-            before,
-            events,
-            after,
-            previous,
+            read(messages, before) if before else None,
+            self._events(read, span),
+            read(messages, live),
+            read(table, previous),
             run=run,
             broker=broker,
             fifo=fifo,
@@ -189,16 +200,42 @@ class Derived:
         )
         note = {**note, FIFO: json.dumps(sorted(fifo))}
         self._put(table, rows, span, note, replaced=[])
-        self._live = {span.upto: self._lake.messages.files(partition=LIVE)}
+        self._live = {span.upto: messages.files(partition=LIVE)}
 
     # --- what they are made of, and how they are kept ---
 
     def _files(self, span: Span) -> list[File]:
         return self._lake.events.files(meets=("offset", span.after + 1, span.upto))
 
-    def _events(self, span: Span) -> DataFrame:
-        rows = self._rows(self._lake.events, self._files(span))
-        return rows.where(f"offset > {span.after} and offset <= {span.upto}")
+    def _events(self, read: Read, span: Span) -> Any:
+        rows = read(self._lake.events, self._files(span))
+        return sql.where(rows, f"offset > {span.after} and offset <= {span.upto}")
+
+    def _gap_times(
+        self, span: Span, low: datetime, high: datetime
+    ) -> tuple[list[GapTime], datetime]:
+        """Gaps whose time meets that of the batch, and from when on rows have to say so.
+
+        Rows of before a gap are marked with the batch that is about it, or that tells its end.
+        """
+        found = []
+        for each in self._lost():
+            is_new = span.after <= each.gap.upto <= span.upto
+            if is_new or (each.since <= high and each.until >= low - UNIT_MAX):
+                found.append(each)
+                low = min(low, each.since) if is_new else low
+        return found, low
+
+    def _lost(self) -> list[GapTime]:
+        """When events were lost; looked up once for each gap."""
+        gaps = archive.gaps(self._lake.events)
+        if not gaps or gaps == self._gaps[0]:
+            return self._gaps[1] if gaps else []
+        found = archive.gap_times(self._lake.events)
+        # What came after the last gap may not be there yet.
+        if archive.last(self._lake.events) > gaps[-1].upto:
+            self._gaps = gaps, found
+        return found
 
     def _look(self, span: Span, columns: Sequence[str]) -> pa.Table:
         """Columns of the events that decide what Spark is asked for, read here."""
@@ -217,9 +254,20 @@ class Derived:
             if any(file.meets("published_at", low, high) for low, high in ranges)
         ]
 
-    def _rows(self, table: Table, files: list[File]) -> DataFrame:
-        key = (table.name, *(file.path for file in files))
+    def _reading(self, *files: list[File]) -> Read:
+        """By this process if all that a table is made of is few, else by Spark."""
+        return self._by_us if is_few([each for some in files for each in some]) else self._by_spark
+
+    def _by_us(self, table: Table, files: list[File]) -> Any:
+        key = ("us", table.name, *(file.path for file in files))
         if key not in self._read:
+            self._read[key] = table.here(files)
+        return self._read[key]
+
+    def _by_spark(self, table: Table, files: list[File]) -> Any:
+        key = ("spark", table.name, *(file.path for file in files))
+        if key not in self._read:
+            self._set_up()
             self._read[key] = table.read(self._spark, files)
         return self._read[key]
 
@@ -234,7 +282,7 @@ class Derived:
     def _put(
         self,
         table: Table,
-        rows: DataFrame,
+        rows: "Rows",
         span: Span,
         note: dict[str, str],
         *,

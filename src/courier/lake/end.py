@@ -18,6 +18,12 @@ class Request:
     def __init__(self) -> None:
         self._first_s: float | None = None
 
+    def interrupt(self, number: int, frame: FrameType | None) -> None:
+        """A signal handler that raises KeyboardInterrupt, once for each request."""
+        begun = self._first_s is not None
+        if self.again(number) or not begun:
+            raise KeyboardInterrupt
+
     def again(self, number: int) -> bool:
         """Whether this signal is another request.
 

@@ -12,15 +12,16 @@ import pwd
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.fs as pafs
 
-from courier import files, ids
-from courier.lake import archive, lock, query, upkeep, views
+from courier import ids
+from courier.lake import archive, lock, query, upkeep
 from courier.lake.catalog import Lake
+from courier.lake.storage import filesystem, put
 from courier.lake.tables import LakeError, Moved, Table
 
 FOLDER = "_erasures"
@@ -110,12 +111,11 @@ def choose(lake: Lake, asked: Asked) -> Chosen:
 def erase(lake: Lake, asked: Asked, *, actor: str, now_ms: int) -> Record:
     """Erase what is meant, now and for good; no pipeline may run meanwhile."""
     with lock.hold(lake.root):
-        _check(lake)
+        check(lake)
         chosen = choose(lake, asked)
-        at = datetime.fromtimestamp(now_ms / 1000, UTC)
         record = Record(
             id=ids.new_id()[-12:],
-            at=at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            at=spelled(now_ms),
             actor=actor,
             asked={name: value for name, value in asdict(asked).items() if value},
             messages=chosen.messages,
@@ -123,25 +123,32 @@ def erase(lake: Lake, asked: Asked, *, actor: str, now_ms: int) -> Record:
             queues=chosen.queues,
             offset=archive.last(lake.events),
         )
-        _keep(lake, record)
+        keep(lake, record)
         # `messages` last: what a crash leaves is found there, and chosen again.
         for table in (lake.events, lake.messages):
             _clear(table, chosen, record.id)
+        # In a bucket nothing locks a pipeline out, and it may have written content again.
+        if {archive.last(table) for table in lake.tables} != {record.offset}:
+            raise LakeError("a pipeline is at work on the lake: end it, and erase again")
         record = replace(record, done=True)
-        _keep(lake, record)
-        views.refresh(lake)
+        keep(lake, record)
         upkeep.vacuum(lake, 0, alone=True)
     return record
 
 
 def records(lake: Lake) -> list[Record]:
     """All erasures of a lake, the oldest first."""
-    folder = Path(lake.root, FOLDER)
-    if "://" in lake.root or not folder.is_dir():
-        return []
-    names = sorted(folder.glob("*.json"))[:RECORDS_MAX]
-    found = [Record(**json.loads(name.read_bytes())) for name in names]
+    found = []
+    for info in _listed(lake, FOLDER)[:RECORDS_MAX]:
+        if info.base_name.endswith(".json"):
+            with filesystem(lake.root)[0].open_input_stream(info.path) as file:
+                found.append(Record(**json.loads(file.read())))
     return sorted(found, key=lambda each: each.at)
+
+
+def _listed(lake: Lake, folder: str) -> list[pafs.FileInfo]:
+    system, root = filesystem(lake.root)
+    return list(system.get_file_info(pafs.FileSelector(f"{root}/{folder}", allow_not_found=True)))
 
 
 def erased(lake: Lake) -> dict[str, int]:
@@ -167,6 +174,12 @@ def count(lake: Lake, *, tenant: str, queue: str, since_ms: int, until_ms: int) 
     return int(found)
 
 
+def spelled(ms: int) -> str:
+    """A time as records have it."""
+    at = datetime.fromtimestamp(ms / 1000, UTC)
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
 def user() -> str:
     """Who runs this process."""
     try:
@@ -175,25 +188,24 @@ def user() -> str:
         return str(os.getuid())
 
 
-def _check(lake: Lake) -> None:
-    if "://" in lake.root:
-        raise LakeError("messages can be erased from a lake on a disk only")
+def check(lake: Lake) -> None:
+    """Raises LakeError unless the tables can be changed behind the pipeline's back."""
     if len({archive.last(table) for table in lake.tables}) != 1:
         raise LakeError(
             "the tables are not at the same offset: `courier pipeline run --once` completes them"
         )
-    begun = sorted(Path(lake.root, "_replays").glob("*/"))
-    if begun:
-        raise LakeError(
-            f"replay '{begun[0].name}' has not ended and has a copy of its messages: continue it "
-            f"with `courier replay --id {begun[0].name}` first"
-        )
+    for each in _listed(lake, "_replays"):
+        if each.type == pafs.FileType.Directory:
+            raise LakeError(
+                f"replay '{each.base_name}' has not ended and has a copy of its messages: continue "
+                f"it with `courier replay --id {each.base_name}` first"
+            )
 
 
-def _keep(lake: Lake, record: Record) -> None:
-    folder = Path(lake.root, FOLDER)
-    files.make_directory(folder)
-    files.write(folder / f"{record.id}.json", json.dumps(asdict(record), indent=2).encode())
+def keep(lake: Lake, record: Record) -> None:
+    """From now on the record is this."""
+    content = json.dumps(asdict(record), indent=2).encode()
+    put(f"{lake.root}/{FOLDER}/{record.id}.json", content)
 
 
 def _clear(table: Table, chosen: Chosen, erasure: str) -> None:

@@ -16,9 +16,9 @@ SECOND_MS = 1_000
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
 DAY_MS = 24 * HOUR_MS
-# A plot has room for so many buckets; longer spans get larger ones.
+# Most buckets of a plot; longer spans get larger ones.
 BUCKETS_MAX = 370
-# So short a span is told in seconds, from the events and messages themselves.
+# Spans up to this are shown in seconds, from the events and messages themselves.
 SHORT_MS_MAX = 15 * MINUTE_MS
 _SHORT_STEPS = (SECOND_MS, 5 * SECOND_MS)
 _STEPS = (
@@ -96,8 +96,7 @@ def connect(lake: Lake) -> duckdb.DuckDBPyConnection:
             connection.register(table.name, dataset(table))
             continue
         columns = ", ".join(
-            f'"{field.name}" {_TYPES.get(name := field.dataType.simpleString(), name)}'
-            for field in table.schema
+            f'"{name}" {_TYPES.get(kind, kind)}' for name, kind in table.schema.kinds.items()
         )
         connection.execute(f"create table {table.name} ({columns})")
     return connection

@@ -105,6 +105,12 @@ def files_in(
     ]
 
 
+def least(adds: pa.Table, column: str) -> Any:
+    """The least value of a column in any file; None if it is not known."""
+    known = _bounds(adds, "min", column)
+    return None if known is None else pc.min(known).as_py()
+
+
 def _bounds(adds: pa.Table, name: str, column: str) -> pa.ChunkedArray | None:
     """The least or greatest values of a column, if any file has some."""
     if name not in adds.column_names:

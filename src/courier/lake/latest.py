@@ -2,10 +2,15 @@
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame
+
+from courier.lake import sql
+
+if TYPE_CHECKING:
+    from courier.lake.sql import Rows
 
 # Events that end a message on its queue, and say what its life was.
 ENDS = ("acked", "buried", "expired", "purged", "deleted")
@@ -117,7 +122,7 @@ from ({_TOLD})
 """
 
 
-def fold(known: DataFrame, events: DataFrame, gaps: Sequence[int] = ()) -> DataFrame:
+def fold(known: "Rows", events: "Rows", gaps: Sequence[int] = ()) -> Any:
     """Rows of `messages`, live or ended, after `events` happened to `known`.
 
     `known` are live rows: all those that the events are about (`concerned` tells where they are),
@@ -132,8 +137,7 @@ def fold(known: DataFrame, events: DataFrame, gaps: Sequence[int] = ()) -> DataF
     """
     last = max(gaps, default=0)
     silence = f"if(heard < {last}, {last}L, gap)" if gaps else "gap"
-    sql = _FOLD.replace("{silence}", silence)
-    return events.sparkSession.sql(sql, known=known, events=events)
+    return sql.run(_FOLD.replace("{silence}", silence), known=known, events=events)
 
 
 def concerned(events: pa.Table) -> list[Range]:

@@ -14,7 +14,7 @@ log = logging.getLogger("courier.lake")
 
 _LOCK = "_lock"
 # What a lake has beside its tables.
-_OURS = (_LOCK, "_logs", "_checkpoints", "_replays", "_erasures", "views.duckdb")
+_OURS = (_LOCK, "_logs", "_checkpoints", "_replays", "_erasures", "_iceberg", "views.duckdb")
 
 
 @contextmanager

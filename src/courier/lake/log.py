@@ -3,11 +3,16 @@
 delta-rs syncs nothing, and takes an empty commit for one that changes nothing. On a disk a file
 beside the log names the newest commit, so that its absence is noticed. Objects in a bucket are
 there as a whole or not at all: of those only the listing is checked.
+
+The log is listed when a process first opens the table. After that, commits are found by name.
 """
 
 import json
+import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow.fs as pafs
 
@@ -20,6 +25,7 @@ HEAD = "_head.json"
 ACTIONS = "courier_actions"
 COUNTED = ("add", "remove", "txn")
 _LAST_CHECKPOINT = "_last_checkpoint"
+_CHECKPOINT = ".checkpoint.parquet"
 _FILE = re.compile(r"([0-9]{20})\.(?:(json)|checkpoint(?:\.[0-9a-f.-]+)?\.parquet)")
 
 
@@ -31,23 +37,54 @@ class Log:
         self._table = None if is_elsewhere(uri) else Path(uri)
         self._synced = -1
 
-    def sync(self) -> None:
-        """Make every existing commit and checkpoint durable, also those of other processes."""
-        if self._table is None:
+    def follows(self, version: int) -> bool:
+        """Whether there is a commit after this one: one look, however long the log is."""
+        path = self._path(version + 1)
+        if self._table is not None:
+            return os.path.exists(path)
+        system, root = filesystem(path)
+        return bool(system.get_file_info(root).type == pafs.FileType.File)
+
+    def infos(self, newest: int, count: int) -> Iterator[dict[str, Any]]:
+        """What the last commits say about themselves, the newest first, as far as they are kept."""
+        for version in range(newest, max(-1, newest - count), -1):
+            system, path = filesystem(self._path(version))
+            try:
+                with system.open_input_stream(path) as file:
+                    actions = _actions(file.read())
+            except FileNotFoundError:  # trimmed
+                return
+            except ValueError:
+                continue
+            yield from (each["commitInfo"] for each in actions if "commitInfo" in each)
+
+    def sync(self, newest: int) -> None:
+        """Make commits and checkpoints up to `newest` durable, also those of other processes."""
+        if self._table is None or newest == self._synced:
             return
         folder = self._table / LOG
-        found = [(int(match[1]), name) for name in _names(folder) if (match := _named(name))]
-        newest = max((version for version, _ in found), default=-1)
-        for version, name in found:
-            if version > self._synced:
-                files.sync_file(folder / name)
-        files.sync_file(folder / _LAST_CHECKPOINT)
+        for path in self._unsynced(folder, newest):
+            files.sync_file(path)
         files.sync_directory(folder)
         if self._synced < 0:
             files.sync_directory(self._table)
             files.sync_directory(self._table.parent)
         self._synced = newest
         files.write(self._table / HEAD, json.dumps({"version": newest}).encode())
+
+    def _unsynced(self, folder: Path, newest: int) -> list[Path]:
+        newest_checkpoint = folder / _LAST_CHECKPOINT
+        if self._synced < 0:
+            found = [folder / name for name in _names(folder) if _named(name)]
+            return [*found, newest_checkpoint]
+        versions = range(self._synced + 1, newest + 1)
+        commits = [Path(self._path(version)) for version in versions]
+        checkpoints = [folder / f"{version:020d}{_CHECKPOINT}" for version in versions]
+        new = [path for path in checkpoints if path.exists()]
+        return [*commits, *new, *([newest_checkpoint] if new else [])]
+
+    def _path(self, version: int) -> str:
+        return f"{self._uri}/{LOG}/{version:020d}.json"
 
     def damage(self) -> str:
         """What is missing or cut short, in words; empty when nothing is."""
@@ -70,7 +107,8 @@ class Log:
         for version in range(base + 1, max(newest, head) + 1):
             if version not in commits:
                 return f"commit {version} is missing in its log"
-        return self._torn(commits)
+        # What a checkpoint sums up is not read again.
+        return self._torn([version for version in sorted(commits) if version > base])
 
     def _head(self) -> int:
         """The newest commit that was reported; -1 if there is no such note, or it is spoilt."""
@@ -81,12 +119,12 @@ class Log:
         except (OSError, ValueError, KeyError, TypeError):
             return -1
 
-    def _torn(self, versions: dict[int, int]) -> str:
+    def _torn(self, versions: list[int]) -> str:
         if self._table is None:
             return ""
-        for version in sorted(versions):
+        for version in versions:
             try:
-                raw = (self._table / LOG / f"{version:020d}.json").read_bytes()
+                raw = Path(self._path(version)).read_bytes()
             except FileNotFoundError:  # trimmed meanwhile
                 continue
             if not _whole(raw):
@@ -96,13 +134,17 @@ class Log:
 
 def _whole(raw: bytes) -> bool:
     try:
-        actions = [json.loads(line) for line in raw.splitlines() if line.strip()]
+        actions = _actions(raw)
         infos = [each["commitInfo"] for each in actions if "commitInfo" in each]
         expected = infos[0].get(ACTIONS) if infos else None
     except (ValueError, TypeError, AttributeError):
         return False
     count = sum(name in each for each in actions for name in COUNTED)
     return bool(actions) and expected in (None, str(count))
+
+
+def _actions(raw: bytes) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in raw.splitlines() if line.strip()]
 
 
 def _named(name: str) -> re.Match[str] | None:

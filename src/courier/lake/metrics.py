@@ -1,9 +1,15 @@
 """Events -> `queue_minutes`: what every queue did in every minute, and what it held after it."""
 
-from pyspark.sql import DataFrame
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
 
-from courier.lake import schema
+from courier.lake import schema, sql
+from courier.lake.archive import GapTime, gap_sql
 from courier.lake.latest import ENDS, passed_ms
+
+if TYPE_CHECKING:
+    from courier.lake.sql import Rows
 
 _COLUMNS = schema.QUEUE_MINUTES.names
 # A minute in which none of these happened to a queue has no row.
@@ -12,17 +18,18 @@ PERCENTS = (50, 95, 99)
 _TIMES = ("wait", "work", "total")
 # Behind every offset.
 _NOW = (1 << 63) - 1
+_MINUTE = timedelta(minutes=1)
 
 _COUNTS = ", ".join(f"count_if(kind = '{kind}') as {kind}" for kind in COUNTED)
 _SHARES = ", ".join(str(percent / 100) for percent in PERCENTS)
-# The least values that so many percent of all are not above.
+# Percentiles: the least value that is not below this percentage of all values.
 _PERCENTILES = ", ".join(
     f"percentile_disc(array({_SHARES})) within group (order by {what}) as {what}" for what in _TIMES
 )
 _PERCENTILE_COLUMNS = ", ".join(
-    f"{what}[{place}]::bigint as {what}_p{percent}_ms"
+    f"try_element_at({what}, {place})::bigint as {what}_p{percent}_ms"
     for what in _TIMES
-    for place, percent in enumerate(PERCENTS)
+    for place, percent in enumerate(PERCENTS, 1)
 )
 # What was held is counted back from what is live now, the last step of all: without the messages
 # that came later, and with those that ended later. A mark stands behind the last event of its
@@ -80,7 +87,7 @@ from ({_HELD})
 _MINUTES = f"""
 select
     named.tenant, queue_id, named.queue, minute, {", ".join(COUNTED)}, bytes,
-    {_PERCENTILE_COLUMNS}, backlog, oldest_ms, to_date(minute) as date
+    {_PERCENTILE_COLUMNS}, backlog, oldest_ms, {{gap}} as gap, to_date(minute) as date
 from (
     select
         queue_id, minute, max(named) as named, {_COUNTS},
@@ -93,11 +100,12 @@ from (
 where backlog is not null
 """
 # Without a join, which would make the new rows twice.
+_KNOWN = ", ".join("{gap} as gap" if name == "gap" else name for name in _COLUMNS)
 _CORRECTED = f"""
 select row.* from (
     select max_by(row, is_new) as row
     from (
-        select queue_id, minute, struct({", ".join(_COLUMNS)}) as row, 0 as is_new from {{rows}}
+        select queue_id, minute, struct({_KNOWN}) as row, 0 as is_new from {{rows}}
         union all
         select queue_id, minute, struct({", ".join(_COLUMNS)}), 1 from {{new}}
     )
@@ -106,7 +114,7 @@ select row.* from (
 """
 
 
-def queue_minutes(events: DataFrame, batch: DataFrame, live: DataFrame) -> DataFrame:
+def queue_minutes(events: "Rows", batch: "Rows", live: "Rows", gaps: Sequence[GapTime] = ()) -> Any:
     """Rows of `queue_minutes`, of each queue and minute that an event of the batch is in.
 
     `events` are all events of those minutes up to the batch's last, whichever batch brought them;
@@ -116,10 +124,14 @@ def queue_minutes(events: DataFrame, batch: DataFrame, live: DataFrame) -> DataF
     What a queue held at the end of a minute is what it held after the last event of that minute,
     in the journal's order. Where the clock was set back and a minute goes on later, only that
     minute's row changes.
+
+    `gaps` are all those whose time shares a minute with the batch.
     """
-    return events.sparkSession.sql(_MINUTES, events=events, batch=batch, live=live)
+    made = _MINUTES.replace("{gap}", gap_sql("minute", _MINUTE, gaps))
+    return sql.run(made, events=events, batch=batch, live=live)
 
 
-def corrected(rows: DataFrame, new: DataFrame) -> DataFrame:
+def corrected(rows: "Rows", new: "Rows", gaps: Sequence[GapTime] = ()) -> Any:
     """Rows of `queue_minutes` with those of a batch in place of the same queues' and minutes'."""
-    return new.sparkSession.sql(_CORRECTED, rows=rows, new=new)
+    marked = f"coalesce({gap_sql('minute', _MINUTE, gaps)}, gap)"
+    return sql.run(_CORRECTED.replace("{gap}", marked), rows=rows, new=new)

@@ -6,9 +6,13 @@ the same call, and so is whatever else is leased of the group. Events of one cal
 time and actor, and stand together.
 """
 
-from pyspark.sql import DataFrame
+from typing import TYPE_CHECKING, Any
 
+from courier.lake import sql
 from courier.lake.latest import ENDS, LIVE, RETURNS
+
+if TYPE_CHECKING:
+    from courier.lake.sql import Rows
 
 _NEVER = (1 << 63) - 1
 _PLACED = f"""
@@ -25,7 +29,12 @@ select
         when open and kind in {(*RETURNS, *ENDS)} then -1
         else 0
     end as change
-from (select * except (done), coalesce(done, {_NEVER}) as done from {{steps}})
+from (
+    select
+        queue_id, in_group, seq, offset, kind, at, actor, opens, open,
+        coalesce(done, {_NEVER}) as done
+    from {{steps}}
+)
 where in_group is not null
 window by_seq as (partition by queue_id, in_group order by seq)
 """
@@ -50,7 +59,9 @@ from ({_IN_LINE})
 _GROUPS = f"""
 select
     queue_id,
-    count_if(kind = 'leased' and not follows and (leases > 0 or cleared > offset)) as early,
+    coalesce(
+        count_if(kind = 'leased' and not follows and (leases > 0 or cleared > offset)), 0
+    ) as early,
     array_sort(
         collect_list(struct(place, done)) filter (where kind in {("published", LIVE)})
     ) as ends,
@@ -64,16 +75,19 @@ group by queue_id, in_group
 _VIOLATIONS = f"""
 select
     queue_id,
-    early + size(filter(skips, skip -> exists(
-        slice(ends, skip.start, skip.length), message -> message.done > skip.offset
-    ))) as order_violations
-from ({_GROUPS})
+    early + coalesce(array_size(filter(
+        skips, skip -> array_max(slice(ends, skip.start, skip.length)) > skip.offset
+    )), 0) as order_violations
+from (
+    select queue_id, early, skips, transform(ends, message -> message.done) as ends
+    from ({_GROUPS})
+)
 """
 
 
-def violations(steps: DataFrame) -> DataFrame:
+def violations(steps: "Rows") -> Any:
     """How many leases came out of turn, in columns queue_id and order_violations.
 
     `steps` are events and live messages of FIFO queues, as `audit` has them.
     """
-    return steps.sparkSession.sql(_VIOLATIONS, steps=steps)
+    return sql.run(_VIOLATIONS, steps=steps)

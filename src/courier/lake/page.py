@@ -112,7 +112,12 @@ dd small{display:block;font-size:12px;font-weight:400;color:var(--soft)}
 .two,.three{display:grid;gap:14px;grid-template-columns:repeat(auto-fit,minmax(min(100%,430px),1fr))}
 .three{grid-template-columns:repeat(auto-fit,minmax(min(100%,320px),1fr));margin-top:14px}
 figure{margin:0;padding:12px 14px}svg{display:block;width:100%;height:auto;overflow:visible}
-svg text{font-family:inherit}figcaption{font-size:13px;margin-top:6px}
+svg text{font:11px system-ui,sans-serif;fill:var(--soft)}svg .name{fill:var(--ink)}
+.rule{stroke:var(--line);stroke-width:.6}.line{fill:none;stroke-width:1.6}.area{opacity:.3}
+.solid{opacity:1}.line.s1{stroke:var(--one)}.line.s2{stroke:var(--two)}
+.line.s3{stroke:var(--three)}.area.s1{fill:var(--one)}.area.s2{fill:var(--two)}
+.area.s3{fill:var(--three)}.dashed{stroke-dasharray:5 1.5}.dotted{stroke-dasharray:1.5 1.5}
+figcaption{font-size:13px;margin-top:6px}
 .wide{overflow-x:auto;margin-bottom:8px}
 table{border-collapse:collapse;width:100%;font-size:14px}
 th,td{padding:6px 12px;text-align:left;white-space:nowrap;border-top:1px solid var(--line)}

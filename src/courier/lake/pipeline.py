@@ -7,6 +7,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -14,19 +15,20 @@ from pyspark.sql.streaming.readwriter import DataStreamReader
 
 from courier import ids
 from courier.clock import SystemClock
-from courier.lake import archive, checks, upkeep, views
+from courier.lake import archive, checks, tables, upkeep
 from courier.lake.archive import Gap
 from courier.lake.catalog import Lake
 from courier.lake.client import Away, Client, CourierError, Place, Slice
 from courier.lake.derived import Derived
 from courier.lake.end import End
 from courier.lake.latest import ENDS
+from courier.lake.schema import EVENTS
 from courier.lake.session import cores, is_remote
 from courier.lake.storage import is_elsewhere
 from courier.lake.tables import LakeError
 
 ROWS_MAX = 500_000
-# After so many batches, and as often as that.
+# Batches between two runs.
 UPKEEP_BATCHES = 20
 VACUUM_BATCHES = 720
 # How long a batch waits for the broker before the query ends, and is started again.
@@ -40,6 +42,8 @@ AUDIT_EVERY_S = 60.0
 # As many events after a batch may be looked at to know what the broker held at its end.
 LATER_MAX = 100_000
 ASKED_S_MAX = 5
+# Has Spark read a batch that ends at an offset.
+Read = Callable[[int], DataFrame]
 Reader = TypeVar("Reader", DataFrameReader, DataStreamReader)
 
 
@@ -192,11 +196,9 @@ class Pipeline:
                 last = broker.head().last
             after = archive.last(self._lake.events) or self._first - 1
             while after < last and not self.end.is_set():
-                rows = self._reader(self._spark.read, after=after)
-                upto = min(last, after + self._rows_max)
                 with self._busy:
-                    self._bring(rows.option("endingOffset", str(upto)).load(), batch)
-                after, batch = upto, batch + 1
+                    after = self._bring(self._read(after), batch)
+                batch += 1
             if every_ms is None:
                 return
             self._settle_in_time()
@@ -206,6 +208,15 @@ class Pipeline:
         """Batches come with events; when there are none, the last ones have their audit."""
         if self._audit_s <= time.monotonic() and not self._busy.locked():
             self._settle()
+
+    def _read(self, after: int) -> Read:
+        """How Spark reads events after an offset up to another, in one batch."""
+
+        def read(upto: int) -> DataFrame:
+            rows = self._reader(self._spark.read, after=after)
+            return rows.option("endingOffset", str(upto)).load()
+
+        return read
 
     def _reader(self, reader: Reader, *, after: int) -> Reader:
         return (
@@ -262,25 +273,32 @@ class Pipeline:
             with self._busy:
                 if self.end.is_set():
                     raise Ending
-                self._bring(rows, batch)
+                self._bring(lambda upto: rows, batch)
         except Exception as error:
             self._failure = error
             raise
 
-    def _bring(self, rows: DataFrame, batch: int) -> None:
+    def _bring(self, read: Read, batch: int) -> int:
+        """Bring a batch into all tables, and return how far it came.
+
+        `read` has Spark read it; it ends at the given offset at the latest.
+        """
         began_s, began_ms = time.monotonic(), self._clock.now_ms()
+        after = archive.last(self._lake.events) or self._first - 1
         with Client(self._asked) as broker:
-            upto_max = broker.head().last
-        span = archive.append(
-            self._lake.events,
-            rows,
-            first=self._first,
-            batch=batch,
-            began_ms=began_ms,
-            files_max=cores(self._spark),
-            upto_max=upto_max,
-        )
-        with Client(self._asked) as broker:
+            head = broker.head()
+            # A batch of the query may end before: then the next one has fewer rows that are new.
+            upto = min(head.last, after + self._rows_max)
+            few = _few(broker, Slice(head.epoch, after, upto))
+            span = archive.append(
+                self._lake.events,
+                read(upto) if few is None else few,
+                first=self._first,
+                batch=batch,
+                began_ms=began_ms,
+                files_max=cores(self._spark),
+                upto_max=head.last,
+            )
             broker.commit(self._name, span.upto)
         self._batch_at = batch
         self._derived.catch_up(batch=batch, began_ms=began_ms, audit=self._audit_due())
@@ -288,10 +306,11 @@ class Pipeline:
         if self._batches % UPKEEP_BATCHES == 0:
             upkeep.compact(self._lake)
             upkeep.trim_logs(self._lake)
-            views.refresh(self._lake)
+            upkeep.refresh(self._lake)
         if self._batches % VACUUM_BATCHES == 0:
             upkeep.vacuum(self._lake)
         self._report(Done(batch, span.upto, span.rows, time.monotonic() - began_s))
+        return upto
 
     def _audit_due(self) -> bool:
         due = time.monotonic() >= self._audit_s
@@ -329,7 +348,7 @@ def telling(place: Place, name: str, batches: Callable[[], int] = lambda: 0) -> 
 
 
 def _tell(place: Place, event: str, name: str, **about: Any) -> None:
-    # Whoever cannot be told now will see it in the tables.
+    # A reader that cannot be notified now sees it in the tables.
     with suppress(CourierError), Client(replace(place, away_s_max=0)) as broker:
         broker.tell(event, {"pipeline": name, **about}, id=ids.new_id())
 
@@ -347,6 +366,20 @@ def _held(broker: Client, offset: int) -> Mapping[str, int] | None:
         for queue, kind in zip(page["queue_id"].to_pylist(), page["kind"].to_pylist(), strict=True):
             held[queue] = held.get(queue, 0) + (-1 if kind == "published" else 1)
     return {queue: count for queue, count in held.items() if count}
+
+
+def _few(broker: Client, part: Slice) -> pa.Table | None:
+    """The events, if they are few: read before Spark has planned to."""
+    if part.upto - part.after > tables.FEW_ROWS:
+        return None
+    pages: list[pa.RecordBatch] = []
+    after = part.after
+    while after < part.upto:
+        page, after = broker.page(replace(part, after=after), rows=part.upto - after)
+        pages.append(page)
+        if sum(each.nbytes for each in pages) > tables.FEW_BYTES:
+            return None
+    return pa.Table.from_batches(pages, EVENTS.arrow())
 
 
 def once(spark: SparkSession, lake: Lake, place: Place, *, name: str = "lake") -> None:

@@ -12,21 +12,27 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from courier import files
-from courier.lake.parts import Parts, read_by_tasks, write_by_tasks
-from courier.lake.selection import ORDER, BadRequest
-from courier.lake.storage import filesystem
-from courier.lake.tables import LakeError
+from courier.lake.parts import Parts
+from courier.lake.storage import filesystem, put
+from courier.lake.tables import BadRequest, LakeError
+
+# Small replays do without Spark.
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 PIECE_ROWS = 100_000
+# Who replays wants the order in which they were published; no two messages are equal in these.
+ORDER = ("published_at", "queue_id", "seq")
+# Headers that tell where a replayed message comes from, and for whom alone it is.
+MESSAGE, LISTENER = "courier-replay-message", "courier-replay-listener"
+ORIGIN = ("courier-replay-id", "courier-replay-queue", MESSAGE, LISTENER)
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
@@ -36,7 +42,7 @@ class Plan:
 
     `published` pieces are done with.
 
-    `key` is the plan's own: whoever makes another plan with the same id publishes other rows.
+    `key` is the plan's own: another plan with the same id publishes other rows.
     `began_ms` is when the piece in work was begun.
     """
 
@@ -107,18 +113,14 @@ class Plans:
 
     def keep(self, plan: Plan) -> Plan:
         """From now on the plan is this; not before it is on the disk."""
-        content = json.dumps(asdict(plan), indent=2).encode()
-        path = f"{self._root}/{plan.id}.json"
-        if not self._local:  # an object is there as a whole or not at all
-            with self._files.open_output_stream(path) as file:
-                file.write(content)
-            return plan
-        files.write(Path(path), content)
+        put(f"{self._uri}/{plan.id}.json", json.dumps(asdict(plan), indent=2).encode())
         return plan
 
-    def add(self, plan: Plan, rows: DataFrame, *, count: int) -> Plan:
+    def add(self, plan: Plan, rows: "DataFrame", *, count: int) -> Plan:
         """Write the plan's rows, as many as there are, and keep it."""
-        self.forget_rows(plan)  # of whoever was killed here before
+        from courier.lake.tasks import write_by_tasks
+
+        self.forget_rows(plan)  # of a run that was killed here before
         pieces = max(1, -(-count // self._piece_rows))
         cut = rows.repartitionByRange(pieces, *ORDER).sortWithinPartitions(*ORDER)
         parts = write_by_tasks(cut, f"{self._uri}/{self._place(plan)}", "piece")
@@ -147,8 +149,12 @@ class Plans:
         # A plan of an earlier release does not name its files; its place has no others.
         return place, plan.files[number] if plan.files else self._written(place)[number]
 
-    def piece(self, spark: SparkSession, plan: Plan, number: int) -> DataFrame:
+    def piece(self, spark: "SparkSession", plan: Plan, number: int) -> "DataFrame":
         """The rows of a piece."""
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        from courier.lake.tasks import read_by_tasks
+
         place, name = self._named(plan, number)
         with self._files.open_input_file(f"{self._root}/{place}/{name}") as source:
             columns = from_arrow_schema(pq.read_schema(source))

@@ -61,14 +61,22 @@ class Size:
 
 
 @contextmanager
-def connected(lake: Lake) -> Iterator[duckdb.DuckDBPyConnection]:
-    """DuckDB with the lake's views, and nothing else that it could reach."""
+def connected(
+    lake: Lake, *, tenant: str = "", settings: Sequence[str] = ()
+) -> Iterator[duckdb.DuckDBPyConnection]:
+    """DuckDB with the lake's views, and nothing else that it could reach.
+
+    With a `tenant` (id), rows of others are left out before DuckDB sees them.
+    """
     with duckdb.connect() as connection:
-        for statement in views.MACROS:
+        for statement in (*settings, *views.MACROS):
             connection.execute(statement)
         for table in lake.tables:
             if table.open() is not None:
-                connection.register(f"_{table.name}", dataset(table))
+                rows = dataset(table)
+                if tenant:
+                    rows = rows.filter(ds.field("tenant") == ds.scalar(tenant))
+                connection.register(f"_{table.name}", rows)
                 sql = views.view(table, f"_{table.name}")
                 connection.execute(f"CREATE VIEW {table.name} AS {sql}")
         for statement in _LOCKS:
@@ -76,9 +84,11 @@ def connected(lake: Lake) -> Iterator[duckdb.DuckDBPyConnection]:
         yield connection
 
 
-def ask(lake: Lake, sql: str, *, limit: int) -> Answer:
-    """The answer to one question. Raises LakeError with a sentence."""
-    with connected(lake) as connection:
+def ask(
+    lake: Lake, sql: str, *, limit: int, tenant: str = "", settings: Sequence[str] = ()
+) -> Answer:
+    """The answer to one question, see `connected`. Raises LakeError with a sentence."""
+    with connected(lake, tenant=tenant, settings=settings) as connection:
         try:
             statements = connection.extract_statements(sql)
             if len(statements) != 1 or statements[0].type not in _READING:
@@ -87,7 +97,8 @@ def ask(lake: Lake, sql: str, *, limit: int) -> Answer:
             columns, rows = batches.schema.names, _first(batches, limit + 1)
         except (duckdb.Error, pa.ArrowException, OSError) as error:
             words = _reserved(connection, lake)
-            raise LakeError(_sentence(error) + _hint(error, sql, words)) from error
+            known = [table.name for table in lake.tables]
+            raise LakeError(_sentence(error) + _hint(error, sql, words, known)) from error
     return Answer(columns, rows[:limit], more=len(rows) > limit)
 
 
@@ -201,8 +212,12 @@ def _reserved(connection: duckdb.DuckDBPyConnection, lake: Lake) -> set[str]:
     return columns & {word for (word,) in told.fetchall()}
 
 
-def _hint(error: Exception, sql: str, words: Collection[str]) -> str:
-    """What to do about a word of SQL that was meant as a column: it, or the next word, fails."""
+def _hint(error: Exception, sql: str, words: Collection[str], tables: Sequence[str]) -> str:
+    """The tables, if another was meant; or what to do about a word of SQL that was meant as a
+    column: it, or the next word, fails.
+    """
+    if isinstance(error, duckdb.CatalogException) and "Table with name" in str(error):
+        return f"; the lake's tables are {', '.join(tables[:-1])} and {tables[-1]}"
     if not isinstance(error, duckdb.ParserException):
         return ""
     near = re.search(r'at or near "([^"]*)"', str(error))

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col
 
-from courier.lake import archive, consumers, latest, metrics
+from courier.lake import archive, consumers, latest, metrics, retention
 from courier.lake.archive import APP, Span
 from courier.lake.catalog import LIVE, Lake
 from courier.lake.derived import gaps_in
@@ -45,6 +45,8 @@ def rebuild(
         raise LakeError(f"'{only}' cannot be rebuilt: {', '.join(names)} can")
     if (only or part) and any(archive.last(table) != upto for table in made):
         raise LakeError("tables are behind events: rebuild all of them, or run the pipeline")
+    if first := retention.dropped(lake):
+        raise LakeError(f"events before {first} were dropped: nothing can be rebuilt without them")
     maker = _Maker(spark, lake, part, upto)
     for table in made:
         if only in (None, table.name):
@@ -69,6 +71,7 @@ class _Maker:
         self._part = part
         self._events = lake.events.read(spark).where(f"offset <= {upto}")
         self._gaps = gaps_in(lake, Span(0, upto))
+        self._gap_times = archive.gap_times(lake.events)
         self.queues: list[str] = []
         if part.queue:
             named = self._events.where(col("queue") == part.queue)
@@ -100,7 +103,7 @@ class _Maker:
         ]
 
     def _messages(self) -> DataFrame:
-        rows = latest.fold(self._nothing(), self._lives(), self._gaps)
+        rows: DataFrame = latest.fold(self._nothing(), self._lives(), self._gaps)
         return rows.where(col("ended") == self._part.day) if self._part.day else rows
 
     def _queue_minutes(self) -> DataFrame:
@@ -108,15 +111,19 @@ class _Maker:
         if self.queues:
             live = live.where(col("queue_id").isin(self.queues))
         if not self._part.day:
-            return metrics.queue_minutes(self._events, self._events, live)
+            events = self._events
+            all_of_them: DataFrame = metrics.queue_minutes(events, events, live, self._gap_times)
+            return all_of_them
         # What was held is counted back from now, so all later events have a part in it.
         of_day = self._events.where(col("date") == self._part.day)
         ((first,),) = of_day.selectExpr("min(offset)").collect()
         later = self._events.where(col("offset") >= (first or 0))
-        return metrics.queue_minutes(of_day, later, live).where(col("date") == self._part.day)
+        rows: DataFrame = metrics.queue_minutes(of_day, later, live, self._gap_times)
+        return rows.where(col("date") == self._part.day)
 
     def _consumers_hours(self) -> DataFrame:
-        rows = consumers.consumers_hours(self._nothing(), self._lives())
+        nothing, lives = self._nothing(), self._lives()
+        rows: DataFrame = consumers.consumers_hours(nothing, lives, self._gap_times)
         return rows.where(col("date") == self._part.day) if self._part.day else rows
 
     def _lives(self) -> DataFrame:

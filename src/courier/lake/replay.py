@@ -6,25 +6,25 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
-from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession, functions
-from pyspark.sql.functions import col
 
 from courier import ids
 from courier.clock import SystemClock
-from courier.lake import archive, erasure, options, selection, sink, small
+from courier.lake import archive, bulk, erasure, options, small
 from courier.lake.catalog import Lake
 from courier.lake.client import Client, CourierError, Place
-from courier.lake.plan import Plan, Plans
+from courier.lake.plan import ORDER, ORIGIN, Plan, Plans
 from courier.lake.schema import PUBLISHED
-from courier.lake.selection import ORDER, BadRequest
-from courier.lake.tables import LakeError
+from courier.lake.tables import BadRequest, LakeError
 
-# What only hands Spark on needs no other name of it.
-Spark: TypeAlias = SparkSession
+# Small replays do without Spark.
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    # What only hands Spark on needs no other name of it.
+    Spark: TypeAlias = SparkSession
 
 SAMPLES = 3
 POLL_S = 0.5
@@ -57,7 +57,7 @@ class Asked:
 class Chosen:
     """The rows that were chosen, what is published for them, and how much that is."""
 
-    rows: DataFrame | pa.Table
+    rows: "DataFrame | pa.Table"
     count: int
     bytes: int
     first: datetime | None
@@ -72,9 +72,11 @@ class Chosen:
 
 
 def choose(
-    spark: SparkSession, lake: Lake, asked: Asked, *, tenant: str, replay: str, now_ms: int
+    spark: "SparkSession", lake: Lake, asked: Asked, *, tenant: str, replay: str, now_ms: int
 ) -> Chosen:
     """Raises BadRequest for what cannot be chosen, or not published."""
+    from courier.lake import selection
+
     if lake.messages.open() is None:
         raise LakeError(
             f"there is no table 'messages' in {lake.root}: `courier pipeline run` makes it"
@@ -118,7 +120,13 @@ def is_small(plan: Plan) -> bool:
     return plan.total - plan.before(plan.published) <= small.ROWS_MAX
 
 
-def measure(chosen: DataFrame, asked: Asked, *, replay: str) -> Chosen:
+def measure(chosen: "DataFrame", asked: Asked, *, replay: str) -> Chosen:
+    """How much the chosen messages are, and what is published for them."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql import functions
+
+    from courier.lake import selection
+
     sets = selection.parse_sets(list(asked.sets))
     rows = selection.publishable(chosen, sets=sets, replay=replay, listener=asked.listener)
     totals = rows.agg(
@@ -126,7 +134,7 @@ def measure(chosen: DataFrame, asked: Asked, *, replay: str) -> Chosen:
         functions.sum(functions.length("body")),
         functions.min("published_at"),
         functions.max("published_at"),
-        functions.count_if(col("body").isNull()),
+        functions.count_if(functions.col("body").isNull()),
     )
     try:
         ((number, size, first, last, empty),) = totals.collect()
@@ -172,7 +180,7 @@ def make(plans: Plans, id: str, asked: Asked, chosen: Chosen) -> Plan:
 
 
 def publish(
-    spark: SparkSession | None,
+    spark: "SparkSession | None",
     plans: Plans,
     plan: Plan,
     place: Place,
@@ -265,13 +273,17 @@ def _publish_here(plans: Plans, plan: Plan, place: Place, *, rate: int | None) -
     asked = options.parse(given, options.BATCH_WRITE)
     run = plan.write_id(plan.published)
     # The same key as that of the one task that Spark would have.
-    written = sink.publish(asked, run, iter(rows.combine_chunks().to_batches()), partition=0)
-    sink.none_beside(asked, [written])
+    count = bulk.publish(asked, run, iter(rows.combine_chunks().to_batches()), partition=0)
+    bulk.none_beside(asked, run, rows=count)
 
 
 def _publish_piece(
-    spark: SparkSession, plans: Plans, plan: Plan, place: Place, *, rate: int | None
+    spark: "SparkSession", plans: Plans, plan: Plan, place: Place, *, rate: int | None
 ) -> None:
+    from pyspark.errors import PySparkException
+
+    from courier.lake.selection import sentence
+
     rows = plans.piece(spark, plan, plan.published)
     # One task, so that the order is the same for the queue as it was; and the same every time.
     ordered = rows.coalesce(1).sortWithinPartitions(*ORDER)
@@ -291,7 +303,7 @@ def _publish_piece(
     try:
         writer.mode("append").save()
     except PySparkException as error:
-        raise LakeError(selection.sentence(error)) from error
+        raise LakeError(sentence(error)) from error
 
 
 @contextmanager
@@ -303,7 +315,7 @@ def _watched(plan: Plan, place: Place, report: Callable[[int], None]) -> Iterato
     def watch() -> None:
         with Client(replace(place, away_s_max=0)) as broker:
             while not over.wait(POLL_S):
-                # It is away for a moment; whoever publishes will tell if it stays away.
+                # It is away for a moment; publishing reports it if it stays away.
                 with suppress(CourierError):
                     report(before + broker.published(plan.queue, once=key))
 
@@ -325,7 +337,7 @@ def _still_known(plan: Plan, place: Place) -> None:
     raise LakeError(
         f"replay '{plan.id}' was interrupted more than a day ago, and the broker has forgotten "
         f"which of its messages {first + 1} to {first + plan.rows[plan.published]} it has: look "
-        f"in queue '{plan.queue}' for the header {selection.ORIGIN[0]} before you replay them "
+        f"in queue '{plan.queue}' for the header {ORIGIN[0]} before you replay them "
         "under another id"
     )
 

@@ -25,7 +25,7 @@ from courier.lake.figures import (
 from courier.lake.page import count, moment, share, words
 from courier.lake.plots import duration
 from courier.lake.replay import instant
-from courier.lake.selection import BadRequest
+from courier.lake.tables import BadRequest
 
 _STEP_NAMES = {
     SECOND_MS: "second",

@@ -4,30 +4,72 @@ Columns ending in `_at` are times in UTC, those ending in `_ms` are milliseconds
 `detail` are JSON text. `queue` is the queue's name as it was then, `queue_id` never changes.
 """
 
-from pyspark.sql.types import (
-    BinaryType,
-    DataType,
-    DateType,
-    DoubleType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-_TEXT, _LONG, _INT, _TIME = StringType(), LongType(), IntegerType(), TimestampType()
+# Neither is imported here: a driver plans without Arrow, and a lake is looked at without Spark.
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+_TEXT, _LONG, _INT, _TIME, _DATE = "string", "bigint", "int", "timestamp", "date"
+_BYTES, _REAL = "binary", "double"
 
 
-def _schema(columns: dict[str, DataType], *, required: tuple[str, ...]) -> StructType:
-    return StructType(
-        [StructField(name, kind, name not in required) for name, kind in columns.items()]
-    )
+@dataclass(frozen=True)
+class TableSchema:
+    """Columns by name, each with its type as Spark's SQL names it; `required` ones are not null."""
+
+    kinds: Mapping[str, str]
+    required: Collection[str] = ()
+
+    @property
+    def names(self) -> list[str]:
+        return list(self.kinds)
+
+    def only(self, names: Collection[str]) -> "TableSchema":
+        """Some of the columns, in the order in which they are named."""
+        return TableSchema({name: self.kinds[name] for name in names}, self.required)
+
+    def without(self, names: Collection[str]) -> "TableSchema":
+        return self.only([name for name in self.kinds if name not in names])
+
+    def arrow(self) -> "pa.Schema":
+        import pyarrow as pa
+
+        types = {
+            _TEXT: pa.string(),
+            _LONG: pa.int64(),
+            _INT: pa.int32(),
+            _TIME: pa.timestamp("us", tz="UTC"),
+            _DATE: pa.date32(),
+            _BYTES: pa.binary(),
+            _REAL: pa.float64(),
+        }
+        return pa.schema(
+            [pa.field(name, types[kind], nullable) for name, kind, nullable in self._fields()]
+        )
+
+    def spark(self) -> "StructType":
+        from pyspark.sql import types
+
+        known = (
+            *(types.StringType(), types.LongType(), types.IntegerType(), types.TimestampType()),
+            *(types.DateType(), types.BinaryType(), types.DoubleType()),
+        )
+        of: dict[str, types.DataType] = {kind.simpleString(): kind for kind in known}
+        return types.StructType(
+            [types.StructField(name, of[kind], nullable) for name, kind, nullable in self._fields()]
+        )
+
+    def _fields(self) -> Iterator[tuple[str, str, bool]]:
+        for name, kind in self.kinds.items():
+            yield name, kind, name not in self.required
 
 
 # One row per event of the journal.
-EVENTS = _schema(
+EVENTS = TableSchema(
     {
         "offset": _LONG,
         "at": _TIME,
@@ -49,14 +91,14 @@ EVENTS = _schema(
         "published_at": _TIME,
         "first_leased_at": _TIME,
         "last_leased_at": _TIME,
-        "body": BinaryType(),
+        "body": _BYTES,
         "sealed": _TEXT,
         "detail": _TEXT,
     },
     required=("offset", "at", "kind"),
 )
 # One row per message of a claim.
-CLAIMED = _schema(
+CLAIMED = TableSchema(
     {
         "message_id": _TEXT,
         "seq": _LONG,
@@ -65,7 +107,7 @@ CLAIMED = _schema(
         "content_type": _TEXT,
         "headers": _TEXT,
         "group": _TEXT,
-        "body": BinaryType(),
+        "body": _BYTES,
     },
     required=("message_id", "seq", "attempt", "published_at", "content_type", "body"),
 )
@@ -74,9 +116,9 @@ PUBLISHED = ("body", "content_type", "headers", "delay_ms", "group", "message_id
 
 # --- tables: the journal's own columns, and what is made of them ---
 
-EVENTS_TABLE = StructType([*EVENTS, StructField("date", DateType())])
+EVENTS_TABLE = TableSchema({**EVENTS.kinds, "date": _DATE}, EVENTS.required)
 # One row per message: what its queue did with it. `outcome` is live until it ends.
-MESSAGES = _schema(
+MESSAGES = TableSchema(
     {
         "tenant": _TEXT,
         "queue_id": _TEXT,
@@ -99,7 +141,7 @@ MESSAGES = _schema(
         "content_type": _TEXT,
         "headers": _TEXT,
         "group": _TEXT,
-        "body": BinaryType(),
+        "body": _BYTES,
         "sealed": _TEXT,
         "detail": _TEXT,
         "published_offset": _LONG,
@@ -128,7 +170,7 @@ _PERCENTILES = tuple(
     f"{what}_p{percent}_ms" for what in ("wait", "work", "total") for percent in (50, 95, 99)
 )
 # One row per queue and minute in which something happened.
-QUEUE_MINUTES = _schema(
+QUEUE_MINUTES = TableSchema(
     {
         "tenant": _TEXT,
         "queue_id": _TEXT,
@@ -139,12 +181,14 @@ QUEUE_MINUTES = _schema(
         **dict.fromkeys(_PERCENTILES, _LONG),
         "backlog": _LONG,
         "oldest_ms": _LONG,
-        "date": DateType(),
+        # The last offset of a gap of which events may be missing in the minute.
+        "gap": _LONG,
+        "date": _DATE,
     },
     required=("queue_id", "minute"),
 )
 # One row per queue, consumer and hour in which it leased or settled.
-CONSUMERS_HOURS = _schema(
+CONSUMERS_HOURS = TableSchema(
     {
         "tenant": _TEXT,
         "queue_id": _TEXT,
@@ -154,14 +198,16 @@ CONSUMERS_HOURS = _schema(
         "attempts": _LONG,
         "acked": _LONG,
         "wasted": _LONG,
-        "lease_seconds": DoubleType(),
+        "lease_seconds": _REAL,
         "bytes": _LONG,
-        "date": DateType(),
+        # As for minutes.
+        "gap": _LONG,
+        "date": _DATE,
     },
     required=("queue_id", "actor", "hour"),
 )
 # One row per queue and run. Counts are of all time, findings of this run.
-AUDIT = _schema(
+AUDIT = TableSchema(
     {
         "run_at": _TIME,
         "batch": _LONG,
@@ -185,7 +231,7 @@ AUDIT = _schema(
         "revived": _LONG,
         "order_violations": _LONG,
         "erased": _LONG,
-        "date": DateType(),
+        "date": _DATE,
     },
     required=("run_at", "batch", "last_offset"),
 )

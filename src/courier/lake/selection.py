@@ -1,6 +1,6 @@
 """Which messages of the lake are meant, and what is published in their place.
 
-Whoever chooses or edits messages in SQL sees all columns of `messages`, with `body` as text,
+SQL that chooses or edits messages sees all columns of `messages`, with `body` as text,
 `headers` as a variant, and `data`, the body as a variant where it is JSON.
 """
 
@@ -35,14 +35,10 @@ from pyspark.sql.types import (
 
 from courier.lake.erasure import ERASED
 from courier.lake.files import File
-from courier.lake.tables import LakeError, Table
+from courier.lake.plan import ORDER, ORIGIN
+from courier.lake.tables import BadRequest, Table
 
-# Who replays wants the order in which they were published; no two messages are equal in these.
-ORDER = ("published_at", "queue_id", "seq")
 EDITABLE = ("body", "headers", "content_type", "delay_ms", "group")
-# Headers that tell where a replayed message comes from, and for whom alone it is.
-MESSAGE, LISTENER = "courier-replay-message", "courier-replay-listener"
-ORIGIN = ("courier-replay-id", "courier-replay-queue", MESSAGE, LISTENER)
 _NESTED = (VariantType, StructType, MapType, ArrayType)
 # Column -> what it may be set to, in words and in types, and the type that is published.
 _TAKEN: dict[str, tuple[str, tuple[type[DataType], ...], str]] = {
@@ -54,10 +50,6 @@ _TAKEN: dict[str, tuple[str, tuple[type[DataType], ...], str]] = {
 }  # fmt: skip
 _OURS = re.compile(r"^courier\.lake\.\w+\.\w+: (.+)$", re.MULTILINE)
 _TEXT = "if(sealed is null, try_validate_utf8(cast(body as string)), null)"
-
-
-class BadRequest(LakeError):
-    """What was asked for cannot be done, however often it is asked for."""
 
 
 def files(table: Table, *, since_ms: int, until_ms: int) -> list[File]:

@@ -30,7 +30,7 @@ from courier.lake import client, options
 from courier.lake.client import Client, CourierError, Head, Recreated, Slice, Trimmed, recreated
 from courier.lake.filters import Wanted, narrowed
 from courier.lake.options import BadOption, Options
-from courier.lake.schema import CLAIMED, EVENTS
+from courier.lake.schema import CLAIMED, EVENTS, TableSchema
 
 # As in `client`.
 if TYPE_CHECKING:
@@ -56,13 +56,13 @@ class CourierDataSource(DataSource):
         asked = options.parse(self.options, options.READ)
         whole = CLAIMED if asked.mode == "consume" else EVENTS
         if not asked.columns:
-            return whole
+            return whole.spark()
         unknown = [name for name in asked.columns if name not in whole.names]
         if unknown:
             raise BadOption(
                 f"option 'columns' names {', '.join(unknown)}; there are {', '.join(whole.names)}"
             )
-        return StructType([whole[name] for name in dict.fromkeys(asked.columns)])
+        return whole.only(list(dict.fromkeys(asked.columns))).spark()
 
     def reader(self, schema: StructType) -> "JournalReader":
         if self.options.get("mode") == "consume":
@@ -106,8 +106,9 @@ class Columns:
     all: bool
 
     @staticmethod
-    def of(schema: StructType, whole: StructType) -> "Columns":
-        """Raises BadOption unless `schema` has some of the columns of `whole`."""
+    def of(schema: StructType, known: TableSchema) -> "Columns":
+        """Raises BadOption unless `schema` has some of the known columns."""
+        whole = known.spark()
         for asked in schema:
             if asked.name not in whole.names:
                 raise BadOption(f"unknown column '{asked.name}'; known: {', '.join(whole.names)}")

@@ -6,11 +6,12 @@ profiles, at the machine. Executors of a cluster need them, too.
 
 import os
 from functools import lru_cache
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pyarrow.fs as pafs
 
-from courier import ids
+from courier import files, ids
 
 SCHEME = "s3://"
 ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
@@ -34,6 +35,17 @@ def filesystem(uri: str) -> tuple[pafs.FileSystem, str]:
     return _bucket_system(_endpoint(), _region()), uri.removeprefix(SCHEME).rstrip("/")
 
 
+def put(uri: str, content: bytes) -> None:
+    """Write a file as a whole: once this returns it is durable, and before that it is not there."""
+    system, path = filesystem(uri)
+    if not is_elsewhere(uri):
+        files.make_directory(Path(path).parent)
+        files.write(Path(path), content)
+        return
+    with system.open_output_stream(path) as file:
+        file.write(content)
+
+
 def delta_options(uri: str) -> dict[str, str]:
     """What delta-rs needs to know: with conditional puts, two writers cannot lose a commit."""
     if not is_elsewhere(uri):
@@ -43,6 +55,16 @@ def delta_options(uri: str) -> dict[str, str]:
     if endpoint:
         plain = str(endpoint.startswith("http://")).lower()
         options |= {"AWS_ENDPOINT_URL": endpoint, "AWS_ALLOW_HTTP": plain}
+    return options
+
+
+def iceberg_options(uri: str) -> dict[str, str]:
+    """What pyiceberg needs to know, besides credentials, which it finds as Arrow does."""
+    options = {"py-io-impl": "pyiceberg.io.pyarrow.PyArrowFileIO"}
+    if is_elsewhere(uri):
+        options["s3.region"] = _region()
+        if endpoint := _endpoint():
+            options["s3.endpoint"] = endpoint
     return options
 
 

@@ -4,25 +4,32 @@ A commit names the pipeline and the batch it is of, so a batch that is run again
 finds that it was committed, and leaves its files to `vacuum`.
 """
 
+import math
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
-from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
 
 from courier import ids
 from courier.clock import SystemClock
-from courier.lake.files import File, Written, adds_of, files_in, removed
+from courier.lake import sql
+from courier.lake.files import File, Written, adds_of, files_in, least, removed
 from courier.lake.log import ACTIONS, Log
-from courier.lake.parts import RANGED, Parts, columns_of, read_by_tasks, write_by_tasks
+from courier.lake.parts import RANGED, Parts, columns_of
+from courier.lake.schema import TableSchema
 from courier.lake.storage import delta_options, filesystem, is_elsewhere
+
+# What only looks at tables does without Spark, which takes longer to import than that takes.
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from courier.lake.sql import Rows
 
 COMMIT_TRIES = 5
 LOOK_BACK = 1_000
@@ -30,12 +37,15 @@ LOOK_BACK = 1_000
 FILE_ROWS_MAX = 100_000
 EPOCH = "courier.epoch"
 CHECKPOINTS = "delta.checkpointInterval"
-# After so many commits the table's own log is summed up.
+# Commits after which the table's own log is summed up.
 CHECKPOINT_COMMITS = 50
 # Every commit lists the table's log, so the log must not grow: at a batch every 5 s this keeps
 # about 700 commits. Clean-up is upkeep's, because it knows which versions are still needed.
 LOG_RETENTION = "delta.logRetentionDuration"
 LOG_RETENTION_HOURS = 1
+# For so long the commit after the last that was seen cannot have been removed from the log, so one
+# look at its name tells whether there are any.
+LOOKED_S_MAX = LOG_RETENTION_HOURS * 3600 / 2
 LOG_CLEANUP = "delta.enableExpiredLogCleanup"
 # Checkpoints name the files that were replaced for as long as `vacuum` leaves those alone: at a
 # batch every 5 s that is some ten thousand files a day.
@@ -62,6 +72,10 @@ class LakeError(Exception):
     """A table cannot be read or written; one sentence for the person who runs the pipeline."""
 
 
+class BadRequest(LakeError):
+    """What was asked for cannot be done, however often it is asked for."""
+
+
 class Damaged(LakeError):
     """A table is not as it was committed: it is neither read nor written."""
 
@@ -85,7 +99,7 @@ class Table:
         self,
         root: str,
         name: str,
-        schema: StructType,
+        schema: TableSchema,
         *,
         partition_by: Mapping[str, str] | None = None,
         sort_by: Sequence[str] = (),
@@ -102,13 +116,17 @@ class Table:
         self._ranged = {name for name in RANGED if name not in self._derived}
         self._delta: DeltaTable | None = None
         self._known: tuple[int, pa.Table] | None = None
+        self._last: tuple[int, str, int | None] | None = None
+        # When the last look for a later commit was.
+        self._looked_s = -math.inf
 
     # --- reading ---
 
     def open(self) -> DeltaTable | None:
         """The table as it is now. Only what is new since the last time is read."""
         if self._delta is not None:
-            self._delta.update_incremental()
+            if self._is_behind(self._delta.version()):
+                self._delta.update_incremental()
             return self._delta
         if reason := self._log.damage():
             raise self._damaged(reason)
@@ -119,8 +137,13 @@ class Table:
         except DeltaError as error:
             raise self._damaged(f"{str(error).splitlines()[0][:200]}") from error
         self._check(table)
-        self._delta = table
+        self._delta, self._looked_s = table, time.monotonic()
         return table
+
+    def _is_behind(self, version: int) -> bool:
+        """Whether there may be commits after this one, which was the last when it was looked at."""
+        before_s, self._looked_s = self._looked_s, time.monotonic()
+        return self._looked_s - before_s > LOOKED_S_MAX or self._log.follows(version)
 
     def _damaged(self, reason: str) -> Damaged:
         return Damaged(
@@ -150,8 +173,7 @@ class Table:
         and `upgrade` adds what an earlier one did not have.
         """
         there = {field.name: field.nullable for field in table.schema().fields}
-        required = [field.name for field in self.schema if not field.nullable]
-        ours = all(name in there for name in required) and all(
+        ours = all(name in there for name in self.schema.required) and all(
             nullable for name, nullable in there.items() if name not in self.schema.names
         )
         if not ours or table.metadata().partition_columns != self.partition_by:
@@ -168,9 +190,9 @@ class Table:
         if table is None:
             return
         there = {field.name for field in table.schema().fields}
-        missing = [field for field in self.schema if field.name not in there]
-        if missing:
-            table.alter.add_columns(list(Schema.from_arrow(_arrow(StructType(missing))).fields))
+        missing = self.schema.without(there)
+        if missing.names:
+            table.alter.add_columns(list(Schema.from_arrow(missing.arrow()).fields))
         known, wanted = self.properties(), self._properties()
         if any(known.get(name) != value for name, value in wanted.items()):
             self.set_properties(wanted)
@@ -178,7 +200,9 @@ class Table:
 
     def sync(self) -> None:
         """Make durable what is committed, by whomever; it survives a power cut from then on."""
-        self._log.sync()
+        table = self.open()
+        if table is not None:
+            self._log.sync(table.version())
 
     def _properties(self) -> dict[str, str]:
         return {
@@ -220,14 +244,21 @@ class Table:
     def committed(self, app: str) -> int | None:
         """The last batch of this pipeline that is in the table."""
         table = self.open()
-        return None if table is None else table.transaction_version(app)
+        return None if table is None else self._committed(table, app)
+
+    def _committed(self, table: DeltaTable, app: str) -> int | None:
+        """The last answer is kept: delta-rs reads the log for it, and a batch asks many times."""
+        version = table.version()
+        if self._last is None or self._last[:2] != (version, app):
+            self._last = version, app, table.transaction_version(app)
+        return self._last[2]
 
     def note(self) -> dict[str, Any]:
         """What the last batch said about itself, and when; nothing when there was none."""
         table = self.open()
-        for commit in [] if table is None else table.history(NOTES_MAX):
-            if any(key.startswith(NOTE) for key in commit):
-                return dict(commit)
+        for info in () if table is None else self._log.infos(table.version(), NOTES_MAX):
+            if any(key.startswith(NOTE) for key in info):
+                return info
         return {}
 
     def files(
@@ -238,6 +269,11 @@ class Table:
         return (
             [] if table is None else files_in(self._adds(table), partition=partition, meets=meets)
         )
+
+    def least(self, column: str) -> Any:
+        """The least value of a column; None if there is none."""
+        table = self.open()
+        return None if table is None else least(self._adds(table), column)
 
     def _adds(self, table: DeltaTable) -> pa.Table:
         """What the log says of its files. The last answer is kept: a batch asks many times."""
@@ -257,78 +293,94 @@ class Table:
             if (table.transaction_version(app) or 0) <= batch:
                 return files_in(adds_of(table), partition=partition)
         raise LakeError(
-            f"table {self.name} has no version of batch {batch} any more: make it anew with "
+            f"table {self.name} has no version of batch {batch} any more: rebuild it with "
             "`courier pipeline rebuild`"
         )
 
-    def read(self, spark: SparkSession, files: Iterable[File] | None = None) -> DataFrame:
+    def read(self, spark: "SparkSession", files: Iterable[File] | None = None) -> "DataFrame":
         """The rows of the table, or of some of its files."""
         chosen = self.files() if files is None else list(files)
         if not chosen:
             # Spark sees that there are none, and leaves out what would be done with them.
-            none = [
-                f"null::{field.dataType.simpleString()} as `{field.name}`" for field in self.schema
-            ]
+            none = [f"null::{kind} as `{name}`" for name, kind in self.schema.kinds.items()]
             return spark.sql(f"select {', '.join(none)} where false")
         rows = self._stored_rows(spark, chosen).selectExpr(*self._columns())
         # One task does a few rows as fast as two, and nothing has to be shuffled between them.
         few = sum(file.rows for file in chosen) < TASK_ROWS
         return rows.coalesce(1) if few else rows
 
-    def _stored_rows(self, spark: SparkSession, chosen: Sequence[File]) -> DataFrame:
+    def _stored_rows(self, spark: "SparkSession", chosen: Sequence[File]) -> "DataFrame":
         stored = self._stored()
         if is_few(chosen):
             return spark.createDataFrame(self.look(chosen, stored.names))
         if is_elsewhere(self.uri):
+            from courier.lake.tasks import read_by_tasks
+
             tasks = [[file.path for file in task] for task in _tasks(chosen)]
-            return read_by_tasks(spark, self.uri, tasks, stored)
+            return read_by_tasks(spark, self.uri, tasks, stored.spark())
         # Looked up recursively, paths say nothing to Spark about partitions.
-        reader = spark.read.schema(stored).option("recursiveFileLookup", "true")
+        reader = spark.read.schema(stored.spark()).option("recursiveFileLookup", "true")
         return reader.parquet(*(f"{self.uri}/{file.path}" for file in chosen))
 
-    def _stored(self) -> StructType:
+    def _stored(self) -> TableSchema:
         """The columns that are in files; those of partitions are in the log."""
-        return StructType([field for field in self.schema if field.name not in self._derived])
+        return self.schema.without(self._derived)
 
     def look(self, files: Iterable[File], columns: Sequence[str]) -> pa.Table:
         """Some columns of some files, in this process: sooner than Spark plans to read them."""
         system, root = filesystem(self.uri)
-        wanted = _arrow(StructType([self.schema[name] for name in columns]))
+        wanted = self.schema.only(columns).arrow()
         parts = [columns_of(system, f"{root}/{file.path}", wanted) for file in files]
         return pa.concat_tables([wanted.empty_table(), *parts])
 
+    def here(self, files: Iterable[File]) -> pa.Table:
+        """All columns of some files, in this process."""
+        return self._completed(self.look(files, self._stored().names))
+
+    def _completed(self, rows: pa.Table) -> pa.Table:
+        """With the columns of partitions."""
+        made = sql.run(f"select {', '.join(self._columns())} from {{rows}}", rows=rows)
+        return made.cast(self.schema.arrow())
+
     def _columns(self) -> list[str]:
         """SQL for all of them, of rows that need not have those of partitions."""
-        made = {name: f"{sql} as {name}" for name, sql in self._derived.items()}
+        made = {name: f"{made_of} as {name}" for name, made_of in self._derived.items()}
         return [made.get(name, f"`{name}`") for name in self.schema.names]
 
     # --- writing ---
 
     def write(
-        self, rows: DataFrame, *, batch: int, files_max: int = 1, rows_max: int | None = None
+        self, rows: "Rows", *, batch: int, files_max: int = 1, rows_max: int | None = None
     ) -> Written:
         """Write the files of a batch; they belong to the table once committed.
 
-        Spark's tasks do it, unless there are at most `rows_max` rows and that is few.
+        Spark's tasks do it, unless the rows are here, or at most `rows_max` and that is few.
         """
-        columns = [*self.partition_by, *self._sort_by] if self._sort_by else []
-        rows = rows.selectExpr(*self._columns()).coalesce(files_max)
         name = f"{batch:012d}"
+        if isinstance(rows, pa.Table):
+            return self._write_here(self._completed(rows), name)
+        columns = self._order()
+        rows = rows.selectExpr(*self._columns()).coalesce(files_max)
         if rows_max is not None and rows_max <= FEW_ROWS:
             found = _collected(rows)
             if found is not None:
-                by = [(column, "ascending") for column in columns]
-                return self._write_here(found.sort_by(by) if by else found, name)
+                return self._write_here(found, name)
+        from courier.lake.tasks import write_by_tasks
+
         if columns:
             rows = rows.sortWithinPartitions(*columns)
         name = f"{name}-{ids.new_id()[:12]}"
         days, limit = self.partition_by, self._rows_max
         return Written(write_by_tasks(rows, self.uri, name, partition_by=days, rows_max=limit))
 
+    def _order(self) -> list[str]:
+        return [*self.partition_by, *self._sort_by] if self._sort_by else []
+
     def _write_here(self, rows: pa.Table, name: str) -> Written:
-        columns = _arrow(self.schema)
+        if columns := self._order():
+            rows = rows.sort_by([(column, "ascending") for column in columns])
         by, limit = self.partition_by, self._rows_max
-        parts = Parts(self.uri, name, columns, partition_by=by, rows_max=limit)
+        parts = Parts(self.uri, name, self.schema.arrow(), partition_by=by, rows_max=limit)
         parts.add(rows)
         return Written(parts.close())
 
@@ -340,7 +392,7 @@ class Table:
         They may be changed on the way, or be left out.
         """
         system, root = filesystem(self.uri)
-        columns = _arrow(self._stored())
+        columns = self._stored().arrow()
         parts = Parts(self.uri, COMPACTED, columns, all_of=files[0].partition)
         for file in files:
             found = columns_of(system, f"{root}/{file.path}", columns)
@@ -349,7 +401,7 @@ class Table:
 
     def write_rows(self, rows: Sequence[Mapping[str, Any]], **partition: str | None) -> Written:
         """Write a few rows of one partition, without Spark."""
-        columns = _arrow(self._stored())
+        columns = self._stored().arrow()
         parts = Parts(self.uri, COMPACTED, columns, all_of=partition)
         parts.add(pa.Table.from_pylist(list(rows), columns))
         return Written(parts.close())
@@ -386,7 +438,7 @@ class Table:
         )
         for left in reversed(range(COMMIT_TRIES)):
             table = self.open() or self.create()
-            known = table.transaction_version(app) if app else None
+            known = self._committed(table, app) if app else None
             if known is not None and known >= batch:
                 self.sync()  # the process that committed it may have died before
                 return False
@@ -411,6 +463,8 @@ class Table:
                 self.sync()
                 return True
             except CommitFailedError as error:
+                # Whatever the last look said, there is a later commit.
+                self._looked_s = -math.inf
                 if not left:
                     raise LakeError(f"table {self.name} cannot be committed: {error}") from error
         return False
@@ -419,7 +473,7 @@ class Table:
         """Make the table, unless it is there, for the journal of this epoch."""
         DeltaTable.create(
             self.uri,
-            schema=_arrow(self.schema),
+            schema=self.schema.arrow(),
             mode="ignore",
             partition_by=self.partition_by,
             storage_options=delta_options(self.uri),
@@ -432,8 +486,10 @@ class Table:
         return table
 
 
-def _collected(rows: DataFrame) -> pa.Table | None:
+def _collected(rows: "DataFrame") -> pa.Table | None:
     """The rows, in this process; None if they are larger than Spark lets through."""
+    from pyspark.errors import PySparkException
+
     try:
         return rows.toArrow()
     except PySparkException as error:
@@ -459,9 +515,3 @@ def _tasks(files: Sequence[File]) -> Iterator[list[File]]:
             task = []
         task.append(file)
     yield task
-
-
-def _arrow(schema: StructType) -> pa.Schema:
-    from pyspark.sql.pandas.types import to_arrow_schema
-
-    return to_arrow_schema(schema, timezone="UTC")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from courier.clock import SystemClock
-from courier.lake import archive, lock
+from courier.lake import archive, iceberg, lock, views
 from courier.lake.catalog import LIVE, Lake
 from courier.lake.files import File
 from courier.lake.storage import is_elsewhere
@@ -26,7 +26,7 @@ from courier.lake.tables import (
 
 # What a file should have grown to before it is left alone.
 FILE_BYTES = 64 << 20
-# So many small files beside each other are made one.
+# Neighbouring small files from which they are compacted into one.
 FILES_MIN = 8
 FILES_MAX = 1_000
 RETENTION_HOURS = REPLACED_RETENTION_HOURS
@@ -90,6 +90,8 @@ def vacuum(
             f"a pipeline is at work on this lake: with less than {RUNNING_HOURS} h, files "
             "that it is about to use would be removed"
         )
+    if not dry_run:
+        refresh(lake)
     found = 0
     for table in _chosen(lake, None):
         if table is lake.messages and _needed(lake, retention_hours):
@@ -108,6 +110,12 @@ def vacuum(
         if not dry_run and not is_elsewhere(table.uri):
             _remove_empty(Path(table.uri) / "data")
     return Vacuumed(found, dry_run)
+
+
+def refresh(lake: Lake) -> None:
+    """Write again what names the lake's files: its file of views and its catalog, if there."""
+    views.refresh(lake)
+    iceberg.refresh(lake)
 
 
 def trim_logs(lake: Lake) -> None:

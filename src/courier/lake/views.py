@@ -48,7 +48,9 @@ def write(lake: Lake, file: Path, *, relative: bool = False) -> dict[str, int]:
     Its paths are absolute, or relative to the folder of the file: clients must then run there.
     """
     if "://" in lake.root:
-        raise LakeError("views can be written of a lake on a disk only")
+        raise LakeError(
+            "DuckDB alone cannot open a bucket: see `courier lake catalog`, or `courier lake query`"
+        )
     before = Path.cwd()
     with tempfile.TemporaryDirectory(prefix="courier-views-") as folder:
         new = Path(folder, file.name)

@@ -29,6 +29,6 @@ if sys.orig_argv[1:3] == FORKS:
     # along. With this and the setting above there are none.
     os.environ.setdefault("JE_ARROW_MALLOC_CONF", "background_thread:false")
     for _module in (*sys.orig_argv[3:4], "pyarrow", "courier.lake.source"):
-        # Whoever needs what is not there will say so.
+        # What needs a missing module reports it.
         with suppress(ImportError):
             importlib.import_module(_module)
