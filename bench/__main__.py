@@ -6,13 +6,29 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench import aging, backlog, before, growth, lake, polls, pushes, receivers, space, store
+from bench import (
+    aging,
+    backlog,
+    before,
+    console,
+    creating,
+    growth,
+    instructions,
+    lake,
+    polls,
+    pushes,
+    receivers,
+    space,
+    store,
+)
 from bench.anypoint import Anypoint
 from bench.bars import (
     Bar,
     aging_bars,
     backlog_bars,
     before_bars,
+    console_bars,
+    creating_bars,
     dialect_bars,
     freshness_bars,
     growth_bars,
@@ -53,17 +69,21 @@ def main() -> int:
             return 1 if _judge(before_bars(beside)) and options.strict else 0
         parts = {
             "aging": [_aging],
+            "console": [_console],
+            "creating": [_creating],
             "dialects": [_dialects],
             "freshness": [_freshness],
             "growth": [_growth],
+            "instructions": [_instructions],
             "lake": [_lake, _growth, _aging, _freshness],
             "polls": [_polls],
+            "postgres": [_postgres],
             "pushes": [_pushes],
             "receivers": [_receivers],
         }
         every = [
-            *(_peers, _backlog, _space, _polls, _pushes, _receivers),
-            *(_lake, _growth, _aging, _freshness),
+            *(_peers, _instructions, _creating, _backlog, _space, _polls, _pushes, _receivers),
+            *(_console, _lake, _growth, _aging, _freshness),
         ]
         found = [part(plan, root) for part in parts.get(options.what, every)]
     print(render([row for rows, _ in found for row in rows]))
@@ -77,11 +97,20 @@ def _options() -> argparse.Namespace:
         "what",
         nargs="?",
         choices=[
-            *("all", "aging", "before", "dialects", "freshness", "growth", "lake", "polls"),
-            *("pushes", "receivers", "store"),
+            *("all", "aging", "before", "console", "creating", "dialects", "freshness"),
+            *(
+                "growth",
+                "instructions",
+                "lake",
+                "polls",
+                "postgres",
+                "pushes",
+                "receivers",
+                "store",
+            ),
         ],
         default="all",
-        help="one part alone; no parts of all are store, which is without HTTP, and before",
+        help="one part alone; no parts of all are store and postgres, without HTTP, and before",
     )
     parser.add_argument(
         "commit", nargs="?", help="of before: the commit that this tree is compared with"
@@ -112,6 +141,23 @@ def _dialects(plan: Plan, root: Path) -> Found:
     return comparison.rows, dialect_bars(comparison)
 
 
+def _instructions(plan: Plan, root: Path) -> Found:
+    if not instructions.installed():
+        say("instructions: not counted, valgrind is not installed")
+        return [Row("instructions", "courier", note="valgrind is not installed")], []
+    say("instructions")
+    with tempfile.TemporaryDirectory(dir=root) as directory:
+        counts = instructions.count(Path(directory))
+    rows = [Row(count.load.name, "courier", note=str(count)) for count in counts]
+    return rows, instructions.bars(counts)
+
+
+def _creating(plan: Plan, root: Path) -> Found:
+    with tempfile.TemporaryDirectory(dir=root) as directory:
+        made = creating.compare(Path(directory), plan)
+    return made.rows(), creating_bars(made)
+
+
 def _backlog(plan: Plan, root: Path) -> Found:
     say(f"backlog of {plan.many:,}")
     with tempfile.TemporaryDirectory(dir=root) as directory:
@@ -134,6 +180,14 @@ def _polls(plan: Plan, root: Path) -> Found:
     return held.rows(), poll_bars(held)
 
 
+def _postgres(plan: Plan, root: Path) -> Found:
+    from bench import postgres
+    from bench.postgres_bars import postgres_bars
+
+    found = postgres.measure(plan)
+    return found.rows(), postgres_bars(found)
+
+
 def _pushes(plan: Plan, root: Path) -> Found:
     say("pushes")
     with tempfile.TemporaryDirectory(dir=root) as directory:
@@ -146,6 +200,13 @@ def _receivers(plan: Plan, root: Path) -> Found:
     with tempfile.TemporaryDirectory(dir=root) as directory:
         found = receivers.measure(Path(directory), plan)
     return found.rows(), receiver_bars(found)
+
+
+def _console(plan: Plan, root: Path) -> Found:
+    say(f"the console, {plan.console_queues:,} queues and {plan.many:,} messages")
+    with tempfile.TemporaryDirectory(dir=root) as directory:
+        found = console.measure(Path(directory), plan)
+    return found.rows(), console_bars(found)
 
 
 def _lake(plan: Plan, root: Path) -> Found:

@@ -4,33 +4,42 @@ The logs are made as they would be, with the pipeline's own upkeep: of the commi
 kept, and files that were replaced are remembered for a day.
 """
 
+import itertools
 import json
 import os
+import sys
+import time
 from pathlib import Path
-from statistics import median
-from typing import NamedTuple
+from types import FrameType
+from typing import Any, NamedTuple
 
 from deltalake.transaction import AddAction, RemoveAction
 from pyspark.sql import SparkSession
 
+from bench.client import move
 from bench.comparison import say
 from bench.courier import CourierServer
-from bench.growth import Old
+from bench.growth import EVENTS_EACH, Old
 from bench.lake import new_session
 from bench.plan import Plan
 from bench.table import Row
 from courier.clock import SystemClock
+from courier.lake import archive
 from courier.lake.catalog import LIVE, Lake
 from courier.lake.log import LOG
+from courier.lake.pipeline import UPKEEP_BATCHES, Pipeline
 from courier.lake.tables import CHECKPOINT_COMMITS, Table
+from courier.lake.upkeep import FILE_BYTES
 
 # A batch every 5 s: as many commits in an hour, and in a day.
 HOUR_COMMITS, DAY_COMMITS = 720, 17_280
 # 100M events are about 12 GB; two small files of each batch are compacted into files of 64 MB.
 DAY_FILES, DAY_REPLACED = 200, 2 * DAY_COMMITS
 ACTIONS_EACH = 5_000
-FIRST_EVENTS = 3_000
+FIRST_EVENTS = 300
 LONG_AGO = "2001-01-01"
+# What lists a log, or reads what is new in it.
+LOG_CALLS = ("update_incremental", "history", "scandir", "listdir")
 
 
 class Past(NamedTuple):
@@ -47,48 +56,131 @@ MANY = Past("100,000 commits", 100_000)
 DAY = Past("a day of 100M events", DAY_COMMITS, DAY_FILES, DAY_REPLACED)
 
 
+class Cost(NamedTuple):
+    """What one batch took: seconds of this process' CPU, reads of files and sockets, calls of
+    Python functions, and calls that list a log or read what is new in it.
+
+    Batches are so small that Java has no part in them.
+    """
+
+    seconds: float
+    reads: float
+    calls: float
+    looks: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.seconds * 1000:.0f} ms CPU, {self.reads:,.0f} reads, {self.calls:,.0f} calls, "
+            f"{self.looks:.1f} of them list a log"
+        )
+
+
 class Aging(NamedTuple):
-    """Seconds of a run on `new` events, by what was before."""
+    """What a batch of `new` events into all tables costs, by what was before.
+
+    The least of all turns: others may use the machine meanwhile, and only ever add to it.
+    """
 
     new: int
-    seconds: dict[str, float]
+    costs: dict[str, Cost]
 
     def rows(self) -> list[Row]:
         return [
-            Row(f"pipeline, {self.new:,} new events", "courier", note=f"{each:.2f} s after {past}")
-            for past, each in self.seconds.items()
+            Row(f"a batch of {self.new:,} events", "courier", note=f"{cost}, {past}")
+            for past, cost in self.costs.items()
         ]
 
     def ratio(self, past: Past) -> float:
-        return self.seconds[past.name] / self.seconds[FEW.name]
+        return self.costs[past.name].seconds / self.costs[FEW.name].seconds
+
+    def calls_ratio(self, past: Past) -> float:
+        return self.costs[past.name].calls / self.costs[FEW.name].calls
+
+
+class Batches:
+    """One pipeline at work on a lake, batch by batch, as a query that runs for long has it."""
+
+    def __init__(self, old: Old, spark: SparkSession) -> None:
+        self._old = old
+        self._pipeline = Pipeline(spark, old.lake, old.place, name="bench")
+        self._pipeline.check()
+        self._numbers = itertools.count(1)
+
+    def timed(self, events: int) -> tuple[float, float]:
+        """Seconds and reads of a batch, on average of as many as there is upkeep with the last."""
+        seconds = reads = 0.0
+        for _ in range(UPKEEP_BATCHES):
+            _fill(self._old, events)
+            before_s, before = time.process_time(), _reads()
+            self._batch()
+            seconds, reads = seconds + time.process_time() - before_s, reads + _reads() - before
+        return seconds / UPKEEP_BATCHES, reads / UPKEEP_BATCHES
+
+    def counted(self, events: int) -> tuple[float, float]:
+        """Calls of a batch, and those that look at a log; as many batches as above."""
+        calls = looks = 0
+
+        def profile(_: FrameType, event: str, what: Any) -> None:
+            nonlocal calls, looks
+            calls += event == "call"
+            looks += event == "c_call" and what.__name__ in LOG_CALLS
+
+        for _ in range(UPKEEP_BATCHES):
+            _fill(self._old, events)
+            sys.setprofile(profile)
+            try:
+                self._batch()
+            finally:
+                sys.setprofile(None)
+        return calls / UPKEEP_BATCHES, looks / UPKEEP_BATCHES
+
+    def _batch(self) -> None:
+        after = archive.last(self._old.lake.events)
+        self._pipeline._bring(self._pipeline._read(after), next(self._numbers))
 
 
 def measure_aging(directory: Path, plan: Plan) -> Aging:
     spark = new_session()
-    lakes: dict[str, Old] = {}
+    lakes: list[Old] = []
     try:
+        batches: dict[str, Batches] = {}
         for number, past in enumerate((FEW, MANY, DAY)):
             say(f"a lake after {past.name}")
             home = directory / str(number)
             home.mkdir()
-            lakes[past.name] = _aged(Old(0, CourierServer(home), Lake(f"{home}/lake")), past, spark)
-        times_s: dict[str, list[float]] = {name: [] for name in lakes}
-        # The first turn is Java's.
-        for turn in range(2 * plan.rounds + 2):
-            for name, old in lakes.items():
-                old.fill(plan.lake_few)
-                seconds = old.run(spark)
-                say(f"{plan.lake_few:,} new events after {name}, run {turn}: {seconds:.2f} s")
-                times_s[name] += [seconds] if turn else []
-        return Aging(plan.lake_few, {name: median(found) for name, found in times_s.items()})
+            lakes.append(Old(0, CourierServer(home), Lake(f"{home}/lake")))
+            lakes[-1] = _aged(lakes[-1], past, spark)
+            batches[past.name] = Batches(lakes[-1], spark)
+        times: dict[str, list[tuple[float, float]]] = {name: [] for name in batches}
+        # The first turn warms up.
+        for turn in range(plan.rounds + 1):
+            for name, each in batches.items():
+                seconds, reads = each.timed(plan.lake_few)
+                say(f"after {name}, turn {turn}: {seconds * 1000:.0f} ms CPU, {reads:.0f} reads")
+                times[name] += [(seconds, reads)] if turn else []
+        counts = {name: each.counted(plan.lake_few) for name, each in batches.items()}
+        costs = {name: Cost(*min(times[name]), *counts[name]) for name in batches}
+        return Aging(plan.lake_few, costs)
     finally:
         spark.stop()
-        for old in lakes.values():
+        for old in lakes:
             old.server.process.stop()
 
 
+def _reads() -> int:
+    """Calls of this process that read."""
+    told = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
+    return int(told["syscr"])
+
+
+def _fill(old: Old, events: int) -> None:
+    """By one client in calls of so many messages: others would add theirs."""
+    messages = events // EVENTS_EACH
+    move(old.server.process, [old.server.cycle(0, messages)], messages=messages)
+
+
 def _aged(old: Old, past: Past, spark: SparkSession) -> Old:
-    old.fill(FIRST_EVENTS)
+    _fill(old, FIRST_EVENTS)
     old.run(spark)
     for table in old.lake.tables:
         _add(table, past)
@@ -97,21 +189,27 @@ def _aged(old: Old, past: Past, spark: SparkSession) -> Old:
 
 
 def _add(table: Table, past: Past) -> None:
-    """Files of long ago, which are links to one that is there, and files that are there no more."""
+    """Files of long ago, links to one that nobody reads, and files that are there no more.
+
+    It is as large as compaction leaves alone.
+    """
     opened, now_ms = table.open(), SystemClock().now_ms()
     file = next(each for each in table.files() if LIVE not in each.partition.values())
     (partition,) = table.partition_by
     folder = f"data/{partition}={LONG_AGO}"
     Path(table.uri, folder).mkdir(parents=True, exist_ok=True)
+    large = Path(table.uri, folder, "large")
+    large.touch()
+    os.truncate(large, FILE_BYTES)
     actions: list[AddAction | RemoveAction] = []
     for number in range(past.files):
         path = f"{folder}/old-{number}.parquet"
-        os.link(f"{table.uri}/{file.path}", f"{table.uri}/{path}")
+        os.link(large, f"{table.uri}/{path}")
         times = {name: f"{LONG_AGO}T00:00:00.000Z" for name in file.low if name != "offset"}
         ends = {**times, **({"offset": -number} if "offset" in file.low else {})}
         stats = {"numRecords": file.rows, "minValues": ends, "maxValues": ends, "nullCount": {}}
         values = {partition: LONG_AGO}
-        actions.append(AddAction(path, file.size, values, now_ms, True, json.dumps(stats)))
+        actions.append(AddAction(path, FILE_BYTES, values, now_ms, True, json.dumps(stats)))
     for number in range(past.replaced):
         path = f"{folder}/gone-{number}.parquet"
         actions.append(RemoveAction(path, True, now_ms, file.size, {partition: LONG_AGO}))

@@ -106,8 +106,8 @@ def check_done(answer: bytes, count: int) -> None:
 
 
 class AnypointServer(CourierServer):
-    def __init__(self, directory: Path) -> None:
-        super().__init__(directory)
+    def __init__(self, directory: Path, *args: str) -> None:
+        super().__init__(directory, args=args)
         own = self.credentials["anypoint"]
         place = f"organizations/{own['organization_id']}/environments/{own['environment_id']}"
         self._broker = f"/api/v1/{place}/destinations"
@@ -128,6 +128,10 @@ class AnypointServer(CourierServer):
         path = f"{self._admin}/{name}"
         http.ask(self.process.port, "PUT", path, token=self._user_token, body={})
         return Destination(f"{self._broker}/{name}", self._app_token)
+
+    def new_destination_request(self, name: str) -> bytes:
+        path = f"{self._admin}/{name}"
+        return http.request(path, token=self._user_token, body=b"{}", method="PUT")
 
     def publish(self, client: int, batch: int) -> NewScript:
         return self.destination.publishing(batch)

@@ -8,7 +8,9 @@ from bench.anypoint import Anypoint
 from bench.backlog import FEW, Backlog
 from bench.before import Before
 from bench.comparison import Comparison
+from bench.console import FEW_PAGES, PAGES, Console
 from bench.courier import Courier
+from bench.creating import Creating
 from bench.floor import Floor
 from bench.growth import EVERY_S, Freshness, Growth
 from bench.lake import ARROW, EVENTS, JSON, PARQUET, PUBLISH, RAW, READ, Lakes
@@ -58,6 +60,49 @@ def dialect_bars(comparison: Comparison) -> list[Bar]:
         )
         for workload in WORKLOADS
         if Anypoint().takes(workload)
+    ]
+
+
+def console_bars(console: Console) -> list[Bar]:
+    limits = dict(zip(console.pages_ms, (50.0, 30.0, 50.0), strict=True))
+    return [
+        *(
+            Bar(f"console: {name}, CPU in the server", cost, limits[name], " ms", at_most=True)
+            for name, cost in console.pages_ms.items()
+        ),
+        Bar(f"console: text in {console.many:,} bodies", console.search_s, 2.0, " s", at_most=True),
+        Bar(
+            f"console: {FEW_PAGES} open pages, share of a core",
+            100 * console.open_share,
+            1.0,
+            " %",
+            at_most=True,
+        ),
+        Bar(
+            f"server CPU of publishing beside {PAGES} open pages and without",
+            ratio(console.beside.cpu_s_per_1000, console.alone.cpu_s_per_1000),
+            1.02,
+            "x",
+            at_most=True,
+        ),
+    ]
+
+
+def creating_bars(creating: Creating) -> list[Bar]:
+    publish = creating.publish.cpu_s_per_1000
+    return [
+        bar
+        for who, figure in creating.by_dialect.items()
+        for bar in (
+            Bar(f"creating queues through {who}", figure.rate, 1_000, "/s"),
+            Bar(
+                f"creating a queue through {who} beside a publish, CPU time",
+                ratio(figure.cpu_s_per_1000, publish),
+                6,
+                "x",
+                at_most=True,
+            ),
+        )
     ]
 
 
@@ -188,7 +233,7 @@ def growth_bars(growth: Growth) -> list[Bar]:
 def aging_bars(aging: Aging) -> list[Bar]:
     return [
         Bar(
-            f"pipeline run on {aging.new:,} events after {past.name} beside {FEW_COMMITS.name}",
+            f"a batch of {aging.new:,} events after {past.name} beside {FEW_COMMITS.name}, CPU",
             aging.ratio(past),
             limit,
             "x",

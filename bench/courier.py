@@ -23,6 +23,7 @@ class Queue:
     """The requests of one queue, as bytes."""
 
     def __init__(self, path: str, token: str) -> None:
+        self.id = path.rpartition("/")[2]
         self._path = f"{path}/messages"
         self._token = token
 
@@ -149,16 +150,39 @@ class CourierServer:
         )
         self.process.wait_until(lambda: http.is_ready(self._port))
 
-    def new_queue(self, name: str) -> Queue:
-        """Make a queue that can be pulled."""
+    @property
+    def port(self) -> int:
+        return self._port
+
+    @property
+    def admin(self) -> str:
+        """The operator's token."""
+        return str(self.credentials["admin"]["token"])
+
+    def new_bare_queue(self, name: str) -> str:
+        """Make a queue; its path."""
         made = http.ask(
             self._port, "POST", self._queues, token=self._token, body={"queue_name": name}
         )
-        path = f"{self._queues}/{made['result']['queue_id']}"
+        return f"{self._queues}/{made['result']['queue_id']}"
+
+    def new_queue(self, name: str) -> Queue:
+        """Make a queue that can be pulled."""
+        path = self.new_bare_queue(name)
         http.ask(
             self._port, "POST", f"{path}/consumers", token=self._token, body={"type": "http_pull"}
         )
         return Queue(path, self._token)
+
+    def new_queue_request(self, name: str) -> bytes:
+        body = json.dumps({"queue_name": name}).encode()
+        return http.request(self._queues, token=self._token, body=body)
+
+    def new_discue_queue_request(self, name: str) -> bytes:
+        body = json.dumps({"name": name}).encode()
+        request = http.request("/v1/queues", token="", body=body)
+        key = self.credentials["discue"]["api_key"].encode()
+        return request.replace(b"Authorization: Bearer ", b"X-API-KEY: %b" % key)
 
     def calls_per_commit(self) -> float:
         """How many store calls shared a transaction, on average since the start."""

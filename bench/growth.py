@@ -91,11 +91,14 @@ class Old(NamedTuple):
     def fill(self, events: int) -> None:
         move(self.server.process, scripts(self.server, _CYCLE), messages=events // EVENTS_EACH)
 
-    def run(self, spark: SparkSession) -> float:
+    @property
+    def place(self) -> Place:
         url = f"http://127.0.0.1:{self.server.process.port}"
-        place = Place(url=url, token=self.server.credentials["admin"]["token"])
+        return Place(url=url, token=self.server.credentials["admin"]["token"])
+
+    def run(self, spark: SparkSession) -> float:
         began_s = time.perf_counter()
-        Pipeline(spark, self.lake, place, name="bench").run(every_ms=None)
+        Pipeline(spark, self.lake, self.place, name="bench").run(every_ms=None)
         return time.perf_counter() - began_s
 
 

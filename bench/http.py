@@ -12,6 +12,7 @@ _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 _HEAD_END = b"\r\n\r\n"
 # An answer without content, and so without its length.
 NOTHING = b"HTTP/1.1 204 "
+JSON = {"Accept": "application/json"}
 
 
 def request(path: str, *, token: str, body: bytes = b"", method: str = "POST") -> bytes:
@@ -38,9 +39,17 @@ def check(answer: bytes, status: bytes = b"HTTP/1.1 200 ") -> None:
         raise Refused(answer[:500].decode(errors="replace"))
 
 
-def ask(port: int, method: str, path: str, *, token: str = "", body: Any = None) -> Any:
+def ask(
+    port: int,
+    method: str,
+    path: str,
+    *,
+    token: str = "",
+    body: Any = None,
+    headers: Mapping[str, str] | None = None,
+) -> Any:
     """One request outside the measured time: JSON in, JSON out."""
-    answer = fetch(port, method, path, token=token, body=body)
+    answer = fetch(port, method, path, token=token, body=body, headers=headers)
     return json.loads(answer)
 
 

@@ -27,7 +27,7 @@ class JsonSource(DataSource):
         return "courier_json"
 
     def schema(self) -> StructType:
-        return EVENTS
+        return EVENTS.spark()
 
     def reader(self, schema: StructType) -> "JsonReader":
         given = self.options

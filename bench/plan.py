@@ -28,6 +28,9 @@ class Plan(NamedTuple):
     lake_few: int  # and of one where what is not of its events weighs most
     lake_old: tuple[int, int]  # and how many there were before: few, many
     fresh_seconds: float
+    console_queues: int
+    console_rounds: int
+    console_open_s: float
 
 
 FULL = Plan(
@@ -52,9 +55,13 @@ FULL = Plan(
     lake_rows=2_000_000,
     lake_published=200_000,
     lake_new=100_000,
-    lake_few=3_000,
+    lake_few=90,
     lake_old=(100_000, 10_000_000),
     fresh_seconds=90.0,
+    # With the two of the bench itself, as many as a tenant may have.
+    console_queues=9_998,
+    console_rounds=10,
+    console_open_s=20.0,
 )
 QUICK = Plan(
     warmup_s=0.3,
@@ -78,7 +85,10 @@ QUICK = Plan(
     lake_rows=100_000,
     lake_published=20_000,
     lake_new=20_000,
-    lake_few=300,
+    lake_few=90,
     lake_old=(20_000, 200_000),
     fresh_seconds=30.0,
+    console_queues=300,
+    console_rounds=2,
+    console_open_s=3.0,
 )
