@@ -13,8 +13,10 @@ CLIENTS_READY := .tools/.ready
 CONNECT_READY := .tools/connect/.ready
 OLDEST_READY := .tools/oldest/.ready
 BROWSER_READY := .tools/.browser-ready
+POSTGRES_READY := .tools/.postgres-ready
+COUNTER_READY := .tools/.counter-ready
 # Java's classes for Spark; with them and without its slower compiler Spark starts sooner. Java then
-# keeps little room for compiled code, unless it is asked for; and none for so many classes, which
+# keeps little room for compiled code, unless it is asked for; and too little for Spark's classes, which
 # makes it look for garbage. Spark starts a process for each folder that it makes, 80 in a batch.
 CLASSES := .tools/spark.jsa
 QUICK_JAVA := -XX:SharedArchiveFile=$(CURDIR)/$(CLASSES) -XX:TieredStopAtLevel=1 \
@@ -23,7 +25,7 @@ QUICK_JAVA := -XX:SharedArchiveFile=$(CURDIR)/$(CLASSES) -XX:TieredStopAtLevel=1
 PYTEST := $(PYTHON) -m pytest
 # Python keeps what it compiles, whatever the caller's setting: tests start it many hundred times.
 export PYTHONDONTWRITEBYTECODE :=
-# Whoever loads pyarrow starts threads for algebra, which spin for a while and have nothing to do.
+# Loading pyarrow starts threads for algebra, which spin for a while and have nothing to do.
 export OPENBLAS_NUM_THREADS := 1
 
 help: ## list the targets
@@ -38,7 +40,7 @@ demo: $(RUN_READY) $(JAVA_READY) ## see all of it in two minutes; leaves build/d
 test: $(DEV_READY) ## lint, then every test, the fast ones first
 	@# Two cores are not kept busy by one or two of these.
 	@$(MAKE) --no-print-directory -j 3 lint $(CLIENTS_READY) $(CONNECT_READY) $(OLDEST_READY) \
-		$(CLASSES) $(BROWSER_READY)
+		$(CLASSES) $(BROWSER_READY) $(POSTGRES_READY) $(COUNTER_READY)
 	@# A test waits for its server much of the time: three of them keep two cores busy. Slow ones
 	@# wait even longer. Of the lake's, one worker runs those that share a Spark, and one those that
 	@# have Sparks of their own: a third would start one more, and slow both down.
@@ -60,10 +62,11 @@ fix: $(DEV_READY) ## format, and repair what can be repaired by machine
 
 bench: $(DEV_READY) $(JAVA_READY) ## measure, next to other brokers where they can be installed
 	@scripts/rivals
+	@scripts/counter || true
 	$(PYTHON) -m bench $(ARGS)
 
 soak: $(DEV_READY) $(JAVA_READY) ## the long version of the kill loops and of the random histories
-	KILLS=200 MODEL_EXAMPLES=2000 IMAGES=5000 \
+	KILLS=200 MODEL_EXAMPLES=2000 IMAGES=5000 SETTINGS_CHANGES=1000 \
 		$(PYTHON) -m pytest --timeout 7200 tests/faults tests/model
 	@# Enough for every point of the lake at which something is killed.
 	KILLS=60 $(PYTHON) -m pytest tests/lake/test_pipeline_kill.py tests/lake/test_source_kill.py \
@@ -87,6 +90,14 @@ $(DEV_READY): pyproject.toml scripts/packages
 
 $(JAVA_READY): scripts/java
 	@scripts/java
+	@mkdir -p $(@D) && touch $@
+
+$(POSTGRES_READY): scripts/postgres
+	@scripts/postgres
+	@mkdir -p $(@D) && touch $@
+
+$(COUNTER_READY): scripts/counter
+	@scripts/counter
 	@mkdir -p $(@D) && touch $@
 
 $(BROWSER_READY): scripts/browser

@@ -24,6 +24,7 @@ from courier.cli.main import main as courier
 
 START_S_MAX = 60.0
 COMMAND_S_MAX = 600.0
+LOOK_S_MAX = 12 * 3_600.0
 MARK = "made-by-the-demo"
 # What the packers refused; those of one country get a second chance.
 BURIED = "outcome = 'buried' AND data:country::string = 'NL'"
@@ -36,7 +37,15 @@ QUESTION = (
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--dir", type=Path, default=Path("build/demo"), help="default build/demo")
-    place = parser.parse_args().dir
+    parser.add_argument(
+        "--look",
+        type=float,
+        default=LOOK_S_MAX if sys.stdin.isatty() else 0.0,
+        metavar="SECONDS",
+        help="how long the console stays open at the end; on a terminal until Ctrl-C",
+    )
+    options = parser.parse_args()
+    place = options.dir
     if place.exists() and not (place / MARK).exists():
         print(f"demo: {place} is there already, and not of a demo", file=sys.stderr)
         return 2
@@ -45,11 +54,13 @@ def main() -> int:
     (place / MARK).touch()
     # Each line when it is known, also through a pipe.
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
-    # Whoever ends the demo ends what it has started.
+    # Ending the demo ends what it has started.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     began = time.monotonic()
     try:
         _demo(place)
+        if options.look:
+            _look(place, place / "data", options.look)
     except (Failed, RuntimeError) as error:
         print(f"demo: {error}", file=sys.stderr)
         return 1
@@ -88,6 +99,33 @@ Where to look
   more questions  docs/lake.md
   run it again    {_shown(data, ["up", "--port", url.rpartition(":")[2]])}
                   then {url}/client/v4/docs, /api/v1/docs and /v1/docs""")
+
+
+def _look(place: Path, data: Path, seconds: float) -> None:
+    """Serve it again, with a console full of life: orders that nobody packs, a failing listener.
+
+    The dead letters and the finished replay are there from before.
+    """
+    with _server(place, data) as url:
+        account = json.loads((data / "credentials.json").read_text())["cloudflare"]
+        base = f"{url}/client/v4/accounts/{account['account_id']}"
+        api = traffic.Api(base, Authorization=f"Bearer {account['api_token']}")
+        listed = api.ask("GET", "/queues")["result"]
+        queues = {each["queue_name"]: each["queue_id"] for each in listed}
+        command = [sys.executable, "-m", "courier", "console", "--print", "--data", str(data)]
+        link = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+        print(f"\nLook at it in a browser, with this link, once:\n  {link}\nCtrl-C ends it.")
+        until_s = time.monotonic() + seconds
+        number = 0
+        try:
+            while time.monotonic() < until_s:
+                for queue in ("orders", "orders", "signups"):
+                    body = {"body": {"number": number, "country": "NL"}, "content_type": "json"}
+                    api.ask("POST", f"/queues/{queues[queue]}/messages", body)
+                    number += 1
+                time.sleep(0.5)
+        except KeyboardInterrupt:
+            print()
 
 
 def _traffic(data: Path, commands: "Commands") -> traffic.Orders:

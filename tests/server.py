@@ -86,7 +86,7 @@ class Server:
             )
         try:
             if ready:
-                self._wait_until_ready()
+                self.wait_until_ready()
         except BaseException:
             self.kill()
             raise
@@ -134,6 +134,10 @@ class Server:
         loaded: dict[str, Any] = json.loads((self.data / "credentials.json").read_bytes())
         return loaded
 
+    def address(self) -> tuple[str, int]:
+        """Where the next connection goes."""
+        return "127.0.0.1", self.port
+
     def log(self) -> str:
         """Everything the server has printed, over all its starts."""
         return self._log.read_text(errors="replace") if self._log.exists() else ""
@@ -156,7 +160,7 @@ class Server:
         assert self._process is not None, "the server was not started"
         return self._process
 
-    def _wait_until_ready(self) -> None:
+    def wait_until_ready(self) -> None:
         process = self._running()
         deadline = time.monotonic() + START_SECONDS_MAX
         with httpx.Client(trust_env=False, verify=False, timeout=2.0) as client:

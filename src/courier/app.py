@@ -16,31 +16,37 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from courier import files, sealing, serving, tls, traffic
+from courier.admissions import Admissions
 from courier.clock import Clock, SteadyClock, start_ms, wall_ns
 from courier.clock_record import ClockRecord
-from courier.config import Config, described
+from courier.config import Config, described, is_database
 from courier.console import Console
+from courier.core import duties
 from courier.core.admin import Admin
 from courier.core.announcer import Announcer
 from courier.core.broker import Broker
-from courier.core.errors import BrokerError, Unavailable
+from courier.core.duties import Duty
+from courier.core.errors import BrokerError, Conflict, StoreUnavailable, Unavailable
 from courier.core.follower import Follower
 from courier.core.limits import API_WINDOW_MS, Limits, Rate
 from courier.core.signins import SignIns
 from courier.core.store import Store
 from courier.core.sweeper import Sweeper
-from courier.core.types import BROKER, Queue, Tenant
+from courier.core.types import BROKER, SECOND_MS, Queue, Tenant
 from courier.core.usage import Usage
 from courier.core.watch import Watch
 from courier.credentials import FIRST_TENANT, Credentials
 from courier.delivery.calls import Calls
 from courier.delivery.engine import Engine
 from courier.delivery.feed import Services as WorkerServices
+from courier.delivery.http import HttpTransport
+from courier.delivery.newcomers import Newcomers
 from courier.delivery.places import BadPlaces, Places
 from courier.delivery.places import urls as worker_urls
+from courier.delivery.room import PushRoom
 from courier.delivery.slots import Slots
 from courier.delivery.targets import BadNetwork, Targets, networks
-from courier.delivery.transport import LateTransport
+from courier.delivery.urls import Rules
 from courier.delivery.verifier import DomainVerifier
 from courier.delivery.workers import Workers
 from courier.dialects import anypoint, discue
@@ -55,16 +61,19 @@ from courier.dialects.discue.site import Services as DiscueServices
 from courier.ops import Ops
 from courier.proxies import BadProxies, Proxies
 from courier.proxies import networks as trusted_networks
+from courier.steering import Steering
 from courier.store.embedded import EmbeddedStore
 from courier.telemetry import Telemetry, clock_metrics, set_up_logs
 from courier.web import App, Site
 
 RECORD_EVERY_S = 1.0
+PURGES_REST_S = 5.0
 
 log = logging.getLogger("courier")
 
 # What the server keeps in its data directory, which may hold files of others.
-OUR_FILES = ("courier.db*", "courier.reserve*", "credentials*", "encryption.*", "clock.*")
+OUR_FILES = ("courier.db*", "courier.reserve*", "credentials*", "encryption.*", "clock.*",
+             "plans", "plans/*")  # fmt: skip
 
 
 class Courier(Struct):
@@ -81,24 +90,39 @@ class Courier(Struct):
     clock: Clock
     engine: Engine
     workers: Workers
-    transport: LateTransport
+    transport: HttpTransport
     verifier: DomainVerifier
     follower: Follower
     watch: Watch
     console: Console | None
+    telemetry: Telemetry
 
-    async def note_usage(self) -> None:
-        """Write down what was counted since the last sweep."""
+    async def keep_counts(self, every_ms: int) -> None:
+        """Write down what this process counts, now and then."""
+        while True:
+            await self.note_usage()
+            await asyncio.sleep(every_ms / SECOND_MS)
+
+    async def note_usage(self, *, early: bool = False) -> None:
+        """Write down what was counted since the last time."""
         try:
             now_ms = self.clock.now_ms()
             await self.usage.flush(self.store, now_ms=now_ms)
-            await self.signins.flush(self.store, now_ms=now_ms, early=True)
+            await self.signins.flush(self.store, now_ms=now_ms, early=early)
         except Unavailable as error:  # no reason to stop otherwise than planned
             log.warning("usage_not_noted", extra={"reason": str(error)})
+        except Exception:
+            log.exception("usage_not_noted")
+
+    def duties(self) -> list[Duty]:
+        """What one process of several does for all of them."""
+        purges = Duty("purges", self.resume_purges, "purges_not_resumed", PURGES_REST_S, log)
+        loops = (self.sweeper, self.verifier, self.follower, self.watch)
+        return [purges, *(loop.duty() for loop in loops)]
 
     async def resume_purges(self) -> None:
         """Finish the purges that the end of the last process broke off."""
-        for queue in await self.store.scan(Queue):
+        for queue in self.store.records.scan(Queue):
             if queue.purge is None or queue.purge.completed:
                 continue
             try:
@@ -118,6 +142,8 @@ def sealer_of(config: Config) -> sealing.Sealer:
 async def open_store(config: Config) -> Store:
     if config.store == "memory":
         return await EmbeddedStore.open(None)
+    if is_database(config.store):
+        return await _open_shared(config)
     return await EmbeddedStore.open(
         config.data / "courier.db",
         sealer=sealer_of(config),
@@ -128,6 +154,51 @@ async def open_store(config: Config) -> Store:
         check_at_start=config.check_at_start,
         accept_damage=config.accept_damage,
     )
+
+
+async def _open_shared(config: Config) -> Store:
+    if not config.encryption_keys:
+        raise StoreUnavailable(
+            "servers that share a database need the same keys: set encryption_keys, for example "
+            f"to {sealing.new_key()}"
+        )
+    try:
+        # Only who uses it has the driver installed.
+        from courier.store.shared import SharedStore
+    except ImportError as error:
+        raise StoreUnavailable(
+            "PostgreSQL needs a driver: pip install 'courier-mq[postgres]'"
+        ) from error
+    return await SharedStore.open(
+        config.store, sealer=sealer_of(config), commit_calls_max=config.commit_calls_max
+    )
+
+
+def initialize(config: Config) -> dict[str, Any]:
+    """Make the first tenant of a database that servers will share; its credentials.
+
+    Leaves with status 1 when it has been made before, or cannot be.
+    """
+    try:
+        return uvloop.run(_initialize(config))
+    except (Conflict, Unavailable, sealing.BadKey, OSError) as error:
+        sys.exit(f"courier: {error}")
+
+
+async def _initialize(config: Config) -> dict[str, Any]:
+    _prepare(config.data)
+    store = await open_store(config)
+    try:
+        record = ClockRecord(config.data / "clock.json")
+        clock = await _start_clock(store, record, config, steering(store, wall_ns), wall_ns)
+        courier = build(store, config, clock, port=config.port)
+        if store.records.scan(Tenant):
+            raise Conflict("tenant", FIRST_TENANT)
+        _, made = await courier.credentials.create_tenant(FIRST_TENANT)
+        await courier.transport.close()
+        return made
+    finally:
+        await store.close()
 
 
 def serve(
@@ -164,13 +235,15 @@ def build(store: Store, config: Config, clock: SteadyClock, *, port: int) -> Cou
     sealer = sealer_of(config)
     broker = Broker(store, clock, limits, sealer)
     admin = Admin(store, clock, limits)
-    announcer = Announcer(store, clock, limits, sealer, Events())
+    announcer = Announcer(store, clock, broker.admission, Events())
     follower = Follower(store, admin, clock, announcer)
     placed = worker_urls(config.worker_urls, tenant=FIRST_TENANT)
     places = Places(store, clock, sealer, placed, first=FIRST_TENANT)
     targets = Targets(networks(config.push_networks))
-    transport = LateTransport(targets, connections_max=config.pushes_max)
+    listener_urls = Rules(targets, admin.domains if config.domains_required else None)
+    transport = HttpTransport(targets, connections_max=config.pushes_max)
     slots = Slots(config.pushes_max)
+    room = PushRoom(config.pushes_bytes_max)
     verifier = DomainVerifier(store, admin.domains, transport, clock)
     engine = Engine(
         store,
@@ -181,6 +254,7 @@ def build(store: Store, config: Config, clock: SteadyClock, *, port: int) -> Cou
         transport,
         Spelling(),
         slots=slots,
+        room=room,
         delay_percent=config.push_delay_percent,
         liveness_every_ms=config.liveness_every_ms,
         domains_required=config.domains_required,
@@ -193,7 +267,7 @@ def build(store: Store, config: Config, clock: SteadyClock, *, port: int) -> Cou
         timeout_ms=config.worker_wait_ms_max,
     )
     workers = Workers(
-        WorkerServices(store, broker, clock, places, calls, telemetry, slots),
+        WorkerServices(store, broker, clock, places, calls, telemetry, slots, room),
         drain_wait_ms_max=config.drain_wait_ms_max,
     )
     usage = Usage()
@@ -204,8 +278,6 @@ def build(store: Store, config: Config, clock: SteadyClock, *, port: int) -> Cou
     sweeper = Sweeper(
         store,
         clock,
-        usage,
-        signins,
         every_ms=config.sweep_every_ms,
         batch_max=config.sweep_batch_max,
         journal_retention_ms=config.journal_retention_ms,
@@ -246,8 +318,7 @@ def build(store: Store, config: Config, clock: SteadyClock, *, port: int) -> Cou
                 config.url(port),
                 credentials,
                 verifier,
-                targets,
-                config.domains_required,
+                listener_urls,
             )
         ),
         Ops(
@@ -262,6 +333,7 @@ def build(store: Store, config: Config, clock: SteadyClock, *, port: int) -> Cou
             places,
             announcer,
             engine,
+            listener_urls,
             journal_page_max=config.journal_page_max,
             metrics_public=config.metrics_public,
             front="console" if config.console else "",
@@ -283,6 +355,10 @@ def build(store: Store, config: Config, clock: SteadyClock, *, port: int) -> Cou
             journal_bytes_max=config.journal_bytes_max,
             disk_free_bytes_min=config.disk_free_bytes_min,
             settings=described(config),
+            plans=config.data / "plans",
+            plans_bytes_max=config.plans_bytes_max,
+            lake=str((config.data / "lake").resolve()),
+            newcomers=Newcomers(sealer, listener_urls, clock),
         )
         # The site at the root takes what no other one covers, so it is the last.
         sites.insert(len(sites) - 1, console)
@@ -297,8 +373,10 @@ def build(store: Store, config: Config, clock: SteadyClock, *, port: int) -> Cou
         sites,
         telemetry=telemetry,
         signins=signins,
+        admissions=Admissions(store.records, clock),
         body_bytes_max=min(config.request_bytes_max, _limits(config).body_bytes_max),
         on_drain=drain,
+        unseen=store.health.unseen,
     )
     return Courier(
         app,
@@ -317,6 +395,7 @@ def build(store: Store, config: Config, clock: SteadyClock, *, port: int) -> Cou
         follower,
         Watch(store, clock, announcer),
         console,
+        telemetry,
     )
 
 
@@ -330,24 +409,41 @@ def _tune_collector() -> None:
     gc.enable()
 
 
+def steering(store: Store, wall_ns: Callable[[], int]) -> Steering | None:
+    """What takes the place of the wall clock, if the store has a clock that others share."""
+    if store.health.ahead_ns() is None:
+        return None
+    return Steering(lambda: store.health.ahead_ns() or 0, wall_ns=wall_ns)
+
+
 async def _start_clock(
-    store: Store, record: ClockRecord, config: Config, wall_ns: Callable[[], int]
+    store: Store,
+    record: ClockRecord,
+    config: Config,
+    steering: Steering | None,
+    wall_ns: Callable[[], int],
 ) -> SteadyClock:
     def doubted(ahead_ms: int) -> None:
         store.doubt_ms = ahead_ms
 
-    head = await store.head()
-    begin_ms = start_ms(
-        wall_ms=wall_ns() // 1_000_000, journal_ms=head.at_ms, record_ms=record.read()
-    )
+    head = await store.journal.head()
+    if steering is None:
+        wall_ms = wall_ns() // 1_000_000
+        begin_ms = start_ms(wall_ms=wall_ms, journal_ms=head.at_ms, record_ms=record.read())
+    else:
+        # The journal was written by the same clock.
+        wall_ns = steering.now_ns
+        begin_ms = max(wall_ns() // 1_000_000, head.at_ms)
     return SteadyClock(
         begin_ms, step_wait_ms=config.clock_step_wait_ms, doubted=doubted, wall_ns=wall_ns
     )
 
 
-async def _keep_time(clock: Clock, record: ClockRecord) -> None:
+async def _keep_time(clock: Clock, record: ClockRecord, steering: Steering | None) -> None:
     """Keep the record of the clock up to date, for the next start."""
     while True:
+        if steering is not None:
+            steering.look()
         try:
             await asyncio.to_thread(record.keep, clock.now_ms())
         except OSError as error:
@@ -364,6 +460,7 @@ def _limits(config: Config) -> traffic.Limits:
         request_wait_s=config.request_wait_ms_max / 1000,
         idle_wait_s=config.idle_wait_ms_max / 1000,
         bodies_bytes_max=config.bodies_bytes_max,
+        answers_bytes_max=config.answers_bytes_max,
     )
 
 
@@ -378,10 +475,13 @@ async def _serve(
     store = await opened(config)
     try:
         record = ClockRecord(config.data / "clock.json")
-        clock = await _start_clock(store, record, config, wall_ns)
+        steered = steering(store, wall_ns)
+        clock = await _start_clock(store, record, config, steered, wall_ns)
         with serving.listen(config.host, config.port) as listener:
             courier = build(store, config, clock, port=listener.getsockname()[1])
-            await _first_start(courier)
+            if steered is not None:
+                courier.telemetry.collectors.append(steered.metrics)
+            await _first_start(courier, config)
             _welcome(config.url(listener.getsockname()[1]), courier)
             _tune_collector()
             server = serving.Server(
@@ -392,17 +492,14 @@ async def _serve(
                 drain_wait_ms_max=config.drain_wait_ms_max,
             )
             async with _running(
-                courier.sweeper.run(),
-                courier.resume_purges(),
+                *(duties.run(duty, store, clock) for duty in courier.duties()),
                 courier.engine.run(),
-                courier.verifier.run(),
                 courier.workers.run(),
-                courier.follower.run(),
-                courier.watch.run(),
-                _keep_time(clock, record),
+                courier.keep_counts(config.sweep_every_ms),
+                _keep_time(clock, record, steered),
             ):
                 await server.run(listener)
-            await courier.note_usage()
+            await courier.note_usage(early=True)
             await courier.transport.close()
     finally:
         await store.close()
@@ -429,8 +526,12 @@ async def _running(*loops: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _first_start(courier: Courier) -> None:
-    tenants = await courier.store.scan(Tenant)
+async def _first_start(courier: Courier, config: Config) -> None:
+    tenants = courier.store.records.scan(Tenant)
+    if not tenants and is_database(config.store):
+        raise StoreUnavailable(
+            "this database has no tenant yet: run `courier init` with the same settings, once"
+        )
     if not tenants:
         await courier.credentials.create_tenant(FIRST_TENANT)
     for tenant in tenants:

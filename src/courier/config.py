@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Annotated, Any, get_args, get_type_hints
 from urllib.parse import urlsplit
 
+from courier.masking import HIDDEN, masked, masked_url
+
 _PREFIX = "COURIER_"
 
 _SECOND_MS = 1_000
@@ -37,6 +39,9 @@ _WORDS = {"true": True, "yes": True, "on": True, "1": True}
 _WORDS |= {"false": False, "no": False, "off": False, "0": False}
 
 
+DATABASE = "postgresql://"
+
+
 class ConfigError(Exception):
     """A setting cannot be used; the message is one sentence for the person who set it."""
 
@@ -49,12 +54,19 @@ class Rule:
     low: int = 0
     high: int = 0
     choices: tuple[str, ...] = ()
+    database: bool = False  # an address of PostgreSQL is taken, too
     url: bool = False
+    urls: bool = False  # several, each as name=URL
     empty: bool = False
     secret: bool = False
 
+    @property
+    def addresses(self) -> bool:
+        """Values are addresses, in which a password can stand."""
+        return self.url or self.urls or self.database
 
-@dataclass(frozen=True, kw_only=True)
+
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Config:
     """The settings of one server, checked. `sources` says where each value came from."""
 
@@ -66,8 +78,10 @@ class Config:
     store: Annotated[
         str,
         Rule(
-            "Where messages are kept: a file in the data directory, or memory for a demo.",
+            "Where messages are kept: a file in the data directory, memory for a demo, or a "
+            "PostgreSQL database that several servers share.",
             choices=("sqlite", "memory"),
+            database=True,
         ),
     ] = "sqlite"
     public_url: Annotated[
@@ -104,6 +118,14 @@ class Config:
         Rule("Serve /metrics without a key; it names every tenant, queue and listener."),
     ] = False
     console: Annotated[bool, Rule("Serve the pages under /console.")] = True
+    plans_bytes_max: Annotated[
+        int,
+        Rule(
+            "Most bytes of messages kept to undo plans of the console; the oldest go first.",
+            low=_MIB,
+            high=_TIB,
+        ),
+    ] = _GIB
     log_requests: Annotated[bool, Rule("Write one log line for every request.")] = False
     request_bytes_max: Annotated[
         int, Rule("Largest request body accepted.", low=_KIB, high=_GIB)
@@ -113,6 +135,14 @@ class Config:
         Rule(
             "Most bytes of request bodies being received and handled at a time.",
             low=_MIB,
+            high=_TIB,
+        ),
+    ] = 256 * _MIB
+    answers_bytes_max: Annotated[
+        int,
+        Rule(
+            "Most bytes of messages that are being sent to clients at a time.",
+            low=16 * _MIB,
             high=_TIB,
         ),
     ] = 256 * _MIB
@@ -195,7 +225,7 @@ class Config:
     journal_bytes_max: Annotated[
         int,
         Rule(
-            "Journal size above which the oldest events go, whoever still needs them.",
+            "Journal size above which the oldest events go, read or not.",
             low=64 * _KIB,
             high=1_024 * _TIB,
         ),
@@ -249,7 +279,7 @@ class Config:
             empty=True,
             secret=True,
         ),
-    ] = field(default="", repr=False)
+    ] = ""
     push_networks: Annotated[
         str,
         Rule(
@@ -267,6 +297,15 @@ class Config:
             high=100_000,
         ),
     ] = 1_000
+    pushes_bytes_max: Annotated[
+        int,
+        Rule(
+            "Most bytes of messages on their way to listeners and workers at a time. One tenant "
+            "uses three quarters of them at most; small messages of others need not wait.",
+            low=_MIB,
+            high=_TIB,
+        ),
+    ] = 256 * _MIB
     push_delay_percent: Annotated[
         int,
         Rule(
@@ -294,12 +333,18 @@ class Config:
             "Where the scripts of worker consumers run, as name=URL or, for another tenant than "
             "the first, tenant/name=URL, with commas between; `courier worker add` does the same.",
             empty=True,
+            urls=True,
         ),
     ] = ""
     worker_wait_ms_max: Annotated[
         int, Rule("Longest wait for a worker's answer to a batch.", low=100, high=_HOUR_MS)
     ] = 30 * _SECOND_MS
-    sources: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+    sources: Mapping[str, str] = field(default_factory=dict, compare=False)
+
+    def __repr__(self) -> str:
+        """Without secrets: this can stand in a traceback."""
+        shown = [f"{each.name}={each.shown(getattr(self, each.name))!r}" for each in settings()]
+        return f"Config({', '.join(shown)})"
 
     def url(self, port: int) -> str:
         """The address clients use when the server listens on `port`; no slash at the end."""
@@ -335,20 +380,28 @@ class Setting:
             return "empty or an http:// or https:// address"
         if self.rule.empty:
             return "empty or text"
+        if self.rule.database:
+            return ", ".join(self.rule.choices) + f" or {DATABASE}USER:PASSWORD@HOST/NAME"
         *others, last = self.rule.choices or ("text that is not empty",)
         return f"{', '.join(others)} or {last}" if others else last
 
     def shown(self, value: object) -> str:
         """The value as it may be seen, in the spelling of a settings file."""
         if self.rule.secret and value:
-            return "********"
+            return HIDDEN
+        if self.rule.addresses and value:
+            # In the address of a database the hosts have commas between them.
+            return masked_url(str(value)) if is_database(str(value)) else masked(str(value))
         return str(value).lower() if self.kind is bool else str(value)
 
     def parse(self, value: object, source: str) -> object:
         """The value in its type. Raises ConfigError when the setting does not take it."""
         parsed = _typed(self, value)
         if parsed is None or not _allowed(self, parsed):
-            shown = self.shown(value) if self.rule.secret else repr(value)
+            hides = self.rule.secret or self.rule.addresses
+            shown = repr(self.shown(value) if hides and isinstance(value, str) else value)
+            if hides and isinstance(value, Mapping | list):
+                shown = HIDDEN
             raise ConfigError(f"{source}: {self.name} must be {self.values}, not {shown}")
         return parsed
 
@@ -446,11 +499,24 @@ def _allowed(setting: Setting, value: object) -> bool:
     rule = setting.rule
     if isinstance(value, int) and setting.kind is int:
         return rule.low <= value <= rule.high
+    if isinstance(value, str) and rule.database and is_database(value):
+        return value.isprintable() and masked_url(value) != DATABASE + HIDDEN
     if isinstance(value, str) and rule.choices:
         return value in rule.choices
     if isinstance(value, str) and rule.url:
         return value == "" or _is_http_url(value)
     return (rule.empty or str(value) != "") and "\0" not in str(value)
+
+
+def is_database(store: str) -> bool:
+    """The setting `store` is the address of a database that other servers use, too."""
+    return store.startswith(DATABASE)
+
+
+def has_password(store: str) -> bool:
+    """The address of a database has a password in it, before its host or as a parameter."""
+    place, _, parameters = store.removeprefix(DATABASE).partition("?")
+    return ":" in place.rpartition("@")[0] or "password=" in parameters.lower()
 
 
 def _is_http_url(text: str) -> bool:

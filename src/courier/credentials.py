@@ -10,9 +10,9 @@ import msgspec
 
 from courier import files
 from courier.core import keys
-from courier.core.admin import OPERATOR, Admin
+from courier.core.admin import Admin
 from courier.core.sealed import Sealer
-from courier.core.types import BROKER, Actor, Key, Tenant
+from courier.core.types import BROKER, OPERATOR, Actor, Key, Tenant
 from courier.dialects.anypoint.clients import APP_SCOPES, sealed
 from courier.dialects.anypoint.names import environment_id, organization_id
 
@@ -56,7 +56,7 @@ class Credentials:
         of the organization that the new one is to belong to.
         """
         async with self._turn:
-            tenant = await self._admin.new_tenant(name, beside=beside)
+            tenant = self._admin.new_tenant(name, beside=beside)
             made, made_keys = self._first_keys(tenant)
             self._write(name, made)
             await self._admin.add_tenant(tenant, made_keys, actor=actor)
@@ -139,7 +139,7 @@ class Credentials:
         So a crash may leave one file too many, and never a tenant without one.
         """
         async with self._turn:
-            await self._admin.check_tenant_name(name)
+            self._admin.check_tenant_name(name)
             old = self.path(tenant.name)
             if old.exists():
                 self._write(name, {**self.load(tenant.name), "tenant": name})

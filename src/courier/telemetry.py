@@ -5,6 +5,7 @@ import sys
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
+from itertools import accumulate
 from typing import Any
 
 import msgspec
@@ -17,6 +18,7 @@ from prometheus_client.core import (
 )
 
 from courier.clock import SteadyClock
+from courier.masking import scrubbed
 
 LATENCY_BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 30.0)
 
@@ -25,12 +27,43 @@ _KNOWN = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", 
 log = logging.getLogger("courier.requests")
 
 
+class Meter:
+    """Counts the answers of one operation: how many of each status, and how long they took."""
+
+    __slots__ = ("_logs", "latencies", "operation", "seconds", "site", "statuses")
+
+    def __init__(self, site: str, operation: str, *, logs: bool) -> None:
+        self.site = site
+        self.operation = operation
+        self.statuses: dict[int, int] = {}
+        # As many as are over each bound and not over the next.
+        self.latencies = [0] * (len(LATENCY_BOUNDS_S) + 1)
+        self.seconds = 0.0
+        self._logs = logs
+
+    def answered(self, status: int, seconds: float, path: str) -> None:
+        statuses = self.statuses
+        statuses[status] = statuses.get(status, 0) + 1
+        self.latencies[bisect_left(LATENCY_BOUNDS_S, seconds)] += 1
+        self.seconds += seconds
+        if self._logs:
+            log.info(
+                "request",
+                extra={
+                    "site": self.site,
+                    "operation": self.operation,
+                    "status": status,
+                    "path": path,
+                    "ms": round(seconds * 1000, 3),
+                },
+            )
+
+
 class Telemetry:
     """Counts requests per site, operation and status, with their latencies, and worker batches."""
 
     def __init__(self, *, log_requests: bool = False) -> None:
-        self._requests: dict[tuple[str, str, int], int] = {}
-        self._latencies: dict[tuple[str, str], list[float]] = {}
+        self._meters: dict[tuple[str, str], Meter] = {}
         self._log_requests = log_requests
         self._batches = dict.fromkeys(("done", "refused", "unanswered"), 0)
         self._batches_in_flight = 0
@@ -39,29 +72,12 @@ class Telemetry:
         # Others that have something to show.
         self.collectors: list[Callable[[], Iterable[Metric]]] = []
 
-    def started(self) -> float:
-        return time.perf_counter()
-
-    def answered(self, site: str, operation: str, status: int, started: float, path: str) -> None:
-        seconds = time.perf_counter() - started
-        key = (site, operation, status)
-        self._requests[key] = self._requests.get(key, 0) + 1
-        buckets = self._latencies.get((site, operation))
-        if buckets is None:
-            buckets = self._latencies[site, operation] = [0.0] * (len(LATENCY_BOUNDS_S) + 2)
-        buckets[bisect_left(LATENCY_BOUNDS_S, seconds)] += 1
-        buckets[-1] += seconds
-        if self._log_requests:
-            log.info(
-                "request",
-                extra={
-                    "site": site,
-                    "operation": operation,
-                    "status": status,
-                    "path": path,
-                    "ms": round(seconds * 1000, 3),
-                },
-            )
+    def meter(self, site: str, operation: str) -> "Meter":
+        """What counts the answers of one operation."""
+        found = self._meters.get((site, operation))
+        if found is None:
+            found = self._meters[site, operation] = Meter(site, operation, logs=self._log_requests)
+        return found
 
     def signin_failed(self, reason: str) -> None:
         self._signins[reason] = self._signins.get(reason, 0) + 1
@@ -77,16 +93,22 @@ class Telemetry:
         requests = CounterMetricFamily(
             "courier_requests", "Requests answered.", labels=("site", "operation", "status")
         )
-        for (site, operation, status), count in self._requests.items():
-            requests.add_metric((site, operation, str(status)), count)
+        used = [meter for meter in self._meters.values() if meter.statuses]
+        for meter in used:
+            for status, count in meter.statuses.items():
+                requests.add_metric((meter.site, meter.operation, str(status)), count)
         yield requests
         latency = HistogramMetricFamily(
             "courier_request_seconds", "Time to answer.", labels=("site", "operation")
         )
         bounds = [*map(str, LATENCY_BOUNDS_S), "+Inf"]
-        for labels, (*counts, total) in self._latencies.items():
-            sums = [sum(counts[: i + 1]) for i in range(len(counts))]
-            latency.add_metric(labels, list(zip(bounds, sums, strict=True)), sum_value=total)
+        for meter in used:
+            sums = list(accumulate(meter.latencies))
+            latency.add_metric(
+                (meter.site, meter.operation),
+                list(zip(bounds, sums, strict=True)),
+                sum_value=meter.seconds,
+            )
         yield latency
         failures = CounterMetricFamily(
             "courier_signin_failures", "Requests that were not let in.", labels=("reason",)
@@ -133,7 +155,7 @@ def clock_metrics(clock: SteadyClock) -> list[Metric]:
 
 
 class GaugeLines:
-    """A gauge with so many samples that they are rendered one by one, as they are found."""
+    """A gauge whose many samples are rendered one by one, as they are found."""
 
     def __init__(self, name: str, help: str) -> None:
         self._name = name
@@ -181,7 +203,7 @@ class _JsonLines(logging.Formatter):
         }
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
-        return msgspec.json.encode(line, enc_hook=str).decode()
+        return scrubbed(msgspec.json.encode(line, enc_hook=str).decode())
 
 
 class _Text(logging.Formatter):
@@ -189,7 +211,8 @@ class _Text(logging.Formatter):
         extra = "".join(f" {name}={value}" for name, value in _extra(record).items())
         at = self.formatTime(record, "%H:%M:%S")
         text = f"{at} {record.levelname.lower():7} {record.name} {record.getMessage()}{extra}"
-        return text + ("\n" + self.formatException(record.exc_info) if record.exc_info else "")
+        text += "\n" + self.formatException(record.exc_info) if record.exc_info else ""
+        return scrubbed(text)
 
 
 def _extra(record: logging.LogRecord) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from courier import ids, web
+from courier import admissions, ids, web
 from courier.console import consumers, recent
 from courier.core import keys, limits, patterns, sessions
 from courier.delivery import lookups
@@ -33,6 +33,10 @@ CACHES = {
         web.QUERY_REMEMBERED_BYTES_MAX // 2 * 300,
     ),
     "web.py:App._found": Bound(web.PATHS_REMEMBERED_MAX, 3 * web.PATH_REMEMBERED_BYTES_MAX + 1_500),
+    "admissions.py:Admissions._known": Bound(
+        admissions.ADMISSIONS_MAX,
+        admissions.PLACE_CHARACTERS_MAX + admissions.PROOF_CHARACTERS_MAX + 1_500,
+    ),
     "ids.py:mark": Bound(ids.mark.cache_info().maxsize or 0, _ID),
     "ids.py:Tokens._begun": Bound(2 * 1_000, 1_000),
     "core/patterns.py:compiled": Bound(
@@ -64,15 +68,17 @@ KEPT = {
     "console/live.py:_Watcher.shown": "values of one page",
     "console/live.py:_Watcher.values": "values of one page",
     "console/files.py:Files._files": "files of the console",
+    "console/files.py:Files._packed": "files of the console",
     "console/files.py:Files.names": "files of the console",
     "console/guard.py:Codes._codes": "guard.CODES_MAX",
     "console/life.py:_Watched.messages": "life.COPIES_MAX",
     "console/life.py:_Watched.open": "life.COPIES_MAX",
     "console/life.py:_Watched._seqs": "life.COPIES_MAX",
     "console/life.py:_Watched._queues": "life.COPIES_MAX",
+    "console/lake.py:LakePages._tables": "tables of a lake",
     "console/pages.py:Pages.handlers": "routes",
-    "core/admin.py:Admin._creating": "requests in flight",
-    "core/admin.py:Admin._deleted": "tenants that an operator deleted since the start",
+    "console/runs.py:Runs._stopping": "plans.PLANS_MAX",
+    "console/runs.py:Runs._tasks": "plans.PLANS_MAX",
     "core/broker.py:Broker._hints": "Limits.connections_max",
     "core/schemas.py:_Check._enums": "the parts of a schema",
     "core/schemas.py:_Check._path": "the depth of a schema",
@@ -80,7 +86,7 @@ KEPT = {
     "core/schemas.py:_Check.problems": "the parts of a schema",
     "core/sessions.py:Sessions._used_ms": "sessions in the store",
     "core/signins.py:SignIns._counts": "signins.FAILURES_MAX",
-    "core/turns.py:Turn._queue": "requests in flight",
+    "core/waiters.py:Waiters._waiting": "Limits.connections_max, listeners, workers",
     "core/usage.py:Usage._requests": "tenants, since the last sweep",
     "core/watch.py:Watch._exceeded": "queues in the store",
     "delivery/calls.py:Calls._calls": "pushes_max",
@@ -90,7 +96,15 @@ KEPT = {
     "delivery/line.py:Line._settled": "pushes_max",
     "delivery/line.py:Line.sending": "pushes_max",
     "delivery/lookups.py:Lookups._running": "pushes_max",
+    "delivery/http.py:_Pool._free": "pushes_max",
+    "delivery/http.py:_Pool._idle_s": "pushes_max",
     "delivery/slots.py:Seat._began": "pushes_max",
+    "delivery/notes.py:LivenessNotes._waiting": "listeners in the store",
+    "delivery/room.py:PushRoom._hungry": "tenants with listeners or workers in the store",
+    "delivery/room.py:PushRoom._tenants": "tenants with listeners or workers in the store",
+    "delivery/room.py:PushRoom._turns": "tenants with listeners or workers in the store",
+    "delivery/room.py:_Holder.queues": "queues with listeners or workers in the store",
+    "delivery/room.py:_Holder.waiting": "listeners and workers in the store",
     "dialects/folding.py:Folded._read": "the slices of a request",
     "dialects/folding.py:Folded._runs": "the slices of a request",
     "delivery/slots.py:Slots._turns": "tenants with listeners or workers in the store",
@@ -98,15 +112,19 @@ KEPT = {
     "delivery/slots.py:_Tenant.queues": "queues with listeners or workers in the store",
     "delivery/verifier.py:DomainVerifier._looked": "domains in the store",
     "delivery/workers.py:Workers._feeds": "consumers in the store",
+    "long_texts.py:LongTexts._texts": "messages of one answer, whose bodies the allowance counts",
     "reader.py:Reader._headers": "Limits.headers_max",
     "reader.py:Reader.ready": "Limits.pipelined_max, and those of one read",
-    "telemetry.py:Telemetry._latencies": "routes",
-    "telemetry.py:Telemetry._requests": "routes times statuses",
+    "telemetry.py:Meter.statuses": "statuses",
+    "telemetry.py:Telemetry._meters": "routes",
     "telemetry.py:Telemetry._signins": "reasons why a sign-in fails",
     "telemetry.py:Telemetry.collectors": "parts of the server that have metrics",
     "traffic.py:Traffic._addresses": "Limits.connections_max",
+    "traffic.py:Traffic._holders": "Limits.connections_max",
+    "traffic.py:Traffic._lingering": "Limits.lingering_max",
+    "traffic.py:Traffic._open": "Limits.connections_max",
     "traffic.py:Traffic._tasks": "Limits.connections_max",
-    "traffic.py:Traffic.connections": "Limits.connections_max",
+    "traffic.py:Traffic.connections": "Limits.connections_max and lingering_max",
     "web.py:Request.params": "the variable parts of a route's path",
 }
 _COLLECTIONS = {"set", "dict", "list", "deque", "OrderedDict", "defaultdict", "WeakValueDictionary"}

@@ -56,7 +56,7 @@ def section(name: str) -> str:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_documentation_names_every_argument_of(name: str) -> None:
-    if name in ("courier serve", "courier config", "courier up"):
+    if name in ("courier serve", "courier init", "courier config", "courier up"):
         names = {"--config"}  # the settings have a page of their own
         if name == "courier up":
             names |= {"--every", "--lake"}

@@ -35,6 +35,7 @@ EXAMPLES: dict[type[errors.BrokerError], errors.BrokerError] = {
         errors.RateLimited("publishing", retry_after_ms=1),
         errors.StoreUnavailable("reason"),
         errors.OutOfSpace(free=1, limit=2),
+        errors.AnswersFull(),
         errors.StoreDamaged("block", 1),
         errors.ShuttingDown(),
         courier.web.NoRoute("/path"),
@@ -46,6 +47,7 @@ EXAMPLES: dict[type[errors.BrokerError], errors.BrokerError] = {
         courier.ops.journal.OffsetTrimmed(1, 2),
         courier.console.Guessing("signing in", retry_after_ms=1),
         courier.console.guard.ForeignForm("another site sent it"),
+        courier.console.refusals.PlanConflict("another plan runs on this queue"),
     )
 }
 # What Anypoint's clients are told, and after how many seconds they may come again.
@@ -66,6 +68,7 @@ ANYPOINT: dict[type[errors.BrokerError], tuple[int, int | None]] = {
     errors.RateLimited: (429, 1),
     errors.StoreUnavailable: (503, 1),
     errors.OutOfSpace: (503, 30),
+    errors.AnswersFull: (503, 1),
     errors.StoreDamaged: (503, 1),
     errors.ShuttingDown: (503, 1),
     courier.web.NoRoute: (404, None),
@@ -93,6 +96,7 @@ DISCUE: dict[type[errors.BrokerError], tuple[int, int | None]] = {
     errors.RateLimited: (429, 1),
     errors.StoreUnavailable: (503, 1),
     errors.OutOfSpace: (503, 30),
+    errors.AnswersFull: (503, 1),
     errors.StoreDamaged: (503, 1),
     errors.ShuttingDown: (503, 1),
     courier.web.NoRoute: (404, None),
@@ -109,6 +113,7 @@ OF_ONE_SITE = {
     courier.ops.journal.OffsetTrimmed,
     courier.console.Guessing,
     courier.console.guard.ForeignForm,
+    courier.console.refusals.PlanConflict,
 }
 
 

@@ -1,11 +1,15 @@
 """Which part may use which, read from the source itself."""
 
 import ast
+import inspect
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from courier.core import store
 
 ROOT = Path(__file__).parents[2] / "src"
 MODULES = {
@@ -15,8 +19,10 @@ MODULES = {
 
 # Part -> the parts of Courier it may import. The longest matching prefix of a module counts.
 MAY_IMPORT = {
-    "courier.config": (),
+    "courier.config": ("courier.masking",),
+    "courier.masking": (),
     "courier.clock": (),
+    "courier.drawing": (),
     "courier.files": (),
     "courier.ids": (),
     "courier.core": ("courier.clock", "courier.ids", "courier.core"),
@@ -34,6 +40,7 @@ MAY_IMPORT = {
         "courier.ids",
         "courier.core",
         "courier.delivery",
+        "courier.masking",
     ),
     "courier.dialects": (
         "courier",
@@ -41,6 +48,7 @@ MAY_IMPORT = {
         "courier.ids",
         "courier.core",
         "courier.delivery",
+        "courier.long_texts",
         "courier.web",
     ),
     "courier.console": (
@@ -49,12 +57,37 @@ MAY_IMPORT = {
         "courier.ids",
         "courier.core",
         "courier.console",
+        "courier.files",
         "courier.dialects.json",
+        "courier.drawing",
+        "courier.refusals",
         "courier.web",
+        "courier.words",
     ),
     # It runs on executors too, where nothing of the server is.
-    "courier.lake": ("courier", "courier.clock", "courier.files", "courier.ids", "courier.lake"),
-    "courier.cli": ("courier", "courier.config", "courier.files", "courier.cli", "courier.lake"),
+    "courier.lake": (
+        "courier",
+        "courier.clock",
+        "courier.drawing",
+        "courier.files",
+        "courier.ids",
+        "courier.lake",
+        "courier.requester",
+    ),
+    "courier.cli": (
+        "courier",
+        "courier.clock",
+        "courier.config",
+        "courier.files",
+        "courier.ids",
+        "courier.masking",
+        "courier.requester",
+        "courier.words",
+        "courier.cli",
+        "courier.lake",
+    ),
+    # It works on files and databases that no server is using.
+    "courier.cli.store_copy": ("courier.config", "courier.cli", "courier.core", "courier.store"),
     "courier.cli.serve": ("courier", "courier.config", "courier.cli", "courier.app"),
 }
 # A dialect is a folder; what lies beside the folders is for all of them.
@@ -201,3 +234,36 @@ def test_a_use_is_seen_however_it_is_written(source: str, name: str) -> None:
 def test_a_relative_import_in_a_package_starts_at_the_package() -> None:
     used = set(names_used("from .types import Queue", "courier.core", package=True))
     assert used == {"courier.core.types.Queue"}
+
+
+# What the core asks of a store must fit in one head.
+STORE_MEMBERS_MAX = 24
+PARAMETERS_MAX = 6
+
+
+def test_the_store_is_small_enough_to_hold_in_the_head() -> None:
+    members = [name for name in vars(store.Store) if not name.startswith("_")]
+    members += store.Store.__annotations__
+    assert len(members) <= STORE_MEMBERS_MAX
+    seams = [each for each in vars(store).values() if getattr(each, "_is_protocol", False)]
+    for seam in seams:
+        for name, verb in inspect.getmembers(seam, inspect.isfunction):
+            asked = inspect.signature(verb).parameters.keys() - {"self", "actor", "now_ms"}
+            assert len(asked) <= PARAMETERS_MAX, f"{seam.__name__}.{name}"
+
+
+# Verbs of the store that change what it holds.
+CHANGING = re.compile(
+    r"store\.(change|publish|lease|settle|rename|remove|purge|redrive|sweep|claims|waiters"
+    r"|rows\.publish|pushes\.(take|settle|retry|backfill)|journal\.(note|trim)|past\.tally)\b"
+)
+
+
+@pytest.mark.parametrize("folder", ["dialects", "ops", "console"])
+def test_what_the_store_holds_is_changed_by_verbs_of_the_core_alone(folder: str) -> None:
+    found = [
+        f"{path.name}: {match[0]}"
+        for path in sorted((ROOT / "courier" / folder).rglob("*.py"))
+        for match in CHANGING.finditer(path.read_text())
+    ]
+    assert not found

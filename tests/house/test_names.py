@@ -71,7 +71,52 @@ def test_the_license_is_named_and_there() -> None:
     assert (ROOT / name).read_text().startswith("MIT License\n")
 
 
-@pytest.mark.parametrize("name", ["CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"])
-def test_links_of_pages_at_the_root_lead_somewhere(name: str) -> None:
-    for target in re.findall(r"\]\(([^)#:]+)\)", (ROOT / name).read_text()):
-        assert (ROOT / target).exists(), target
+# Words and phrases that style asks us not to use, with what we write instead.
+UNUSED_WORDS = {
+    "whoever": "a caller that; a process that",
+    "whosoever": "a caller that",
+    "so many": "the limit, by its name",
+    "none such": "no such",
+    "anew": "again; rebuild; restart",
+}
+
+
+@pytest.mark.parametrize("word", UNUSED_WORDS)
+def test_words_that_we_do_not_use(word: str) -> None:
+    seen = re.compile(rf"\b{word}\b", re.IGNORECASE)
+    found = [
+        f"{name}:{number}: {line.strip()}"
+        for name in [*texts(), "Makefile"]
+        if not name.startswith(("tests/", "bench/"))
+        for number, line in enumerate((ROOT / name).read_text().splitlines(), start=1)
+        if seen.search(line)
+    ]
+    assert not found, f"write instead: {UNUSED_WORDS[word]}"
+
+
+PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    for target, place in re.findall(r"\]\(([^)#:]*)(#[^)]*)?\)", page.read_text()):
+        found = page.parent / target if target else page
+        assert found.exists(), target
+        if place and found.suffix == ".md":
+            heads = re.findall(r"^#+ (.*)$", found.read_text(), re.M)
+            assert place[1:] in [_anchor(head) for head in heads], f"{target}{place}"
+
+
+def _anchor(head: str) -> str:
+    """As pages that show Markdown name a heading."""
+    return re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-")
+
+
+def test_every_release_says_how_to_upgrade_to_it() -> None:
+    first, *releases = (ROOT / "CHANGELOG.md").read_text().split("\n## ")[1:]
+    assert first.startswith("Unreleased\n")
+    assert any(
+        re.match(rf"{re.escape(courier.__version__)} - \d{{4}}-\d\d-\d\d\n", r) for r in releases
+    )
+    for each in (first, *releases):
+        assert "\n\n### Upgrading\n\n" in each, each.partition("\n")[0]

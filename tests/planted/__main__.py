@@ -5,6 +5,7 @@
 With words, only faults whose file or test contains one of them.
 """
 
+import compileall
 import os
 import shutil
 import subprocess
@@ -29,6 +30,7 @@ def main(words: list[str]) -> int:
     if not faults:
         print("no fault of the ledger has one of these words in its file or test")
         return 2
+    compileall.compile_dir(SOURCE, quiet=1)
     # A test that fails anyway would catch nothing.
     if _pytest(SOURCE, sorted({fault.test for fault in faults}), limit_s=None) != 0:
         print("some of these tests fail without a planted fault")
@@ -46,15 +48,17 @@ def main(words: list[str]) -> int:
 def _is_caught(fault: Fault) -> bool:
     with tempfile.TemporaryDirectory(prefix="courier-planted-") as scratch:
         source = Path(scratch, "src")
-        shutil.copytree(SOURCE, source, ignore=shutil.ignore_patterns("__pycache__"))
+        # Compiled files are copied too; they are found to be current by times, which a copy keeps.
+        shutil.copytree(SOURCE, source)
         file = source / "courier" / fault.file
         file.write_text(file.read_text().replace(fault.old, fault.new))
+        for compiled in file.parent.glob(f"__pycache__/{file.stem}.*.pyc"):
+            compiled.unlink()
         return _pytest(source, [fault.test], limit_s=TEST_S_MAX) in (FAILED, None)
 
 
 def _pytest(source: Path, tests: list[str], *, limit_s: float | None) -> int | None:
     """Its exit code; None if it did not come to an end."""
-    # Compiled files would be looked for by the time of the source, which a copy shares.
     environ = {**os.environ, "PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1"}
     options = ["-p", "no:cacheprovider", "--tb", "line", "-x"]
     with tempfile.TemporaryFile("w+") as output:
