@@ -231,7 +231,7 @@ class Connection(asyncio.BufferedProtocol):
         if not keep:
             self._end()
 
-    def _send(self, *parts: bytes) -> None:
+    def _send(self, *parts: bytes | memoryview) -> None:
         """Write to the client, unless it has gone: a closed transport takes nothing and raises."""
         if self._transport.is_closing():
             return
