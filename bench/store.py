@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from array import array
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,18 @@ STORES = {
     "engine in memory": ("courier.store.embedded", "EmbeddedStore"),
 }
 # Name, callers, messages of a call.
-WORKLOADS = (("cycle", 64, 1), ("cycle", 64, 100), ("publish", 16, 100))
+WORKLOADS = (
+    ("cycle", 64, 1),
+    ("cycle", 64, 100),
+    ("publish", 16, 100),
+    ("fifo cycle", 64, 1),
+    ("fifo cycle", 16, 100),
+    ("publish to 10 listeners", 16, 100),
+    ("claims", 1, 100_000),
+)
+# Messages that one call of the FIFO workloads publishes in each of its groups.
+_GROUP = 10
+_LISTENERS = 10
 _REPOSITORY = Path(__file__).parents[1]
 _LEASE_MS = 30_000
 
@@ -73,7 +85,11 @@ async def _run(who: str, number: int, warmup_s: float, seconds: float, directory
     path = None if who.endswith("memory") else directory / "courier.db"
     store = await getattr(importlib.import_module(module), name).open(path)
     try:
-        return await _measure(Calls(store), *WORKLOADS[number], warmup_s, seconds)
+        kind, callers, batch = WORKLOADS[number]
+        calls = Calls(store, fifo=kind.startswith("fifo"))
+        await calls.create(listeners=_LISTENERS if "listeners" in kind else 0)
+        verb = {"publish": calls.publish, "claims": calls.claim}.get(kind.split()[0], calls.cycle)
+        return await _measure(verb, calls, callers, batch, warmup_s, seconds)
     finally:
         await store.close()
 
@@ -81,47 +97,89 @@ async def _run(who: str, number: int, warmup_s: float, seconds: float, directory
 class Calls:
     """The store and the types that it understands."""
 
-    def __init__(self, store: Any) -> None:
+    def __init__(self, store: Any, *, fifo: bool) -> None:
         self.store = store
+        self.busy_s = self.cpu_s = 0.0  # of what counts; for the others it is the whole time
         self._types = types = importlib.import_module("courier.core.types")
-        self._actor = types.Actor("bench", "bench")
+        self._fifo = fifo
+        self._asked = {"actor": types.Actor("bench", "bench")}
         self._id: str = importlib.import_module("courier.ids").new_id()
         self._done = types.Outcome.DONE
+        self._claims = 0
 
-    async def create(self) -> None:
+    async def create(self, *, listeners: int) -> None:
         now_ms = _now_ms()
-        queue = self._types.Queue(
-            id=self._id, tenant="bench", name="bench", created_ms=now_ms, modified_ms=now_ms
-        )
-        asked = {"actor": self._actor, "now_ms": now_ms}
+        new = {"tenant": "bench", "created_ms": now_ms, "modified_ms": now_ms}
+        puts = [self._types.Queue(id=self._id, name="bench", fifo=self._fifo, **new)]
+        puts += [
+            self._types.Listener(
+                id=f"{self._id}{number}",
+                parent=self._id,
+                name=f"{self._id}/{number}",
+                title=str(number),
+                url="https://example.com",
+                liveness_url="https://example.com",
+                **new,
+            )
+            for number in range(listeners)
+        ]
         try:
             records = importlib.import_module("courier.core.records")
         except ImportError:  # a commit before changes were decisions
-            await self.store.change(puts=[queue], **asked)
+            await self.store.change(puts=puts, **self._asked, now_ms=now_ms)
         else:
-            await self.store.change(records.decided(puts=[queue]), **asked)
+            await self.store.change(records.decided(puts=puts), **self._asked, now_ms=now_ms)
 
     async def publish(self, batch: int) -> None:
         drafts = [self._types.Draft(BODY)] * batch
-        await self.store.publish([(self._id, drafts)], actor=self._actor, now_ms=_now_ms())
+        if self._fifo:
+            drafts = [
+                self._types.Draft(BODY, group=f"{id(drafts)}-{number // _GROUP}")
+                for number in range(batch)
+            ]
+        await self.store.publish([(self._id, drafts)], **self._asked, now_ms=_now_ms())
 
     async def cycle(self, batch: int) -> None:
         await self.publish(batch)
         leased = await self.store.lease(
-            self._id, count=batch, lease_ms=_LEASE_MS, actor=self._actor, now_ms=_now_ms()
+            self._id, count=batch, lease_ms=_LEASE_MS, **self._asked, now_ms=_now_ms()
         )
         acks = [self._types.Ack(message.seq, message.attempts) for message in leased.messages]
-        outcomes = await self.store.settle(self._id, acks, actor=self._actor, now_ms=_now_ms())
+        outcomes = await self.store.settle(self._id, acks, **self._asked, now_ms=_now_ms())
         if outcomes != [self._done] * batch:
             raise RuntimeError(f"a cycle of {batch} ended with {outcomes}")
 
+    async def claim(self, batch: int) -> None:
+        """Publishes first, which does not count: what counts is to claim, extend and ack."""
+        for _ in range(batch // 1_000):
+            await self.publish(1_000)
+        self._claims += 1
+        claim = (self._id, str(self._claims))
+        claims = getattr(self.store, "claims", None)
+        take, extend, ack = (
+            (claims.take, claims.extend, claims.ack)
+            if claims
+            else (self.store.claim, self.store.extend_claim, self.store.ack_claim)
+        )
+        started_s, cpu_s = time.perf_counter(), time.process_time()
+        timed = {**self._asked, "now_ms": _now_ms()}
+        taken = await take(*claim, count=batch, lease_ms=_LEASE_MS, **timed)
+        await extend(*claim, lease_ms=_LEASE_MS, **timed)
+        await ack(*claim, **timed)
+        self.busy_s += time.perf_counter() - started_s
+        self.cpu_s += time.process_time() - cpu_s
+        if taken != batch:
+            raise RuntimeError(f"a claim of {batch} took {taken}")
+
 
 async def _measure(
-    calls: Calls, kind: str, callers: int, batch: int, warmup_s: float, seconds: float
+    verb: Callable[[int], Awaitable[None]],
+    calls: Calls,
+    callers: int,
+    batch: int,
+    warmup_s: float,
+    seconds: float,
 ) -> Figure:
-    await calls.create()
-    verb = calls.cycle if kind == "cycle" else calls.publish
-
     async def call(until_s: float, latencies_s: "array[float]") -> None:
         started_s = time.perf_counter()
         while started_s < until_s:
@@ -133,13 +191,14 @@ async def _measure(
     latencies_s = array("d")
     until_s = time.perf_counter() + warmup_s
     await asyncio.gather(*(call(until_s, array("d")) for _ in range(callers)))
+    calls.busy_s = calls.cpu_s = 0.0
     started_s, cpu_s = time.perf_counter(), time.process_time()
     await asyncio.gather(*(call(started_s + seconds, latencies_s) for _ in range(callers)))
     return Figure.of(
         messages=len(latencies_s) * batch,
         latencies_s=latencies_s,
-        elapsed_s=time.perf_counter() - started_s,
-        cpu_s=time.process_time() - cpu_s,
+        elapsed_s=calls.busy_s or time.perf_counter() - started_s,
+        cpu_s=calls.cpu_s or time.process_time() - cpu_s,
         client_cpu_s=0.0,
     )
 
