@@ -159,6 +159,14 @@ def test_a_redrive_is_taken_back_as_far_as_nobody_leased(server: Server, operato
     assert (undo["done"], undo["plan"]["apart"]) == (5, 3)
     assert operator.facts(f"/console/queues/{source}")["now"]["count"] == 3
     assert len(_numbers(operator, dead)) == 5
+    # They are dead letters of that queue still: listed there, and redriven once more.
+    listed = operator.facts(f"/console/queues/{source}?state=dead")["messages"]["rows"]
+    assert [row["buried_from"] for row in listed] == [source] * 5
+    purge = _planned(operator, "purge", queue=dead)
+    assert _ran(operator, purge)["done"] == 5
+    assert _ran(operator, purge, "undo")["done"] == 5
+    assert _ran(operator, _planned(operator, "redrive", selected=dead))["done"] == 5
+    assert operator.facts(f"/console/queues/{source}")["now"]["count"] == 8
 
 
 def test_a_queue_is_deleted_and_created_again(server: Server, operator: Visitor) -> None:

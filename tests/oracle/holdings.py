@@ -78,7 +78,6 @@ class Holdings:
         backlog: Backlog,
         draft: Draft,
         by: Cause,
-        origin: Origin | None = None,
         *,
         listener: str | None = None,
     ) -> str:
@@ -99,7 +98,7 @@ class Holdings:
             headers=deepcopy(draft.headers),
             group=(draft.group or GROUP_DEFAULT) if queue.fifo else draft.group,
             expires_ms=now_ms + ttl_ms + self.doubt_ms if has_own else None,
-            origin=origin,
+            origin=draft.origin,
             delay_ms=draft.delay_ms if queue.fifo else (delay_ms or None),
             sealed=draft.sealed,
         )
@@ -121,7 +120,7 @@ class Holdings:
             body=message.body,
             sealed=message.sealed,
             delay_ms=delay_ms or None,
-            detail=msgspec.to_builtins(origin) if origin else detail,
+            detail=msgspec.to_builtins(draft.origin) if draft.origin else detail,
         )
         return message.id
 
@@ -154,8 +153,8 @@ class Holdings:
 
     def _copy(self, delivery: Delivery, into: Backlog, origin: Origin, now_ms: int) -> None:
         """Put a dead letter where it belongs."""
-        copy = carried(delivery, delay_ms=None if into.queue.fifo else 0)
-        self.store(into, copy, Cause(BROKER, now_ms), origin)
+        copy = carried(delivery, origin, delay_ms=None if into.queue.fifo else 0)
+        self.store(into, copy, Cause(BROKER, now_ms))
 
     def end(
         self, kind: str, backlog: Backlog, delivery: Delivery, by: Cause, **columns: Any
@@ -298,7 +297,7 @@ class Holdings:
             )
 
 
-def carried(delivery: Delivery, *, delay_ms: int | None) -> Draft:
+def carried(delivery: Delivery, origin: Origin, *, delay_ms: int | None) -> Draft:
     """What carries a message over to another queue."""
     message = delivery.message
     return Draft(
@@ -309,4 +308,5 @@ def carried(delivery: Delivery, *, delay_ms: int | None) -> Draft:
         delay_ms=delay_ms,
         group=message.group,
         sealed=message.sealed,
+        origin=origin,
     )

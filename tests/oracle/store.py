@@ -379,7 +379,7 @@ class Oracle:
         if dry_run:
             return True
         origin = Origin(backlog.queue.id, delivery.message.id, reason="redrive")
-        self._holdings.store(source, carried(delivery, delay_ms=0), by, origin)
+        self._holdings.store(source, carried(delivery, origin, delay_ms=0), by)
         self._holdings.end("deleted", backlog, delivery, by)
         return True
 

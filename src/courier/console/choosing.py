@@ -16,7 +16,7 @@ from courier.core.errors import NotFound
 from courier.core.keys import Reach
 from courier.core.limits import Allowance
 from courier.core.listeners import missed
-from courier.core.types import BROKER, Listener, Message, Queue
+from courier.core.types import BROKER, Listener, Message, Origin, Queue
 
 # Bodies of one page.
 PAGE_BYTES_MAX = 8 << 20
@@ -105,7 +105,7 @@ class Choosing:
             for id, _ in plan.queues:
                 async for messages in self._held(plan, id):
                     taken = await self._taken(plan, id, messages, reach)
-                    yield [Chosen.of(id, each, kept=plan.kept) for each in taken]
+                    yield [Chosen.of(id, each, each.origin, kept=plan.kept) for each in taken]
 
     async def _held(self, plan: Plan, id: str) -> AsyncIterator[list[Message]]:
         """Messages of a queue that the selection names, or that fit it."""
@@ -216,8 +216,10 @@ class Choosing:
                 fresh = found and found[0].seq == seq and not found[0].attempts
                 plan.apart += not fresh
                 if fresh:
+                    # Back on the dead-letter queue it is one of the queue that it came to.
                     into = str(detail.get("queue", "")) if redriven else ""
-                    yield [Chosen.of(run.queue, found[0], kept=True, into=into)]
+                    origin = Origin(run.queue, found[0].id, reason="attempts") if into else None
+                    yield [Chosen.of(run.queue, found[0], origin, kept=True, into=into)]
 
 
 def _archived(row: dict[str, Any], *, into: str) -> Chosen:

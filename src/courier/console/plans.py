@@ -24,6 +24,7 @@ from courier.core.types import (
     Draft,
     Message,
     MessageState,
+    Origin,
     Queue,
     Rule,
 )
@@ -44,10 +45,11 @@ _SCHEMA = pa.schema(
         ("queue", pa.string()), ("seq", pa.int64()), ("id", pa.string()),
         ("published_ms", pa.int64()), ("size", pa.int64()), ("content_type", pa.string()),
         ("body", pa.binary()), ("sealed", pa.string()), ("headers", pa.binary()),
-        ("group", pa.string()), ("into", pa.string()),
+        ("group", pa.string()), ("into", pa.string()), ("origin", pa.binary()),
     ]
 )  # fmt: skip
 _decode_headers: "msgspec.json.Decoder[dict[str, Any]]" = msgspec.json.Decoder(dict[str, Any])
+_decode_origin = msgspec.json.Decoder(Origin)
 
 Action = Literal[
     "delete", "purge", "redrive", "retry_pushes", "backfill", "delete_queue", "delete_key",
@@ -154,7 +156,7 @@ class Plan(Struct, kw_only=True):
 class Chosen(Struct, frozen=True):
     """A message that a plan chose. `body` None: there was no room to keep it.
 
-    `into`: where to put it back, if not where it was.
+    `into`: where to put it back, if not where it was. `origin`: whose dead letter it is.
     """
 
     queue: str
@@ -168,9 +170,12 @@ class Chosen(Struct, frozen=True):
     headers: bytes | None = None
     group: str | None = None
     into: str = ""
+    origin: bytes | None = None
 
     @classmethod
-    def of(cls, queue: str, message: Message, *, kept: bool, into: str = "") -> "Chosen":
+    def of(
+        cls, queue: str, message: Message, origin: Origin | None, *, kept: bool, into: str = ""
+    ) -> "Chosen":
         headers = msgspec.json.encode(message.headers) if message.headers and kept else None
         return cls(
             queue,
@@ -184,6 +189,7 @@ class Chosen(Struct, frozen=True):
             headers,
             message.group,
             into,
+            msgspec.json.encode(origin) if origin and origin.reason != "redrive" else None,
         )
 
     @property
@@ -202,7 +208,10 @@ class Chosen(Struct, frozen=True):
         """The same message once more, with where it comes from."""
         headers = _decode_headers.decode(self.headers) if self.headers else {}
         headers |= {REPLAY_ID: plan, REPLAY_QUEUE: queue, REPLAY_MESSAGE: self.id}
-        return Draft(body, self.content_type, headers, group=self.group, sealed=sealed)
+        origin = _decode_origin.decode(self.origin) if self.origin else None
+        return Draft(
+            body, self.content_type, headers, group=self.group, sealed=sealed, origin=origin
+        )
 
 
 class Writer:

@@ -367,7 +367,7 @@ class Draft(Struct, frozen=True, gc=False):
 
     `id` is the publisher's own; `once_key` makes a repeated publish within `once_ms` return the
     first message instead of storing a second one. `sealed` names the key that the body has been
-    encrypted with.
+    encrypted with. `origin` is for copies that the broker makes, and for those put back.
     """
 
     body: bytes
@@ -380,6 +380,7 @@ class Draft(Struct, frozen=True, gc=False):
     once_key: str | None = None
     once_ms: int = DAY_MS
     sealed: str | None = None
+    origin: Origin | None = None
 
     @property
     def size(self) -> int:

@@ -37,6 +37,17 @@ def test_a_dead_letter_goes_back_to_where_it_was_buried_from(
     assert message.origin == Origin(dead.id, letter.id, attempts=0, reason="redrive")
 
 
+def test_a_dead_letter_that_is_put_back_can_be_redriven_like_any_other(
+    driver: Driver, work: Queue, dead: Queue
+) -> None:
+    origin = Origin(work.id, "m", attempts=1, reason="attempts")
+    driver.publish_rows(dead, "plain", Draft(b"a", origin=origin))
+    [plain, letter] = driver.peek(dead)
+    assert (plain.origin, letter.origin) == (None, origin)
+    assert driver.redrive(dead, plain.seq, letter.seq) == [False, True]
+    assert bodies(driver.peek(work)) == ["a"]
+
+
 def test_the_publishers_own_id_survives_the_way_back(
     driver: Driver, work: Queue, dead: Queue
 ) -> None:

@@ -301,9 +301,9 @@ class Endings:
             source = self._source(line, message)
             done.append(source is not None)
             if source is not None and not dry_run:
-                draft = copy_of(message, delivery.own_id, delay_ms=0)
                 origin = Origin(line.id, message.id, reason="redrive")
-                await self._publishing.insert(source, [draft], actor, now_ms, origin=origin)
+                draft = copy_of(message, delivery.own_id, origin, delay_ms=0)
+                await self._publishing.insert(source, [draft], actor, now_ms)
                 # Its group may have been touched by what was just published.
                 [delivery] = (await self._deliveries.standing_at(line, [seq])).values()
                 await self.end(line, "deleted", [delivery], actor, now_ms)

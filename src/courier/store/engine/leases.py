@@ -475,9 +475,9 @@ class Leases:
         if target:
             origin = Origin(line.id, message.id, delivery.attempt, "attempts")
             delay_ms = None if target.queue.fifo else 0
-            draft = copy_of(message, delivery.own_id, delay_ms=delay_ms)
+            draft = copy_of(message, delivery.own_id, origin, delay_ms=delay_ms)
             self._book.blocks.copied(message.size)
-            await self._publishing.insert(target, [draft], BROKER, now_ms, origin=origin)
+            await self._publishing.insert(target, [draft], BROKER, now_ms)
 
 
 def _current(delivery: Delivery, item: Settlement, now_ms: int) -> bool:

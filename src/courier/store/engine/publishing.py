@@ -197,7 +197,6 @@ class Publishing:
         actor: Actor,
         now_ms: int,
         *,
-        origin: Origin | None = None,
         via: Via | None = None,
         only: PushLine | None = None,
     ) -> range:
@@ -225,7 +224,7 @@ class Publishing:
             stop = self._fitting(block, drafts, at, stop)
             part = drafts[at:stop] if stop - at < count else drafts
             part_delays = delays[at:stop] if delays is not None else None
-            await self._fill(line, block, part, part_delays, actor, now_ms, origin, detail, only)
+            await self._fill(line, block, part, part_delays, actor, now_ms, detail, only)
             at = stop
         return range(begun, line.tail + 1)
 
@@ -260,7 +259,6 @@ class Publishing:
         delays: Sequence[int] | None,
         actor: Actor,
         now_ms: int,
-        origin: Origin | None,
         detail: dict[str, Any] | None,
         only: PushLine | None,
     ) -> None:
@@ -271,8 +269,7 @@ class Publishing:
         sizes = [len(draft.body) if draft.sealed is None else draft.size for draft in drafts]
         size = sum(sizes)
         aging = count
-        source = msgspec.to_builtins(origin) if origin else None
-        same = source is None and delays is None and not fifo and not doubt_ms
+        same = delays is None and not fifo and not doubt_ms
         unusual = [
             (place, draft)
             for place, draft in enumerate(drafts)
@@ -282,6 +279,7 @@ class Publishing:
             or draft.ttl_ms is not None
             or draft.group is not None
             or draft.sealed is not None
+            or draft.origin is not None
         ]
         for place, draft in unusual:
             delay_ms = delays[place] if delays is not None else 0
@@ -298,7 +296,7 @@ class Publishing:
                 expires_ms,
                 draft.delay_ms if fifo else delay_ms or None,
                 draft.sealed,
-                source,
+                msgspec.to_builtins(draft.origin) if draft.origin else None,
                 delay_ms or None,
             )
         assert isinstance(block.sizes, list) and isinstance(block.types, list)
@@ -469,7 +467,7 @@ def _over(
     return refused
 
 
-def copy_of(message: Message, own_id: str | None, *, delay_ms: int | None) -> Draft:
+def copy_of(message: Message, own_id: str | None, origin: Origin, *, delay_ms: int | None) -> Draft:
     """What carries a message over to another queue."""
     return Draft(
         message.body,
@@ -479,4 +477,5 @@ def copy_of(message: Message, own_id: str | None, *, delay_ms: int | None) -> Dr
         delay_ms,
         group=message.group,
         sealed=message.sealed,
+        origin=origin,
     )

@@ -257,8 +257,8 @@ class Pushes:
             return
         [message] = await self._messages.of(line, [row])
         origin = Origin(line.id, message.id, row.attempt, "push")
-        draft = copy_of(message, row.own_id, delay_ms=None if target.queue.fifo else 0)
-        await self._publishing.insert(target, [draft], BROKER, now_ms, origin=origin)
+        draft = copy_of(message, row.own_id, origin, delay_ms=None if target.queue.fifo else 0)
+        await self._publishing.insert(target, [draft], BROKER, now_ms)
 
     def _note(
         self,
