@@ -66,7 +66,7 @@ bench: $(DEV_READY) $(JAVA_READY) ## measure, next to other brokers where they c
 	$(PYTHON) -m bench $(ARGS)
 
 soak: $(DEV_READY) $(JAVA_READY) ## the long version of the kill loops and of the random histories
-	KILLS=200 MODEL_EXAMPLES=2000 IMAGES=5000 SETTINGS_CHANGES=1000 \
+	KILLS=200 MODEL_EXAMPLES=2000 IMAGES=5000 SETTINGS_CHANGES=1000 PAUSE_SECONDS=60 \
 		$(PYTHON) -m pytest --timeout 7200 tests/faults tests/model
 	@# Enough for every point of the lake at which something is killed.
 	KILLS=60 $(PYTHON) -m pytest tests/lake/test_pipeline_kill.py tests/lake/test_source_kill.py \

@@ -4,6 +4,7 @@ import os
 import random
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,12 @@ NODES = 2
 class Cluster(Server):
     """`kill` ends a server, all of them, or the database while the servers run on."""
 
-    def __init__(self, directory: Path, *, seed: int) -> None:
+    def __init__(self, directory: Path, *, seed: int, env: Mapping[str, str] | None = None) -> None:
         super().__init__(directory)
         self._random = random.Random(seed)
         self.database = self._databases()
         self._store = ["--store", self.database.url("courier")]
-        self._keys = {"COURIER_ENCRYPTION_KEYS": new_key()}
+        self._keys = {"COURIER_ENCRYPTION_KEYS": new_key(), **(env or {})}
         self.nodes = []
         for number in range(NODES):
             place = directory / str(number)

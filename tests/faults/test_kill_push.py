@@ -7,7 +7,7 @@ has arrived at every listener, under one id and with one body however often; the
 never sees a message before it has acknowledged the one before.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 
@@ -16,7 +16,7 @@ from tests.delivery.receiver import Receiver
 from tests.faults.push_crew import Hook, KeyChannel, Publisher
 from tests.faults.push_history import PushHistory
 from tests.faults.push_ledger import PushLedger
-from tests.faults.trial import KILLS, SEED, TIMEOUT_SECONDS, Trial
+from tests.faults.trial import SEED, TIMEOUT_SECONDS, Trial
 from tests.server import Server
 
 PUBLISHERS = 3
@@ -128,7 +128,14 @@ def test_every_message_arrives_at_every_listener_though_the_server_is_killed(
     pushing_server: Server, receiver: Receiver, capsys: pytest.CaptureFixture[str]
 ) -> None:
     trial = PushTrial(pushing_server, receiver)
-    trial.run([trial.publisher(number) for number in range(PUBLISHERS)])
+    deliver(trial, [trial.publisher(number) for number in range(PUBLISHERS)], capsys)
+
+
+def deliver(
+    trial: PushTrial, publishers: Sequence[Publisher], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Kill, and check that every message arrives at every listener."""
+    trial.run(publishers)
     wait_until(trial.delivered, "messages are still on their way", seconds=DELIVERED_SECONDS_MAX)
     trial.check()
     history, ledger = trial.history, trial.ledger
@@ -137,10 +144,10 @@ def test_every_message_arrives_at_every_listener_though_the_server_is_killed(
         assert trial.numbers(name) == (len(ledger.seqs), 0)
         assert listening.missed == 0
     trial.close()
-    assert "Traceback" not in pushing_server.log()
+    assert "Traceback" not in trial.server.log()
     with capsys.disabled():
         print(
-            f"\n{KILLS} kills, {len(ledger.seqs)} messages, {history.arrivals} pushes,"
+            f"\n{trial.kills} kills, {len(ledger.seqs)} messages, {history.arrivals} pushes,"
             f" {history.repeats} of them again, {history.in_doubt} publishes in doubt"
         )
     assert history.in_doubt > 0, "every kill missed"

@@ -393,6 +393,9 @@ class Oracle:
     async def hold(self, duty: str, *, now_ms: int) -> int | None:
         return 1
 
+    async def share(self, duties: Sequence[str], *, now_ms: int) -> dict[str, int]:
+        return dict.fromkeys(duties, 1)
+
     async def sweep(self, *, limit: int, now_ms: int) -> Swept:
         return self._sweep.sweep(limit, now_ms)
 

@@ -2,10 +2,11 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar, copy_context
 from typing import Any, NamedTuple
+from zlib import crc32
 
 from msgspec import Struct
 
@@ -17,6 +18,8 @@ from courier.core.store import Store
 ASK_AGAIN_S = 1.0
 # How often a process asks for it again while a step lasts.
 RENEW_EVERY_S = 1.0
+# Into how many parts work is cut that processes share.
+PARTS = 16
 
 
 class Fence(NamedTuple):
@@ -28,6 +31,16 @@ class Fence(NamedTuple):
 
 # The right by which a step writes. It is no argument, because a step uses verbs that callers use.
 FENCE: ContextVar[Fence | None] = ContextVar("FENCE", default=None)
+
+
+@contextmanager
+def fenced(fence: Fence) -> Iterator[None]:
+    """What is written meanwhile is refused with DutyLost once another process has the duty."""
+    token = FENCE.set(fence)
+    try:
+        yield
+    finally:
+        FENCE.reset(token)
 
 
 class DutyLost(Exception):
@@ -115,3 +128,31 @@ async def _rest(seconds: float, woken: asyncio.Event | None) -> bool:
     early = woken.is_set()
     woken.clear()
     return early
+
+
+class Shares:
+    """Work of many items (listeners, say), each of which is done by one process at a time.
+
+    Items are cut into parts, each of them a duty; processes that run have about as many each.
+    """
+
+    def __init__(self, name: str, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._duties = [f"{name}/{number}" for number in range(PARTS)]
+        self._fences: list[Fence | None] = [None] * PARTS
+        self._asked_s = float("-inf")
+
+    async def ask(self) -> None:
+        """Ask for this process's parts, unless that was done just now. Raises Unavailable; what was
+        granted before is kept then, because the store refuses what is not granted any more."""
+        now_s = asyncio.get_running_loop().time()
+        if now_s - self._asked_s < RENEW_EVERY_S:
+            return
+        self._asked_s = now_s
+        held = await self._store.share(self._duties, now_ms=self._clock.now_ms())
+        self._fences = [Fence(duty, held[duty]) if duty in held else None for duty in self._duties]
+
+    def of(self, id: str) -> Fence | None:
+        """By what right this process does the item; None: another process does it."""
+        return self._fences[crc32(id.encode()) % PARTS]

@@ -591,6 +591,14 @@ class Store(Protocol):
         """
         ...
 
+    async def share(self, duties: Sequence[str], *, now_ms: int) -> dict[str, int]:
+        """Of these duties those that this process has now, with their fences; see `hold`.
+
+        Processes that run have about as many each: who has more lets some go. A store that has
+        its disk to itself grants all of them.
+        """
+        ...
+
     async def sweep(self, *, limit: int, now_ms: int) -> Swept:
         """Make up to `limit` due things happen: leases, delays, retention, dropped queues."""
         ...

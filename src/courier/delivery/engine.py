@@ -6,6 +6,7 @@ import logging
 from courier.clock import Clock
 from courier.core.admin import Admin
 from courier.core.broker import Broker
+from courier.core.duties import Fence, Shares
 from courier.core.errors import Unavailable
 from courier.core.sealed import Sealer
 from courier.core.store import Store
@@ -60,6 +61,7 @@ class Engine:
         self.domains_required = domains_required
         self.pushed = 0
         self.failed = 0
+        self._shares = Shares("listeners", store, clock)
         self._lines: dict[str, tuple[Line, asyncio.Task[None]]] = {}
 
     @property
@@ -71,6 +73,7 @@ class Engine:
         try:
             while True:
                 try:
+                    await self._shares.ask()
                     self._look()
                 except Unavailable as error:
                     log.warning("listeners_not_seen", extra={"reason": str(error)})
@@ -79,13 +82,20 @@ class Engine:
             await self._stop()
 
     def _look(self) -> None:
-        """Listeners come and go."""
-        wanted = {listener.id for listener in self.store.records.scan(Listener)}
-        for id in wanted - self._lines.keys():
-            line = Line(self, id)
-            self._lines[id] = line, asyncio.create_task(line.run())
-        for id in [id for id, (_, task) in self._lines.items() if task.done()]:
-            del self._lines[id]
+        """Listeners come and go, and pass from one process to another."""
+        wanted: dict[str, Fence] = {}
+        for listener in self.store.records.scan(Listener):
+            if fence := self._shares.of(listener.id):
+                wanted[listener.id] = fence
+        for id, fence in wanted.items():
+            if id not in self._lines:
+                line = Line(self, id, fence)
+                self._lines[id] = line, asyncio.create_task(line.run())
+        for id, (line, task) in [*self._lines.items()]:
+            if task.done():
+                del self._lines[id]
+            elif line.fence != wanted.get(id):
+                line.leave()
 
     async def _stop(self) -> None:
         """Nothing new is sent; what is on its way gets a little time, and its outcome noted."""

@@ -11,6 +11,7 @@ from msgspec import Struct
 from courier.clock import Clock
 from courier.core import retry
 from courier.core.broker import Broker
+from courier.core.duties import DutyLost, Fence, fenced
 from courier.core.errors import AnswersFull, BrokerError, NotFound, Paused, RateLimited
 from courier.core.limits import ANSWER_BYTES_MAX
 from courier.core.store import Store
@@ -60,8 +61,11 @@ class _Wait(Struct, frozen=True):
 
 
 class Feed:
-    def __init__(self, consumer: Consumer, services: Services) -> None:
+    """Batches are leased under `fence`: another process may have taken over."""
+
+    def __init__(self, consumer: Consumer, services: Services, fence: Fence) -> None:
         self._id = consumer.id
+        self.fence = fence
         self._queue = consumer.parent
         self._store = services.store
         self._records = services.store.records
@@ -146,6 +150,8 @@ class Feed:
             return await self._turn()
         except (NotFound, Paused):
             return _Wait(0.0)  # the next look finds out
+        except DutyLost:
+            return None
         except RateLimited as error:
             return _Wait(error.retry_after_ms / SECOND_MS, hinted=False)
         except BrokerError as error:
@@ -244,13 +250,14 @@ class Feed:
         allowance = self._share.allowance(slots, BATCH_BYTES_MAX)
         messages: list[Message] = []
         try:
-            pulled = await self._broker.pull(
-                queue,
-                count=count,
-                lease_ms=self._calls.lease_ms,
-                actor=Actor(consumer.id, "worker"),
-                allowance=allowance,
-            )
+            with fenced(self.fence):
+                pulled = await self._broker.pull(
+                    queue,
+                    count=count,
+                    lease_ms=self._calls.lease_ms,
+                    actor=Actor(consumer.id, "worker"),
+                    allowance=allowance,
+                )
             messages = [message for message, _ in pulled.messages]
         finally:
             self._share.taken(allowance, [message.size for message in messages])

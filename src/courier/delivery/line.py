@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from courier import ids
 from courier.core import retry
+from courier.core.duties import DutyLost, Fence, fenced
 from courier.core.errors import BrokerError, NotFound, Unavailable
 from courier.core.types import (
     ANSWER_KEPT_BYTES,
@@ -53,11 +54,17 @@ _ASKING_TO_WAIT = (429, 503)
 
 
 class Line:
-    """`sending` are the requests on their way; `_ahead` is what follows, and when it was taken."""
+    """`sending` are the requests on their way; `_ahead` is what follows, and when it was taken.
 
-    def __init__(self, engine: "Engine", id: str) -> None:
+    What is ready is taken under `fence`. Outcomes are noted without: they count for the attempt
+    that was taken, whichever process serves the listener by then.
+    """
+
+    def __init__(self, engine: "Engine", id: str, fence: Fence) -> None:
         self._engine = engine
         self._id = id
+        self.fence = fence
+        self._leaving = False
         self._pace = Pace()
         self._allowance = Allowance()
         self._prober = Prober(engine, id, self._changed)
@@ -72,7 +79,7 @@ class Line:
         self.sending: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
-        """Until the listener is gone."""
+        """Until the listener is gone, or another process serves it."""
         prober = asyncio.create_task(self._prober.run())
         try:
             while True:
@@ -81,6 +88,8 @@ class Line:
                         return
                 except NotFound:
                     return
+                except DutyLost:
+                    self._leaving = True
                 except Unavailable as error:
                     log.warning("push_waits", extra={"listener": self._id, "reason": str(error)})
                     await asyncio.sleep(STORE_AWAY_S)
@@ -95,6 +104,20 @@ class Line:
             if self._share is not None:
                 self._share.close()
 
+    def leave(self) -> None:
+        """Another process serves the listener: take nothing more."""
+        self._leaving = True
+        self._wake.set()
+
+    async def _left(self) -> bool:
+        """Note what came of the requests on their way; False: of all of them."""
+        self._wake.clear()
+        self._give_back()
+        await self.settle()
+        if self.sending:
+            await self._wake.wait()
+        return bool(self.sending or self._settled)
+
     async def _turn(self) -> bool:
         """Note what is done, take what there is room for, wait; False: the listener is gone."""
         store = self._engine.store
@@ -102,6 +125,8 @@ class Line:
         queue = store.records.get(Queue, listener.parent) if listener else None
         if listener is None or queue is None:
             return False
+        if self._leaving:
+            return await self._left()
         self._current = listener, queue
         self._wake.clear()
         seat = self._seat = self._seat or await self._seated(listener)
@@ -240,13 +265,14 @@ class Line:
         taken: list[Message] = []
         try:
             if count:
-                taken = await self._engine.store.pushes.take(
-                    listener.id,
-                    count=count,
-                    lease_ms=listener.timeout_ms + LEASE_MARGIN_MS,
-                    now_ms=now_ms,
-                    allowance=allowance,
-                )
+                with fenced(self.fence):
+                    taken = await self._engine.store.pushes.take(
+                        listener.id,
+                        count=count,
+                        lease_ms=listener.timeout_ms + LEASE_MARGIN_MS,
+                        now_ms=now_ms,
+                        allowance=allowance,
+                    )
         finally:
             assert self._share is not None, "it has a share before it takes anything"
             self._share.taken(allowance, [message.size for message in taken])

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 
+from courier.core.duties import Shares
 from courier.core.errors import Unavailable
 from courier.core.types import SECOND_MS, Consumer
 from courier.delivery.feed import Feed, Services
@@ -17,6 +18,7 @@ class Workers:
 
     def __init__(self, services: Services, *, drain_wait_ms_max: int) -> None:
         self._services = services
+        self._shares = Shares("workers", services.store, services.clock)
         self._drain_wait_s = drain_wait_ms_max / SECOND_MS
         self._feeds: dict[str, tuple[Feed, asyncio.Task[None]]] = {}
         self._drained_s: float | None = None
@@ -27,6 +29,7 @@ class Workers:
             while True:
                 try:
                     if self._drained_s is None:
+                        await self._shares.ask()
                         self._look()
                 except Unavailable as error:
                     log.warning("consumers_not_seen", extra={"reason": str(error)})
@@ -35,11 +38,15 @@ class Workers:
             await self._stop()
 
     def _look(self) -> None:
-        for id in [id for id, (_, task) in self._feeds.items() if task.done()]:
-            del self._feeds[id]
+        for id, (feed, task) in [*self._feeds.items()]:
+            if task.done():
+                del self._feeds[id]
+            elif feed.fence != self._shares.of(id):
+                feed.stop()
         for consumer in self._services.store.records.scan(Consumer):
-            if consumer.mode == "push" and consumer.id not in self._feeds:
-                feed = Feed(consumer, self._services)
+            fence = self._shares.of(consumer.id)
+            if fence and consumer.mode == "push" and consumer.id not in self._feeds:
+                feed = Feed(consumer, self._services, fence)
                 self._feeds[consumer.id] = feed, asyncio.create_task(feed.run())
 
     def drain(self) -> None:

@@ -460,6 +460,13 @@ class PostgresDisk:
             fence: int | None = await self._readers.fetchval(sql.HOLD, duty, self._token)
             return fence
 
+    async def share(self, duties: Sequence[str], *, now_ms: int) -> dict[str, int]:
+        """By the database's clock, as in `hold`."""
+        with disk_errors(self._address):
+            async with self._readers.acquire() as db:
+                await db.execute(sql.NAME_DUTIES, duties)
+                return dict(await db.fetch(sql.SHARE, self._token, duties))
+
     async def held(self, duties: Sequence[str]) -> set[Fence]:
         """Of these duties those that this node has, until the group is over."""
         return {Fence(*row) for row in await self._rows(sql.HELD, self._token, list(duties))}

@@ -10,7 +10,7 @@ from courier.core.errors import StoreUnavailable
 from courier.store.copy_tables import COPY_TABLES, CopyMeta, CopyTable
 from courier.store.disk_postgres.connection import Address, disk_errors
 from courier.store.disk_postgres.migrate import COPYING, UNFINISHED, has_tables, migrate
-from courier.store.disk_postgres.notices import GONE_S
+from courier.store.disk_postgres.statements import GONE_S
 
 Connection = Any
 

@@ -17,11 +17,11 @@ from typing import Any
 from courier.clock import elapsed_ns
 from courier.store.disk_postgres.connection import ERRORS, Address, sentence
 from courier.store.disk_postgres.database_time import DatabaseTime
+from courier.store.disk_postgres.statements import GONE_S
 
 EVERY_S = 0.005
-# How often a node says that it lives, and after how long without that it counts as gone.
+# How often a node says that it lives.
 BEAT_S = 0.5
-GONE_S = 2.0
 # Longest time that a change of settings waits for other nodes.
 SPREAD_S_MAX = 1.0
 _SPREAD_LOOK_S = 0.05

@@ -2,6 +2,9 @@
 
 from typing import NamedTuple
 
+# After how long without a word from it a node counts as gone.
+GONE_S = 2.0
+
 # --- what is kept in memory ---
 
 META = "SELECT epoch, secret FROM meta"
@@ -219,6 +222,33 @@ ON CONFLICT (name) DO UPDATE SET token = excluded.token, until = excluded.until,
     fence = duty.fence + (duty.token <> excluded.token)::int
 WHERE duty.token = excluded.token OR duty.until < clock_timestamp()
 RETURNING fence
+"""
+NAME_DUTIES = """
+INSERT INTO duty SELECT name, 0, '-infinity', 0 FROM unnest($1::text[]) AS name
+WHERE NOT EXISTS (SELECT FROM duty WHERE duty.name = name.name)
+ON CONFLICT DO NOTHING
+"""
+# A node keeps at most its fair part of the duties, lets go of more, and takes what is free.
+SHARE = f"""
+WITH parts AS (
+    SELECT ceil(cardinality($2::text[]) / count(*)::float)::int AS fair FROM (
+        SELECT token FROM node WHERE at > clock_timestamp() - interval '{GONE_S} s'
+        UNION SELECT $1::bigint) AS living
+), mine AS (
+    SELECT name FROM duty WHERE name = ANY($2) AND token = $1 AND until > clock_timestamp()
+    ORDER BY name LIMIT (SELECT fair FROM parts) FOR UPDATE
+), free AS (
+    SELECT name FROM duty WHERE name = ANY($2) AND until <= clock_timestamp()
+    ORDER BY name LIMIT (SELECT greatest(0, fair - (SELECT count(*) FROM mine)) FROM parts)
+    FOR UPDATE SKIP LOCKED
+), let_go AS (
+    UPDATE duty SET until = '-infinity' WHERE name = ANY($2) AND token = $1
+    AND until > clock_timestamp() AND name NOT IN (SELECT name FROM mine)
+)
+UPDATE duty SET token = $1, until = clock_timestamp() + interval '5 s',
+    fence = fence + (token <> $1)::int
+WHERE name IN (SELECT name FROM mine UNION ALL SELECT name FROM free)
+RETURNING name, fence
 """
 # Nobody gets a duty while a group writes under its fence.
 HELD = "SELECT name, fence FROM duty WHERE token = $1 AND name = ANY($2) FOR SHARE"

@@ -300,6 +300,9 @@ class SqliteDisk(Past):
     async def hold(self, duty: str, *, now_ms: int) -> int | None:
         return 1
 
+    async def share(self, duties: Sequence[str], *, now_ms: int) -> dict[str, int]:
+        return dict.fromkeys(duties, 1)
+
     def ahead_ns(self) -> int | None:
         return None
 

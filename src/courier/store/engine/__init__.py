@@ -237,6 +237,9 @@ class EngineStore(Calls):
     async def hold(self, duty: str, *, now_ms: int) -> int | None:
         return await self.disk.hold(duty, now_ms=now_ms)
 
+    async def share(self, duties: Sequence[str], *, now_ms: int) -> dict[str, int]:
+        return await self.disk.share(duties, now_ms=now_ms)
+
     async def sweep(self, *, limit: int, now_ms: int) -> Swept:
         async def sweep() -> Swept:
             self.room.look()

@@ -282,6 +282,10 @@ class Disk(Protocol):
         it."""
         ...
 
+    async def share(self, duties: Sequence[str], *, now_ms: int) -> dict[str, int]:
+        """This process's part of the duties, with their fences; of one process all of them."""
+        ...
+
     def ahead_ns(self) -> int | None:
         """See `HealthVerbs`."""
         ...
