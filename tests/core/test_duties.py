@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Sequence
 
 import pytest
 
@@ -21,9 +22,12 @@ class SharedStore(Oracle):
         super().__init__()
         self.granted = list(granted)
 
-    async def hold(self, duty: str, *, now_ms: int) -> int | None:
-        assert duty == "test"
-        return self.granted.pop(0)
+    async def hold(
+        self, duties: Sequence[str], *, now_ms: int, evenly: bool = False
+    ) -> dict[str, int]:
+        assert duties == ["test"] and not evenly
+        granted = self.granted.pop(0)
+        return {} if granted is None else {"test": granted}
 
 
 def done(store: Oracle, *steps: float | Exception | None) -> list[str]:

@@ -118,7 +118,7 @@ class Scene:
 
         def all_counted() -> bool:
             pushes, batches = zip(*counts().values(), strict=True)
-            return sum(pushes) >= count and sum(batches) >= count
+            return bool(sum(pushes) >= count and sum(batches) >= count)
 
         wait_until(all_counted, "not all are noted")
         return counts()

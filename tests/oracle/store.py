@@ -390,10 +390,9 @@ class Oracle:
 
     # --- time passing ---
 
-    async def hold(self, duty: str, *, now_ms: int) -> int | None:
-        return 1
-
-    async def share(self, duties: Sequence[str], *, now_ms: int) -> dict[str, int]:
+    async def hold(
+        self, duties: Sequence[str], *, now_ms: int, evenly: bool = False
+    ) -> dict[str, int]:
         return dict.fromkeys(duties, 1)
 
     async def sweep(self, *, limit: int, now_ms: int) -> Swept:

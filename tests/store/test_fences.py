@@ -27,6 +27,10 @@ def _put(records: Records) -> Change[None]:
     return Change(puts=[QUEUE])
 
 
+async def hold(store: SharedStore) -> int | None:
+    return (await store.hold(["test"], now_ms=1)).get("test")
+
+
 def publish(store: SharedStore, body: bytes) -> Coroutine[Any, Any, Any]:
     return store.publish([(QUEUE.id, [Draft(body)])], actor=CALLER, now_ms=1)
 
@@ -59,10 +63,10 @@ def test_what_is_written_under_an_old_fence_is_refused(tmp_path: Path) -> None:
 
     async def story() -> tuple[list[int | None], list[bytes]]:
         one, two = await two_stores(url)
-        fences = [await node.hold("test", now_ms=1) for node in (one, two, one)]
+        fences = [await hold(node) for node in (one, two, one)]
         await under(Fence("test", 1), publish(one, b"first"))
         await asyncio.to_thread(expire, url)
-        fences.append(await two.hold("test", now_ms=1))
+        fences.append(await hold(two))
         neighbour = asyncio.create_task(publish(one, b"of a caller"))
         with pytest.raises(DutyLost):
             await under(Fence("test", 1), publish(one, b"late"))
@@ -70,7 +74,7 @@ def test_what_is_written_under_an_old_fence_is_refused(tmp_path: Path) -> None:
         await under(Fence("test", 2), publish(two, b"second"))
         # Who gets it back gets another fence, and the old one stays refused.
         await asyncio.to_thread(expire, url)
-        fences.append(await one.hold("test", now_ms=1))
+        fences.append(await hold(one))
         with pytest.raises(DutyLost):
             await under(Fence("test", 1), publish(one, b"late again"))
         await under(Fence("test", 3), publish(one, b"third"))
@@ -89,9 +93,9 @@ def test_a_server_that_leaves_gives_its_duties_away(tmp_path: Path) -> None:
 
     async def story() -> list[int | None]:
         one, two = await two_stores(url)
-        fences = [await one.hold("test", now_ms=1)]
+        fences = [await hold(one)]
         await one.close()
-        fences.append(await two.hold("test", now_ms=1))
+        fences.append(await hold(two))
         await two.close()
         return fences
 
@@ -149,3 +153,28 @@ def test_a_long_step_keeps_its_duty_and_one_that_lost_it_writes_nothing(
     happened, found = asyncio.run(story())
     assert happened == ["turn", "lost", "turn"]
     assert found == [b"first"]
+
+
+def test_servers_share_evenly_and_take_over_from_those_who_left(tmp_path: Path) -> None:
+    url = postgres.url_of(tmp_path / "shares")
+    parts = [f"part/{number}" for number in range(8)]
+
+    async def story() -> list[dict[str, int]]:
+        one, two = await two_stores(url)
+
+        async def share(node: SharedStore) -> dict[str, int]:
+            return await node.hold(parts, now_ms=1, evenly=True)
+
+        await asyncio.sleep(0.1)  # until both have said that they run
+        shares = [await share(node) for node in (one, two, one, two)]
+        await one.close()
+        shares.append(await share(two))
+        await two.close()
+        return shares
+
+    first, second, again, second_again, all_parts = asyncio.run(story())
+    assert first == again and second == second_again
+    assert len(first) == len(second) == 4
+    assert first.keys() | second.keys() == set(parts)
+    # What changed hands has another fence.
+    assert all_parts == second | {part: 2 for part in first}

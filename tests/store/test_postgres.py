@@ -157,7 +157,7 @@ def test_another_server_sees_settings_and_hints(tmp_path: Path) -> None:
     """Neither waits for the other's next look: settings are there with the answer."""
     url = postgres.url_of(tmp_path / "two")
 
-    async def story() -> tuple[int, bool, list[bytes], list[int | None]]:
+    async def story() -> tuple[int, bool, list[bytes], list[dict[str, int]]]:
         one = await SharedStore.open(url, sealer=SEALER)
         two = await SharedStore.open(url, sealer=SEALER)
         seen = 0
@@ -171,9 +171,9 @@ def test_another_server_sees_settings_and_hints(tmp_path: Path) -> None:
         async with asyncio.timeout(5):
             hinted = await hint
         leased = await two.lease(QUEUE.id, count=2, lease_ms=1_000, actor=CALLER, now_ms=1)
-        held = [await node.hold("sweep", now_ms=1) for node in (one, two, one)]
+        held = [await node.hold(["sweep"], now_ms=1) for node in (one, two, one)]
         await one.close()
-        held.append(await two.hold("sweep", now_ms=1))
+        held.append(await two.hold(["sweep"], now_ms=1))
         await two.close()
         return seen, hinted, [message.body for message in leased.messages], held
 
@@ -181,7 +181,7 @@ def test_another_server_sees_settings_and_hints(tmp_path: Path) -> None:
     assert seen == 20
     assert hinted
     assert bodies == [b"x"]
-    assert held == [1, None, 1, 2]
+    assert held == [{"sweep": 1}, {}, {"sweep": 1}, {"sweep": 2}]
 
 
 @pytest.fixture

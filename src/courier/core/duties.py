@@ -72,7 +72,7 @@ async def run(duty: Duty, store: Store, clock: Clock) -> None:
     while True:
         wait_s: float | None = duty.rest_s
         try:
-            number = await store.hold(duty.name, now_ms=clock.now_ms())
+            number = (await store.hold([duty.name], now_ms=clock.now_ms())).get(duty.name)
             if held is not None and number != held.number:
                 duty.lost()
             held = None if number is None else Fence(duty.name, number)
@@ -97,7 +97,8 @@ async def _renewed(fence: Fence, store: Store, clock: Clock) -> bool:
     """Ask for the duty again. False: another process had it, so that it is lost even if it is
     granted."""
     with suppress(Unavailable):
-        return await store.hold(fence.duty, now_ms=clock.now_ms()) == fence.number
+        held = await store.hold([fence.duty], now_ms=clock.now_ms())
+        return held.get(fence.duty) == fence.number
     return True
 
 
@@ -150,7 +151,7 @@ class Shares:
         if now_s - self._asked_s < RENEW_EVERY_S:
             return
         self._asked_s = now_s
-        held = await self._store.share(self._duties, now_ms=self._clock.now_ms())
+        held = await self._store.hold(self._duties, now_ms=self._clock.now_ms(), evenly=True)
         self._fences = [Fence(duty, held[duty]) if duty in held else None for duty in self._duties]
 
     def of(self, id: str) -> Fence | None:

@@ -582,20 +582,15 @@ class Store(Protocol):
         """
         ...
 
-    async def hold(self, duty: str, *, now_ms: int) -> int | None:
-        """The fence of the duty (`duties.py`) if this process has it now, None if another has it.
+    async def hold(
+        self, duties: Sequence[str], *, now_ms: int, evenly: bool = False
+    ) -> dict[str, int]:
+        """Of these duties (`duties.py`) those that this process has now, with their fences.
 
         To have one it must be asked for again and again. A store that has its disk to itself
-        always grants it. The fence is another one once another process had the duty; what is
-        written under an old one raises DutyLost.
-        """
-        ...
-
-    async def share(self, duties: Sequence[str], *, now_ms: int) -> dict[str, int]:
-        """Of these duties those that this process has now, with their fences; see `hold`.
-
-        Processes that run have about as many each: who has more lets some go. A store that has
-        its disk to itself grants all of them.
+        grants all of them. The fence is another one once another process had the duty; what is
+        written under an old one raises DutyLost. `evenly`: processes that run have about as many
+        each, and those who have more let some go.
         """
         ...
 

@@ -61,7 +61,7 @@ class HealthRoutes:
         found = [*self._telemetry.metrics(), *self._counters()]
         lines: list[GaugeLines] = []
         # What servers share is told by the one that sweeps, so that sums over all are right.
-        if await self._store.hold(SWEEP, now_ms=now_ms) is not None:
+        if SWEEP in await self._store.hold([SWEEP], now_ms=now_ms):
             lines += await self._queue_gauges(tenants, now_ms)
             lines += await self._listener_gauges(tenants, now_ms)
             found += await self._journal_gauges()

@@ -454,18 +454,14 @@ class PostgresDisk:
                 for queue in queues
             ]
 
-    async def hold(self, duty: str, *, now_ms: int) -> int | None:
+    async def hold(self, duties: Sequence[str], *, evenly: bool) -> dict[str, int]:
         """By the database's clock: who does not ask for five seconds has lost it."""
         with disk_errors(self._address):
-            fence: int | None = await self._readers.fetchval(sql.HOLD, duty, self._token)
-            return fence
-
-    async def share(self, duties: Sequence[str], *, now_ms: int) -> dict[str, int]:
-        """By the database's clock, as in `hold`."""
-        with disk_errors(self._address):
             async with self._readers.acquire() as db:
+                if not evenly:
+                    return dict(await db.fetch(sql.HOLD, duties, self._token))
                 await db.execute(sql.NAME_DUTIES, duties)
-                return dict(await db.fetch(sql.SHARE, self._token, duties))
+                return dict(await db.fetch(sql.HOLD_EVENLY, duties, self._token))
 
     async def held(self, duties: Sequence[str]) -> set[Fence]:
         """Of these duties those that this node has, until the group is over."""

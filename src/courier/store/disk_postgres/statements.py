@@ -217,11 +217,12 @@ TRIM = "DELETE FROM packet WHERE last <= $1"
 # --- duties ---
 
 HOLD = """
-INSERT INTO duty VALUES ($1, $2, clock_timestamp() + interval '5 s', 1)
+INSERT INTO duty
+SELECT name, $2, clock_timestamp() + interval '5 s', 1 FROM unnest($1::text[]) AS name
 ON CONFLICT (name) DO UPDATE SET token = excluded.token, until = excluded.until,
     fence = duty.fence + (duty.token <> excluded.token)::int
 WHERE duty.token = excluded.token OR duty.until < clock_timestamp()
-RETURNING fence
+RETURNING name, fence
 """
 NAME_DUTIES = """
 INSERT INTO duty SELECT name, 0, '-infinity', 0 FROM unnest($1::text[]) AS name
@@ -229,24 +230,24 @@ WHERE NOT EXISTS (SELECT FROM duty WHERE duty.name = name.name)
 ON CONFLICT DO NOTHING
 """
 # A node keeps at most its fair part of the duties, lets go of more, and takes what is free.
-SHARE = f"""
+HOLD_EVENLY = f"""
 WITH parts AS (
-    SELECT ceil(cardinality($2::text[]) / count(*)::float)::int AS fair FROM (
+    SELECT ceil(cardinality($1::text[]) / count(*)::float)::int AS fair FROM (
         SELECT token FROM node WHERE at > clock_timestamp() - interval '{GONE_S} s'
-        UNION SELECT $1::bigint) AS living
+        UNION SELECT $2::bigint) AS living
 ), mine AS (
-    SELECT name FROM duty WHERE name = ANY($2) AND token = $1 AND until > clock_timestamp()
+    SELECT name FROM duty WHERE name = ANY($1) AND token = $2 AND until > clock_timestamp()
     ORDER BY name LIMIT (SELECT fair FROM parts) FOR UPDATE
 ), free AS (
-    SELECT name FROM duty WHERE name = ANY($2) AND until <= clock_timestamp()
+    SELECT name FROM duty WHERE name = ANY($1) AND until <= clock_timestamp()
     ORDER BY name LIMIT (SELECT greatest(0, fair - (SELECT count(*) FROM mine)) FROM parts)
     FOR UPDATE SKIP LOCKED
 ), let_go AS (
-    UPDATE duty SET until = '-infinity' WHERE name = ANY($2) AND token = $1
+    UPDATE duty SET until = '-infinity' WHERE name = ANY($1) AND token = $2
     AND until > clock_timestamp() AND name NOT IN (SELECT name FROM mine)
 )
-UPDATE duty SET token = $1, until = clock_timestamp() + interval '5 s',
-    fence = fence + (token <> $1)::int
+UPDATE duty SET token = $2, until = clock_timestamp() + interval '5 s',
+    fence = fence + (token <> $2)::int
 WHERE name IN (SELECT name FROM mine UNION ALL SELECT name FROM free)
 RETURNING name, fence
 """

@@ -297,10 +297,7 @@ class SqliteDisk(Past):
         self._execute(statement, values)
         return self.db.changes()
 
-    async def hold(self, duty: str, *, now_ms: int) -> int | None:
-        return 1
-
-    async def share(self, duties: Sequence[str], *, now_ms: int) -> dict[str, int]:
+    async def hold(self, duties: Sequence[str], *, evenly: bool) -> dict[str, int]:
         return dict.fromkeys(duties, 1)
 
     def ahead_ns(self) -> int | None:

@@ -234,11 +234,10 @@ class EngineStore(Calls):
 
     # --- time passing ---
 
-    async def hold(self, duty: str, *, now_ms: int) -> int | None:
-        return await self.disk.hold(duty, now_ms=now_ms)
-
-    async def share(self, duties: Sequence[str], *, now_ms: int) -> dict[str, int]:
-        return await self.disk.share(duties, now_ms=now_ms)
+    async def hold(
+        self, duties: Sequence[str], *, now_ms: int, evenly: bool = False
+    ) -> dict[str, int]:
+        return await self.disk.hold(duties, evenly=evenly)
 
     async def sweep(self, *, limit: int, now_ms: int) -> Swept:
         async def sweep() -> Swept:

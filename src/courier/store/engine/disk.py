@@ -277,13 +277,8 @@ class Disk(Protocol):
 
     async def levels(self, queues: Sequence[str], since_minute: int) -> list[list[Level]]: ...
 
-    async def hold(self, duty: str, *, now_ms: int) -> int | None:
-        """The fence of the duty; None: another process has it. A disk of one process always grants
-        it."""
-        ...
-
-    async def share(self, duties: Sequence[str], *, now_ms: int) -> dict[str, int]:
-        """This process's part of the duties, with their fences; of one process all of them."""
+    async def hold(self, duties: Sequence[str], *, evenly: bool) -> dict[str, int]:
+        """See `Store.hold`."""
         ...
 
     def ahead_ns(self) -> int | None:
