@@ -50,29 +50,6 @@ def got(spot: Spot, queue: str) -> list[str]:
     return bodies
 
 
-@pytest.mark.parametrize("length", [REQUEST_BYTES_MAX + 1, 10**12, 10**18])
-def test_declared_body_over_the_cap_is_refused_before_it_is_sent(spot: Spot, length: int) -> None:
-    own = spot.environment
-    declared = f"Content-Length: {length}"
-    for destination in spot.destinations():
-        path = f"/{destination}/messages"
-        messages, locks = str(REQUEST_BYTES_MAX), str(MIB)
-        for method, where, limit in (
-            ("PUT", path, messages),
-            ("PUT", f"{path}/m1", messages),
-            ("DELETE", path, locks),
-        ):
-            with Peer(own.server) as peer:
-                peer.send(spot.broker.head(method, where, declared) + b"\r\n")
-                assert limit in refused(peer.answer(), 413)
-                assert peer.hung_up()
-    with Peer(own.server) as peer:
-        path = f"/destinations/queues/{spot.queue}"
-        peer.send(own.admin.head("PUT", path, declared, "Expect: 100-continue") + b"\r\n")
-        complained(peer.answer(), 413)
-    assert spot.backlog() == 0
-
-
 def test_body_of_unknown_length_is_cut_off_at_the_cap(spot: Spot) -> None:
     sent = 0
     head = spot.broker.head("PUT", f"/{spot.line}/messages/m1", "Transfer-Encoding: chunked")

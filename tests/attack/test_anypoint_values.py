@@ -80,31 +80,6 @@ def test_number_nobody_could_mean_is_refused_by_name(spot: Spot, number: bytes) 
     assert spot.backlog() == 1
 
 
-@pytest.mark.parametrize(
-    ("path", "message", "key"),
-    [
-        ("PUT /m1", b'{"body":"a","body":"b"}', "body"),
-        ("PUT /m1", b'{"body":"a","bod\\u0079":"b"}', "body"),
-        ("PUT /m1", b'{"headers":{},"body":"a","headers":{"ttl":1}}', "headers"),
-        ("PUT /m1", b'{"properties":{},"body":"a","properties":{"a":1}}', "properties"),
-        ("DELETE /m1", b'{"lockId":"a","lockId":"b"}', "lockId"),
-        ("DELETE /m1", b'{"lockId":"a","lock\\u0049d":"b"}', "lockId"),
-        ("PATCH /m1/locks/l", b'{"ttl":1,"ttl":2}', "ttl"),
-        ("DELETE ", b'[{"messageId":"a","lockId":"b","messageId":"c"}]', "messageId"),
-        ("DELETE /locks", b'[{"messageId":"a","lockId":"b","lockId":"c"}]', "lockId"),
-        ("PATCH /locks", b'[{"messageId":"a","lockId":"b","ttl":1,"ttl":2}]', "ttl"),
-    ],
-)
-def test_field_given_twice_is_refused_by_name(
-    spot: Spot, path: str, message: bytes, key: str
-) -> None:
-    method, _, rest = path.partition(" ")
-    for destination in spot.destinations():
-        answer = spot.broker.ask(method, f"/{destination}/messages{rest}", message)
-        assert key in refused(answer, 400)
-    stored_nothing(spot)
-
-
 def test_field_given_twice_in_a_batch_spoils_its_own_message_only(spot: Spot) -> None:
     batch = b'[{"body":"a","body":"b"},{"body":"good"}]'
     answer = spot.broker.ask("PUT", f"/{spot.line}/messages", batch)
@@ -132,29 +107,6 @@ def test_header_with_a_meaning_given_twice_is_refused(spot: Spot, headers: bytes
     answer = spot.broker.ask("PUT", f"/{spot.line}/messages", b"[%s]" % message)
     assert answer.status == 400 or answer.json()[0]["status"] == "failure", answer
     stored_nothing(spot)
-
-
-def test_setting_given_twice_is_refused_by_name(spot: Spot) -> None:
-    admin = spot.environment.admin
-    before = settings(spot)
-    queue = f"/destinations/queues/{spot.queue}"
-    rules = f"/bindings/exchanges/{spot.exchange}/queues/{spot.queue}/rules/routing"
-    clients = f"//mq/admin/api/v1{spot.environment.place}/clients"
-    rule = b'{"propertyName":"a","propertyType":"STRING","matcherType":"EQ","value":"a"%s}'
-    for method, path, value, key in (
-        ("PUT", queue, b'{"encrypted":true,"encrypted":false}', "encrypted"),
-        ("PATCH", queue, b'{"defaultTtl":1,"default\\u0054tl":2}', "defaultTtl"),
-        ("PUT", clients, b'{"name":"a","name":"b"}', "name"),
-        ("PUT", rules, b'{"routingRules":[%s]}' % (rule % b',"value":"b"'), "value"),
-        (
-            "PUT",
-            rules,
-            b'{"routingRules":[%s],"routingRules":[%s]}' % (rule % b"", rule % b""),
-            "routingRules",
-        ),
-    ):
-        assert key in complained(admin.ask(method, path, value), 400)
-    assert settings(spot) == before
 
 
 @pytest.mark.parametrize(

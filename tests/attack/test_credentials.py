@@ -1,32 +1,10 @@
 """Credentials that are wrong, broken, or guessed again and again."""
 
-import pytest
-
 from tests.attack.peer import Account, Peer, accepted, refused
 from tests.attack.target import Target
 from tests.server import Server
 
 GUESSES = 300
-ODD = [
-    "",
-    "Bearer",
-    "Bearer ",
-    "Bearer    ",
-    "bearer",
-    "Basic dXNlcjpwYXNz",
-    "Token abc",
-    "Bearer a b",
-    "Bearer \xff\xfe",
-    "Bearer \xe2\x82\xac",
-    "Bearer " + "a" * 50_000,
-    "Bearer null",
-    "Bearer undefined",
-    "Bearer ..",
-    "Bearer ' or 1=1--",
-    "Bearer %00",
-    "Digest username=x",
-    "\xff",
-]
 
 
 def ask(server: Server, path: str, *headers: str, body: bytes = b"") -> tuple[int, bytes]:
@@ -55,34 +33,6 @@ def test_wrong_token_stays_wrong_however_often_it_is_tried(target: Target) -> No
     accepted(target.post("/messages", b'{"body":1}'))
 
 
-@pytest.mark.parametrize("change", ["upper", "lower", "shorter", "longer", "space", "nul"])
-def test_token_that_is_almost_right_is_wrong(target: Target, change: str) -> None:
-    account = target.account
-    token = account.token
-    almost = {
-        "upper": token.upper(),
-        "lower": token.lower(),
-        "shorter": token[:-1],
-        "longer": token + "a",
-        "space": token[:-1] + "%20",
-        "nul": token + "%00",
-    }[change]
-    assert almost != token
-    path = f"{account.root}{target.path}/messages"
-    status, _ = ask(account.server, path, f"Authorization: Bearer {almost}", body=b'{"body":1}')
-    assert status == 403
-    assert target.backlog() == 0
-
-
-@pytest.mark.parametrize("credential", ODD, ids=lambda credential: credential[:20])
-def test_odd_credential_is_refused(target: Target, credential: str) -> None:
-    account = target.account
-    path = f"{account.root}{target.path}/messages"
-    _, body = ask(account.server, path, f"Authorization: {credential}", body=b'{"body":1}')
-    assert account.token.encode() not in body
-    assert target.backlog() == 0
-
-
 def test_two_credentials_are_not_better_than_one(target: Target) -> None:
     account = target.account
     path = f"{account.root}{target.path}/messages"
@@ -95,20 +45,6 @@ def test_two_credentials_are_not_better_than_one(target: Target) -> None:
         peer.send("\r\n".join(lines).encode())
         answer = peer.answer()
         assert answer is not None and answer.status < 500
-    assert target.backlog() == 0
-
-
-def test_no_credential_at_all_is_refused(target: Target) -> None:
-    account = target.account
-    status, _ = ask(account.server, f"{account.root}{target.path}/messages", body=b'{"body":1}')
-    assert status == 400
-    assert target.backlog() == 0
-
-
-def test_token_in_the_query_is_not_a_credential(target: Target) -> None:
-    account = target.account
-    path = f"{account.root}{target.path}/messages?access_token={account.token}"
-    ask(account.server, path, body=b'{"body":1}')
     assert target.backlog() == 0
 
 

@@ -24,29 +24,6 @@ def chunks(total: int) -> Iterator[bytes]:
         yield b"%x\r\n%s\r\n" % (len(piece), piece)
 
 
-@pytest.mark.parametrize("length", [REQUEST_BYTES_MAX + 1, 10**12, 10**18])
-def test_declared_body_over_the_cap_is_refused_before_it_is_sent(
-    target: Target, length: int
-) -> None:
-    account = target.account
-    with Peer(account.server) as peer:
-        peer.send(account.head("POST", target.path + PUSH, f"Content-Length: {length}") + b"\r\n")
-        sentence = refused(peer.answer(), 413)
-        assert str(REQUEST_BYTES_MAX) in sentence
-        assert peer.hung_up()
-    assert target.backlog() == 0
-
-
-def test_body_over_the_cap_is_not_asked_for(target: Target) -> None:
-    account = target.account
-    declared = f"Content-Length: {REQUEST_BYTES_MAX + 1}"
-    with Peer(account.server) as peer:
-        peer.send(
-            account.head("POST", target.path + PUSH, declared, "Expect: 100-continue") + b"\r\n"
-        )
-        refused(peer.answer(), 413)
-
-
 def test_body_of_unknown_length_is_cut_off_at_the_cap(target: Target) -> None:
     account = target.account
     sent = 0

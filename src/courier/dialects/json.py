@@ -26,6 +26,8 @@ _SEARCHED_BYTES_MAX = 1_024
 _SEARCHED_KEYS_MAX = 16
 _SHOWN_BYTES_MAX = 4_096
 _SHOWN_CHARACTERS = 80
+# msgspec quotes a choice that it does not know, however long that is.
+_REASON_CHARACTERS_MAX = 200
 # A byte is looked for much faster as a number.
 _BACKSLASH = ord("\\")
 _COLON = ord(":")
@@ -93,6 +95,8 @@ def _mistake(raw: bytes, text: str, wanted: Any) -> InvalidRequest | NotJson:
     reason = re.sub(r"\.0\b", "", reason.replace("`float`", "`int`"))
     if pattern := _PATTERN.fullmatch(reason):
         reason = f"must have {_words(wanted).get(pattern[1], 'another form')}"
+    elif len(reason) > _REASON_CHARACTERS_MAX:
+        reason = reason[:_REASON_CHARACTERS_MAX] + "..."
     path = place.rstrip("`").removeprefix(".").replace("`key` in ", "")
     if missing := _MISSING.fullmatch(reason):
         return InvalidRequest(f"{path}.{missing[1]}".removeprefix("."), REQUIRED)

@@ -39,6 +39,9 @@ from courier.ops.workers import WorkerRoutes
 from courier.telemetry import Telemetry
 from courier.web import Call, NoRoute, Request, Response, Route
 
+# Of what is refused, names may be as long as a path.
+MESSAGE_CHARACTERS_MAX = 1_000
+
 _encode = msgspec.json.Encoder().encode
 
 
@@ -142,7 +145,8 @@ class Ops:
 
     def refuse(self, error: BrokerError, route: Route | None, request: Request) -> Response:
         status, code = refusal(error)
-        body = _encode({"error": {"code": code, "message": str(error)}})
+        message = str(error)[:MESSAGE_CHARACTERS_MAX]
+        body = _encode({"error": {"code": code, "message": message}})
         after_s = OutOfSpace.RETRY_AFTER_S if isinstance(error, OutOfSpace) else 1
         headers = ((b"retry-after", b"%d" % after_s),) if status in (429, 503) else ()
         return Response(body, status, headers=headers)

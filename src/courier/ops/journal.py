@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from courier.core import journal
 from courier.core.admin import Admin
@@ -30,8 +30,8 @@ _encode = msgspec.json.Encoder().encode
 
 class PipelineBody(Struct):
     offset: Annotated[int, Meta(ge=0, le=1 << 62)]
-    restart: bool = False
-    lost: Annotated[int, Meta(ge=0, le=1 << 62)] = 0
+    restart: bool | UnsetType = UNSET
+    lost: Annotated[int, Meta(ge=0, le=1 << 62)] | UnsetType = UNSET
 
 
 class OffsetTrimmed(Rejected):
@@ -138,7 +138,11 @@ class JournalRoutes:
         if offset > last:
             raise InvalidRequest("offset", f"the journal ends at {last}, before {offset}")
         moved = await self._admin.commit_pipeline(
-            name, offset, actor=call.actor, restart=call.body.restart, lost=call.body.lost
+            name,
+            offset,
+            actor=call.actor,
+            restart=call.body.restart is True,
+            lost=call.body.lost or 0,
         )
         return _pipeline(moved)
 

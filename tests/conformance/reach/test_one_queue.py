@@ -16,6 +16,7 @@ import pytest
 
 from tests.conformance.reach.aims import send
 from tests.conformance.reach.tables import Place, places
+from tests.conformance.reach.watch import Watch
 from tests.conformance.reach.world import WRITE, Credential, Side, World
 
 with tempfile.TemporaryDirectory() as directory:
@@ -96,20 +97,6 @@ def _state(world: World, side: Side) -> list[Any]:
         world.call("discue", "GET", f"/v1/queues/{shown['queue_id']}/messages"),
         world.call("discue", "GET", f"/v1/domains/{shown['domain_id']}"),
     ]
-
-
-class Watch:
-    """What happens from now on, as the journal has it."""
-
-    def __init__(self, world: World) -> None:
-        self._world = world
-        self._after = world.operate("GET", "/journal/head")["last"]
-
-    def events(self, by: Credential) -> list[dict[str, Any]]:
-        headers = {"Authorization": f"Bearer {self._world.server.credentials['admin']['token']}"}
-        page = self._world.http.get("/journal", params={"after": self._after}, headers=headers)
-        found = [json.loads(line) for line in page.text.splitlines()]
-        return [event for event in found if event["actor"] in by.ids]
 
 
 def _shows(answer: httpx.Response, side: Side) -> list[str]:
