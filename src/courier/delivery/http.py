@@ -10,6 +10,7 @@ import ssl
 import time
 from base64 import b64encode
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple, cast
 from urllib.parse import unquote_to_bytes, urlsplit
 
@@ -24,6 +25,7 @@ ANSWER_BYTES_MAX = 64 << 10
 # sizes and extensions, trailers.
 FRAMING_BYTES_MAX = 64 << 10
 IDLE_S_MAX = 30.0
+CLOSE_S_MAX = 1.0
 # A host's next address is tried beside the one before if that does not answer so soon.
 NEXT_ADDRESS_S = 0.25
 # A longer body costs more to copy behind its head than to be sent as a second part.
@@ -103,7 +105,7 @@ class HttpTransport:
 
     async def close(self) -> None:
         for pool in (self._guarded, self._trusted, self._probing):
-            pool.close()
+            await pool.close()
 
 
 class _Pool:
@@ -114,6 +116,7 @@ class _Pool:
         self._connections_max = connections_max
         self._room = asyncio.Semaphore(connections_max)
         self._used = 0
+        self._links: set[_Link] = set()
         self._free: dict[Endpoint, list[_Link]] = {}
         self._idle_s: dict[_Link, float] = {}  # since when, the longest first
         self._sweep: asyncio.TimerHandle | None = None
@@ -131,14 +134,24 @@ class _Pool:
                 if link is not None:
                     self._give_back(link)
 
-    def close(self) -> None:
+    async def close(self) -> None:
+        """End every connection. A farewell (TLS) would need a loop that is about to end."""
         if self._sweep is not None:
             self._sweep.cancel()
-        for link in list(self._idle_s):
-            self._drop(link)
+        for link in self._links:
+            link.abort()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_S_MAX):
+                while self._links:
+                    await asyncio.sleep(0)
 
-    def lost(self, link: "_Link") -> None:
+    def _gone(self, link: "_Link") -> None:
         """It was closed, perhaps while it was idle."""
+        self._links.discard(link)
+        self._reserve(link)
+
+    def _reserve(self, link: "_Link") -> None:
+        """No longer hand it out, if it was idle."""
         if self._idle_s.pop(link, None) is None:
             return
         links = self._free[link.endpoint]
@@ -149,7 +162,7 @@ class _Pool:
     def _take(self, endpoint: Endpoint) -> "_Link | None":
         while links := self._free.get(endpoint):
             link = links[-1]
-            self.lost(link)
+            self._reserve(link)
             if link.reusable:
                 return link
             link.close()
@@ -176,7 +189,7 @@ class _Pool:
             self._drop(link)
 
     def _drop(self, link: "_Link") -> None:
-        self.lost(link)
+        self._reserve(link)
         link.close()
 
     async def _open(self, endpoint: Endpoint) -> "_Link":
@@ -191,7 +204,7 @@ class _Pool:
         )
         try:
             _, link = await loop.create_connection(
-                lambda: _Link(endpoint, self.lost),
+                lambda: _Link(endpoint, self._gone),
                 sock=raw,
                 ssl=await self._trusting() if endpoint.encrypted else None,
                 server_hostname=endpoint.host if endpoint.encrypted else None,
@@ -199,6 +212,8 @@ class _Pool:
         except BaseException:
             raw.close()
             raise
+        if not link.closing:
+            self._links.add(link)
         return link
 
     async def _find(self, endpoint: Endpoint) -> list[Place]:
@@ -264,6 +279,13 @@ class _Link(asyncio.Protocol):
 
     def close(self) -> None:
         self._transport.close() if self._again else self._transport.abort()
+
+    def abort(self) -> None:
+        self._transport.abort()
+
+    @property
+    def closing(self) -> bool:
+        return self._transport.is_closing()
 
     def _begin(self) -> None:
         self._status = 0
