@@ -98,6 +98,7 @@ KEPT = {
     "delivery/lookups.py:Lookups._running": "pushes_max",
     "delivery/http.py:_Pool._free": "pushes_max",
     "delivery/http.py:_Pool._idle_s": "pushes_max",
+    "delivery/http.py:_Pool._links": "pushes_max",
     "delivery/slots.py:Seat._began": "pushes_max",
     "delivery/notes.py:LivenessNotes._waiting": "listeners in the store",
     "delivery/room.py:PushRoom._hungry": "tenants with listeners or workers in the store",
