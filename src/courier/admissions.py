@@ -27,7 +27,7 @@ PROOF_CHARACTERS_MAX = 512
 
 
 class RememberedAdmission(Struct, frozen=True):
-    """What was decided. `until_ms` None: for as long as no setting changes."""
+    """What was decided, by settings of that version. `until_ms` None: as long as it holds."""
 
     actor: Actor
     key: Key
@@ -35,6 +35,7 @@ class RememberedAdmission(Struct, frozen=True):
     queue: Any
     held: keys.Reach
     until_ms: int | None
+    version: int
 
 
 class Admissions:
@@ -47,12 +48,14 @@ class Admissions:
         self._known: dict[tuple[Hashable, Hashable], RememberedAdmission] = {}
 
     def find(self, place: Hashable, proof: Hashable) -> RememberedAdmission | None:
-        if self._version != self._records.version:
-            return None
         known = self._known.get((place, proof))
-        if known is None or known.until_ms is None or self._clock.now_ms() < known.until_ms:
-            return known
-        return None
+        return known if known is not None and self.holds(known) else None
+
+    def holds(self, known: RememberedAdmission) -> bool:
+        """Whether what was decided then would be decided now."""
+        if known.version != self._records.version:
+            return False
+        return known.until_ms is None or self._clock.now_ms() < known.until_ms
 
     def keep(
         self,
@@ -77,7 +80,7 @@ class Admissions:
         ends = keys.may_end_ms(call.key, now_ms=self._clock.now_ms())
         until_ms = min([ms for ms in (until_ms, ends) if ms is not None], default=None)
         self._known[place, proof] = RememberedAdmission(
-            call.who, call.key, call.tenant, call.queue, call.held, until_ms
+            call.who, call.key, call.tenant, call.queue, call.held, until_ms, version
         )
 
     @property

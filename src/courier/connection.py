@@ -2,16 +2,16 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any, cast
 
 from courier.core.errors import InvalidRequest
-from courier.heads import Refused, head, refusal
+from courier.heads import Refused, ending, head, refusal, usual_head
 from courier.incoming import Incoming
 from courier.reader import Reader
 from courier.traffic import Traffic
-from courier.web import BodiesFull, BodyLate, ClientGone, Response
+from courier.web import JSON, BodiesFull, BodyLate, ClientGone, Response
 
 # A longer body costs more to copy behind its head than to be sent as a second part.
 JOINED_BYTES_MAX = 64 << 10
@@ -22,8 +22,6 @@ UNASKED_BYTES_MAX = 64 << 10
 REQUESTS_AT_ONCE = 4
 # What a connection takes up for its encryption.
 TLS_BYTES = 48 << 10
-
-Steps = Coroutine[Any, None, Response | None]
 
 log = logging.getLogger("courier.connection")
 
@@ -59,8 +57,11 @@ class Connection(asyncio.BufferedProtocol):
         self.on_gone: Callable[[], None] | None = None
         self._reader = Reader(self, traffic)
         self._running: Incoming | None = None
-        self._peer = ""
+        self._steps: Coroutine[Any, None, Response | None]  # of the running one
+        self.peer = ""
+        self.direct = True  # what it says of other sources is not believed
         self._idle_s = 0.0
+        self._was_busy = False  # since the watch came by
         self._deaf_s: float | None = None  # since when
         self._stalled_s: float | None = None  # since when the client has read nothing
         self._unsent = 0
@@ -78,10 +79,11 @@ class Connection(asyncio.BufferedProtocol):
         traffic = self.traffic
         self._transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
-        self._peer = str(peer[0]) if peer else ""
+        self.peer = str(peer[0]) if peer else ""
+        self.direct = not traffic.proxies.trusts(self.peer)
         self._idle_s = traffic.loop.time()
-        full = traffic.full(self._peer)
-        traffic.enter(self, self._peer)
+        full = traffic.full(self.peer)
+        traffic.enter(self, self.peer)
         encrypted = transport.get_extra_info("ssl_object") is not None
         self._base = TLS_BYTES if encrypted else 0
         if full and encrypted:  # a farewell would take as long as the client likes
@@ -118,9 +120,9 @@ class Connection(asyncio.BufferedProtocol):
     def gone(self) -> bool:
         return self._left or self._transport.is_closing()
 
-    def source(self, headers: dict[bytes, bytes]) -> str:
+    def source(self, headers: Mapping[bytes, bytes]) -> str:
         """The address that a request with these headers came from."""
-        return self.traffic.proxies.source(self._peer, headers)
+        return self.traffic.proxies.source(self.peer, headers)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Small while heads are expected: what is not read yet costs us nothing."""
@@ -150,7 +152,7 @@ class Connection(asyncio.BufferedProtocol):
         self._stalled_s = None
         self._account()
         self._read_by_client()
-        self._next()
+        self._go_on()
 
     def _read_by_client(self) -> None:
         """What was written before is with the client, or nobody waits for it any more."""
@@ -166,21 +168,32 @@ class Connection(asyncio.BufferedProtocol):
         """Run the requests that are here, one after the other, and let others have their turn."""
         ready = self._reader.ready
         for _ in range(REQUESTS_AT_ONCE):
-            if not ready or self._running is not None or self._stalled_s is not None:
+            if self._running is not None or self._stalled_s is not None:
+                break
+            self._running = ready.pop(0)
+            self._steps = self.traffic.app.respond(self._running)
+            self._step()
+            if not ready:
                 break
             if self._transport.is_closing():
                 ready.clear()
                 break
-            self._running = ready.pop(0)
-            self._step(self.traffic.app.respond(self._running))
         else:
-            self.traffic.loop.call_soon(self._next)
-        self._flow()
+            self.traffic.loop.call_soon(self._go_on)
+        if ready or self._paused or self._reader.arriving is not None:
+            self._flow()
 
-    def _step(self, steps: Steps) -> None:
+    def _go_on(self, _: object = None) -> None:
+        """Whatever held up the next request is over."""
+        if self._reader.ready:
+            self._next()
+        elif self._paused:
+            self._flow()
+
+    def _step(self, _: object = None) -> None:
         """Go on with an answer up to where it waits for something; most wait once."""
         try:
-            awaited = steps.send(None)
+            awaited = self._steps.send(None)
         except StopIteration as end:
             self._answer(end.value)
         except asyncio.CancelledError:
@@ -190,15 +203,15 @@ class Connection(asyncio.BufferedProtocol):
             self._answer(None)
         else:
             if awaited is None:  # sleep(0)
-                self.traffic.loop.call_soon(self._resume, steps, None)
+                self.traffic.loop.call_soon(self._resume)
             else:
                 awaited._asyncio_future_blocking = False
-                awaited.add_done_callback(partial(self._resume, steps))
+                awaited.add_done_callback(self._resume)
 
-    def _resume(self, steps: Steps, _: object) -> None:
-        self._step(steps)
-        if self._paused or (self._running is None and self._reader.ready):
-            self._next()
+    def _resume(self, _: object = None) -> None:
+        self._step()
+        if self._running is None and (self._paused or self._reader.ready):
+            self._go_on()
 
     def _answer(self, response: Response | None) -> None:
         """Send it; None closes the connection without an answer, also to later requests."""
@@ -206,6 +219,7 @@ class Connection(asyncio.BufferedProtocol):
         assert request is not None
         if response is None or self._transport.is_closing():
             self._transport.close()
+            self._reader.ready.clear()
             self._forget(request)
             return
         if request.admitted != self._known:
@@ -219,14 +233,15 @@ class Connection(asyncio.BufferedProtocol):
         if keep and not request.complete:
             rest = request.rest
             keep = rest is not None and rest <= UNASKED_BYTES_MAX and not request.expects
-        end = b"\r\n" if keep else b"connection: close\r\n\r\n"
-        if keep and request.old:
-            end = b"connection: keep-alive\r\n\r\n"
-        body = b"" if request.method == "HEAD" else response.body
-        if len(body) > JOINED_BYTES_MAX:
-            self._send(head(response) + end, body)
+        body, asked = response.body, request.head
+        usual = response.status == 200 and response.content_type is JSON and not response.headers
+        if usual and keep and asked.plain and len(body) <= JOINED_BYTES_MAX:
+            self._transport.write(usual_head(len(body)) + body)
         else:
-            self._send(b"".join((head(response), end, body)))
+            body = b"" if asked.method == "HEAD" else body
+            self._send(head(response) + ending(asked, keep=keep), body)
+        if request.admitted and request.spelling is not None:
+            self.traffic.heads.keep(request.spelling, request.head)
         self._forget(request)
         if not keep:
             self._end()
@@ -247,13 +262,13 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._sending = request
         self._running = None
-        self._idle_s = self.traffic.loop.time()
+        self._was_busy = True
 
     async def _stream(self, request: Incoming, response: Response) -> None:
         """Send parts until the stream ends, the client goes or the server stops."""
         stream, loop = response.stream, self.traffic.loop
         assert stream is not None
-        chunked = not request.old
+        chunked = not request.head.old
         end = b"transfer-encoding: chunked\r\n\r\n" if chunked else b"connection: close\r\n\r\n"
         self._send(head(response) + end)
 
@@ -287,7 +302,7 @@ class Connection(asyncio.BufferedProtocol):
             self._send(b"0\r\n\r\n")
         keep = chunked and request.keep_alive and request.complete
         if keep and not self.traffic.draining.is_set():
-            self._next()
+            self._go_on()
         else:
             self._end()
 
@@ -297,7 +312,7 @@ class Connection(asyncio.BufferedProtocol):
         """Have the rest of a body sent; the future is done when it is here."""
         if self._deaf_s is not None or self.gone:
             raise ClientGone
-        if request.expects and not request.received and not request.old:
+        if request.expects and not request.received and not request.head.old:
             self._send(b"HTTP/1.1 100 Continue\r\n\r\n")
         request.expects = False
         request.arrived = self.traffic.loop.create_future()
@@ -406,7 +421,9 @@ class Connection(asyncio.BufferedProtocol):
             allowed_s = limits.header_wait_s if self._reader.in_head else limits.request_wait_s
             if now_s - began_s > allowed_s:
                 self._cut(round(allowed_s * 1000))
-        elif not busy and now_s - self._idle_s > limits.idle_wait_s:
+        elif busy or self._was_busy:
+            self._was_busy, self._idle_s = False, now_s
+        elif now_s - self._idle_s > limits.idle_wait_s:
             self._transport.close()
 
     def _cut(self, wait_ms: int) -> None:

@@ -1,14 +1,26 @@
 """What stands before bodies: targets of requests, status lines and headers of answers."""
 
 import http
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import NamedTuple
 
 import httptools
 import msgspec
 
-from courier.web import JSON, Response
+from courier.web import Head, Response
 
 _STATUS = {status.value: f"{status.value} {status.phrase}".encode() for status in http.HTTPStatus}
-_USUAL_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n"
+_USUAL_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
+# Heads of admitted requests that are remembered, and how long and full they may be.
+HEADS_REMEMBERED_MAX = 1_024
+HEAD_REMEMBERED_BYTES_MAX = 1_024
+FIELDS_REMEMBERED_MAX = 24
+# Longer numbers are left to the parser.
+_LENGTH_DIGITS_MAX = 9
+_LENGTH = b"\r\ncontent-length: "
+_CUT = b"ength: "
+LENGTHS_REMEMBERED_MAX = 2_048
 # A byte is looked for much faster as a number.
 _HASH = ord("#")
 # Answers that have no body, and do not say how long it is.
@@ -38,18 +50,76 @@ def target(url: bytes) -> tuple[bytes, bytes]:
     return parsed.path or b"/", parsed.query or b""
 
 
-def framing(headers: dict[bytes, bytes], version: str) -> bytes:
+class Spelled(NamedTuple):
+    """One whole request, as it was sent: its head without the digits of its content-length."""
+
+    head: bytes
+    length: int
+    body_at: int
+
+
+def spelled(data: bytes) -> Spelled | None:
+    """What came, if it is nothing but one request, as far as can be told without parsing it."""
+    end = data.find(b"\r\n\r\n") + 4
+    at = data.find(_CUT, 0, end)
+    if at < 0:
+        head, length = data[:end], 0
+    else:
+        at += len(_CUT)
+        stop = data.find(b"\r", at)
+        digits = data[at:stop]
+        if len(digits) > _LENGTH_DIGITS_MAX or not digits.isdigit():
+            return None
+        head, length = data[:at] + data[stop:end], int(digits)
+    if end < 4 or len(data) != end + length or end > HEAD_REMEMBERED_BYTES_MAX:
+        return None
+    return Spelled(head, length, end)
+
+
+class Heads:
+    """Heads that were parsed before: what is spelled alike means the same, but for the length.
+
+    Only such heads are remembered as leave no doubt about that: their request was parsed from
+    nothing but one `Spelled`, its body has a length or is not there, and the connection goes on
+    after it as before.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, Head] = {}
+        self.find = self._known.get
+
+    def keep(self, spelling: bytes, head: Head) -> None:
+        names = head.headers.keys()
+        if len(names) > FIELDS_REMEMBERED_MAX:
+            return
+        ended = head.old or not head.keep_alive or head.method == "CONNECT"
+        if ended or not names.isdisjoint((b"transfer-encoding", b"expect", b"upgrade")):
+            return
+        before, cut, _ = spelling.lower().partition(_CUT)
+        if bool(cut) != (b"content-length" in names):
+            return
+        if cut and not (before + cut).endswith(_LENGTH):
+            return
+        if len(self._known) >= HEADS_REMEMBERED_MAX:
+            self._known.clear()
+        self._known[spelling] = head
+
+
+def framing(headers: Mapping[bytes, bytes], version: str) -> bytes:
     """A head that says nothing but how the body of a request with these headers is sent."""
     names = (b"content-length", b"transfer-encoding")
     lines = [b"%s: %s\r\n" % (name, headers[name]) for name in names if name in headers]
     return b"POST / HTTP/%s\r\n%s\r\n" % (version.encode(), b"".join(lines))
 
 
+@lru_cache(maxsize=LENGTHS_REMEMBERED_MAX)
+def usual_head(length: int) -> bytes:
+    """All that stands before the JSON of an answer after which the connection goes on."""
+    return _USUAL_HEAD % length
+
+
 def head(response: Response) -> bytes:
     """Status line and headers, without the line that ends them."""
-    plain = response.content_type is JSON and not response.headers and response.stream is None
-    if plain and response.status == 200:
-        return _USUAL_HEAD % len(response.body)
     lines = b"HTTP/1.1 %s\r\n" % _STATUS[response.status]
     if response.status not in _BODILESS:
         lines += b"content-type: %s\r\n" % response.content_type
@@ -58,6 +128,13 @@ def head(response: Response) -> bytes:
     for name, value in response.headers:
         lines += b"%s: %s\r\n" % (name, value)
     return lines
+
+
+def ending(asked: Head, *, keep: bool) -> bytes:
+    """The line that ends the head of an answer, after the one that says whether others follow."""
+    if not keep:
+        return b"connection: close\r\n\r\n"
+    return b"connection: keep-alive\r\n\r\n" if asked.old else b"\r\n"
 
 
 def refusal(why: Refused) -> bytes:

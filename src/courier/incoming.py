@@ -4,7 +4,8 @@ import asyncio
 import io
 from typing import TYPE_CHECKING
 
-from courier.web import BodiesFull, BodyTooLong, Request
+from courier.traffic import HEAD_READ_BYTES
+from courier.web import BodiesFull, BodyTooLong, Head, Request
 
 if TYPE_CHECKING:
     from courier.connection import Connection
@@ -13,40 +14,51 @@ if TYPE_CHECKING:
 class Incoming(Request):
     """A request whose head is here; its body may be on its way."""
 
+    __slots__ = (
+        "_body",
+        "_connection",
+        "arrived",
+        "charged",
+        "complete",
+        "expects",
+        "framing",
+        "keep_alive",
+        "length",
+        "limit",
+        "lined_up",
+        "loose",
+        "received",
+        "spelling",
+        "unwanted",
+    )
+
     def __init__(
-        self,
-        method: str,
-        raw_path: bytes,
-        query_string: bytes,
-        headers: dict[bytes, bytes],
-        connection: "Connection",
+        self, head: Head, connection: "Connection", length: int, body: bytes | None = None
     ) -> None:
-        room = connection.traffic.answers
-        super().__init__(method, raw_path, query_string, headers, connection, room)
+        """`body`: all of it, if it came together with the head."""
+        Request.__init__(self, head, connection, connection.traffic.answers)
         self._connection = connection
-        self.keep_alive = True
-        self.old = False  # HTTP/1.0
-        self.expects = b"expect" in headers and headers[b"expect"].lower() == b"100-continue"
-        self.length = int(headers.get(b"content-length", 0))
-        self.received = 0  # bytes of the body
-        self._body: bytes | io.BytesIO = b""
-        self.complete = False
-        self.unwanted = False
+        self.keep_alive = head.keep_alive
+        self.expects = head.expects
+        self.length = length
+        self._body: bytes | io.BytesIO = body or b""
+        self.received = length if body is not None else 0  # bytes of the body
+        self.complete = body is not None
+        self.unwanted = self.lined_up = False
         self.arrived: asyncio.Future[None] | None = None
-        self.limit = 0
-        self.charged = 0
-        self.lined_up = False
-        self.framing = 0
+        self.limit = self.charged = self.framing = 0
         self.loose = 0  # of the data that its head ended in, what is not its body
+        self.spelling: bytes | None = None  # by which its head may be remembered
 
     @property
     def text_bytes(self) -> int:
         head = sum(len(name) + len(value) for name, value in self.headers.items())
-        return head + len(self.raw_path) + len(self.query_string) + self.received
+        return head + len(self.head.raw_path) + len(self.head.query_string) + self.received
 
     @property
     def remote(self) -> str:
-        return self._connection.source(self.headers)
+        connection = self._connection
+        return connection.peer if connection.direct else connection.source(self.headers)
 
     def whole(self, limit: int) -> bytes | None:
         return self._taken(limit) if self.complete else None
@@ -65,6 +77,9 @@ class Incoming(Request):
     def _taken(self, limit: int) -> bytes:
         if self.received > limit:
             raise BodyTooLong(limit=limit, actual=self.received)
+        body = self._body
+        if isinstance(body, bytes) and len(body) <= HEAD_READ_BYTES:
+            return body  # it came with its head, and is no more than was set aside for that
         self._charge(self.received)
         return self._joined()
 
@@ -117,8 +132,9 @@ class Incoming(Request):
 
     def drop(self) -> None:
         """It is answered: nothing of it is needed any more."""
-        self._connection.traffic.bodies -= self.charged
-        self.charged = 0
+        if self.charged:
+            self._connection.traffic.bodies -= self.charged
+            self.charged = 0
         self.unwanted = True
         self._body, self.received = b"", 0
 

@@ -2,7 +2,7 @@
 
 import ipaddress
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -37,7 +37,7 @@ class Proxies:
     def __init__(self, trusted: Sequence[Network] = ()) -> None:
         self._trusted = tuple(trusted)
 
-    def source(self, peer: str, headers: dict[bytes, bytes]) -> str:
+    def source(self, peer: str, headers: Mapping[bytes, bytes]) -> str:
         if not self._trusted:
             return peer
         address = _address(peer)

@@ -4,9 +4,10 @@ from typing import TYPE_CHECKING
 
 import httptools
 
-from courier.heads import Refused, framing, target
+from courier.heads import Refused, framing, spelled, target
 from courier.incoming import Incoming
 from courier.traffic import HEAD_READ_BYTES, Traffic
+from courier.web import Head
 
 if TYPE_CHECKING:
     from courier.connection import Connection
@@ -28,6 +29,7 @@ class Reader:
     def __init__(self, connection: "Connection", traffic: Traffic) -> None:
         self._connection = connection
         self._limits = traffic.limits
+        self._heads = traffic.heads
         self._time = traffic.loop.time
         self._parser = httptools.HttpRequestParser(self)
         self.ready: list[Incoming] = []
@@ -45,6 +47,28 @@ class Reader:
 
     def feed(self, data: memoryview) -> None:
         """Raises Refused; what came before the bad part is in `ready` all the same."""
+        if self.arriving is None and not self.in_head:
+            self._begin(bytes(data))
+        else:
+            self._go_on(data)
+
+    def _begin(self, data: bytes) -> None:
+        """Data that begins with a request: most often it is one, with a head like one before."""
+        whole = spelled(data)
+        known = self._heads.find(whole.head) if whole is not None else None
+        if whole is None:
+            self._go_on(memoryview(data))
+        elif known is not None:
+            body = data[whole.body_at :]
+            self.ready.append(Incoming(known, self._connection, whole.length, body))
+        else:
+            before = len(self.ready)
+            self._go_on(memoryview(data))
+            came = self.ready[before:]
+            if len(came) == 1 and came[0].complete and came[0].length == whole.length:
+                came[0].spelling = whole.head
+
+    def _go_on(self, data: memoryview) -> None:
         arriving = self.arriving
         self._fed, self._part_bytes = len(data), 0
         try:
@@ -177,9 +201,16 @@ class Reader:
         if b"host" not in headers and version == "1.1":
             raise Refused(400, "host", "the Host header is missing")
         raw_path, query = target(self._url)
-        request = Incoming(parser.get_method().decode(), raw_path, query, headers, self._connection)
-        request.keep_alive = parser.should_keep_alive()
-        request.old = version == "1.0"
+        head = Head(
+            parser.get_method().decode(),
+            raw_path,
+            query,
+            headers,
+            old=version == "1.0",
+            keep_alive=parser.should_keep_alive(),
+        )
+        length = int(headers.get(b"content-length", 0))
+        request = Incoming(head, self._connection, length)
         if request.rest != 0 and parser.should_upgrade():
             if request.method == "CONNECT":
                 raise Refused(400, "upgrade", "CONNECT cannot have a body")

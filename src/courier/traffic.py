@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from courier.core.limits import AnswerRoom
+from courier.heads import Heads
 from courier.proxies import Proxies
 from courier.web import App
 
@@ -70,6 +71,7 @@ class Traffic:
         # All connections read into one buffer, since what is read is parsed at once.
         self.buffer = memoryview(bytearray(BODY_READ_BYTES))
         self.head_buffer = self.buffer[:HEAD_READ_BYTES]
+        self.heads = Heads()
         self.loop = asyncio.get_running_loop()
         self.connections: set[Connection] = set()
         # Those that do not linger, and how many of them each address has; not of proxies, who come

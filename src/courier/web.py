@@ -9,7 +9,7 @@ import asyncio
 import logging
 import re
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mapping, Sequence
 from functools import lru_cache
 from time import perf_counter
 from typing import Any, Literal, Protocol
@@ -18,7 +18,7 @@ from urllib.parse import parse_qs, unquote
 from falcon.routing import CompiledRouter
 from msgspec import Struct
 
-from courier.admissions import PLACE_CHARACTERS_MAX, Admissions
+from courier.admissions import PLACE_CHARACTERS_MAX, Admissions, RememberedAdmission
 from courier.core import keys
 from courier.core.broker import Caller
 from courier.core.errors import (
@@ -44,7 +44,7 @@ log = logging.getLogger("courier.web")
 
 JSON = b"application/json"
 # Paths and queries longer than these are not remembered: a stranger may send any.
-PATHS_REMEMBERED_MAX = 3_072
+PATHS_REMEMBERED_MAX = 1_024
 PATH_REMEMBERED_BYTES_MAX = 512
 QUERIES_REMEMBERED_MAX = 256
 QUERY_REMEMBERED_BYTES_MAX = 128
@@ -106,24 +106,22 @@ class Response(Struct):
     stream: AsyncIterator[bytes] | None = None
 
 
-class Request(ABC):
-    """One request. `params` are the decoded variable parts of its path.
+class Head:
+    """What stands before the body of a request. Requests that begin with the same bytes share one.
 
-    `caller` waits for the answer. `key` is the one that its credential proved to be, and
-    `admitted` says that this key may do what is asked.
+    `found` is where it leads, and `admission` who was let in with it: what `App` knows of it.
     """
 
     __slots__ = (
-        "_allowance",
         "_query",
-        "_room",
-        "admitted",
-        "caller",
+        "admission",
+        "expects",
+        "found",
         "headers",
-        "key",
+        "keep_alive",
         "method",
-        "params",
-        "path",
+        "old",
+        "plain",
         "query_string",
         "raw_path",
     )
@@ -133,22 +131,70 @@ class Request(ABC):
         method: str,
         raw_path: bytes,
         query_string: bytes,
-        headers: dict[bytes, bytes],
-        caller: Caller,
-        room: AnswerRoom | None = None,
+        headers: Mapping[bytes, bytes],
+        *,
+        old: bool = False,
+        keep_alive: bool = True,
     ) -> None:
+        """`old`: of HTTP/1.0."""
         self.method = method
         self.raw_path = raw_path
         self.query_string = query_string
         self.headers = headers
+        self.old = old
+        self.keep_alive = keep_alive
+        self.plain = not old and method != "HEAD"  # its answers need no other care
+        self.expects = b"expect" in headers and headers[b"expect"].lower() == b"100-continue"
+        self.found: _Found | None = None
+        self.admission: RememberedAdmission | None = None
+        self._query: dict[str, list[str]] | None = None
+
+    @property
+    def query(self) -> dict[str, list[str]]:
+        if self._query is None:
+            raw = self.query_string
+            short = len(raw) <= QUERY_REMEMBERED_BYTES_MAX
+            self._query = _known_query(raw) if short else _parsed_query(raw)
+        return self._query
+
+
+class Request(ABC):
+    """One request. `params` are the decoded variable parts of its path.
+
+    `caller` waits for the answer. `key` is the one that its credential proved to be, and
+    `admitted` says that this key may do what is asked.
+    """
+
+    __slots__ = (
+        "_allowance",
+        "_room",
+        "admitted",
+        "caller",
+        "head",
+        "headers",
+        "key",
+        "params",
+        "path",
+    )
+
+    def __init__(self, head: Head, caller: Caller, room: AnswerRoom | None = None) -> None:
+        self.head = head
+        self.headers = head.headers
         self.caller = caller
         self.path = ""
         self.params: dict[str, str] = {}
         self.key: Key | None = None
         self.admitted = False
-        self._query: dict[str, list[str]] | None = None
         self._room = room
         self._allowance: Allowance | None = None
+
+    @property
+    def method(self) -> str:
+        return self.head.method
+
+    @property
+    def query(self) -> dict[str, list[str]]:
+        return self.head.query
 
     @property
     @abstractmethod
@@ -187,14 +233,6 @@ class Request(ABC):
         if match is None:
             raise Unauthenticated("malformed" if header else "missing")
         return match[1]
-
-    @property
-    def query(self) -> dict[str, list[str]]:
-        if self._query is None:
-            raw = self.query_string
-            short = len(raw) <= QUERY_REMEMBERED_BYTES_MAX
-            self._query = _known_query(raw) if short else _parsed_query(raw)
-        return self._query
 
 
 def _parsed_query(raw: bytes) -> dict[str, list[str]]:
@@ -378,7 +416,7 @@ class Site(Protocol):
 
     def routes(self) -> Sequence[Route]: ...
 
-    def proof(self, request: Request) -> Hashable | None:
+    def proof(self, head: Head) -> Hashable | None:
         """All that `authenticate` and `authorize` go by, beside settings, time and the path.
 
         None: they are asked every time.
@@ -445,7 +483,7 @@ class _Mounted:
             return True
         return path[len(self.site.prefix) + 1 :].partition("/")[0] in self.site.segments
 
-    def find(self, method: str, path: str) -> "_Found":
+    def find(self, method: str, path: str, body_bytes_max: int) -> "_Found":
         found = self._router.find(path)
         if found is None:
             return _Found(self.site, path, {}, None, self._stray, ())
@@ -460,8 +498,21 @@ class _Mounted:
         route = methods.get(method)
         if route is None:
             return _Found(self.site, path, params, None, self._stray, tuple(sorted(methods)), text)
-        place = self._place(route, params) if text else None
-        return _Found(self.site, path, params, route, self._meters[id(route)], (), text, place)
+        limits = [route.body_bytes_max or self.site.body_bytes_max, body_bytes_max]
+        if route.scope is None:
+            limits.append(PUBLIC_BODY_BYTES_MAX)
+        return _Found(
+            self.site,
+            path,
+            params,
+            route,
+            self._meters[id(route)],
+            text=text,
+            place=self._place(route, params) if text else None,
+            body_bytes_max=min(limits),
+            public=route.scope is None,
+            waits_only=route.scope in _MESSAGE_SCOPES,
+        )
 
     def _place(self, route: Route, params: dict[str, str]) -> tuple[Hashable, ...] | None:
         """What an admission to it is remembered by, beside the proof; None: it is not."""
@@ -478,6 +529,7 @@ class _Found(Struct, frozen=True):
     """Where a request goes. Without a route: the methods that there are, if any.
 
     `text`: what its path names is UTF-8. `place`: what admissions are remembered by, if at all.
+    `public`: it needs no key. `waits_only`: its handler needs no task, see _MESSAGE_SCOPES.
     """
 
     site: Site
@@ -488,6 +540,9 @@ class _Found(Struct, frozen=True):
     methods: tuple[str, ...] = ()
     text: bool = True
     place: tuple[Hashable, ...] | None = None
+    body_bytes_max: int = 0
+    public: bool = False
+    waits_only: bool = False
 
 
 class App:
@@ -527,13 +582,34 @@ class App:
     async def respond(self, request: Request) -> Response | None:
         """The answer; None when there is none to give, and the connection is to be closed."""
         started = perf_counter()
-        known = self._found.get((request.method, request.raw_path))
-        found = known or self._find(request)
+        found = request.head.found or self._find(request.head)
         site, route = found.site, found.route
         request.path = found.path
         request.params = found.params
         try:
-            response = await self._run(found, request, new=known is None)
+            if self._draining:
+                raise ShuttingDown
+            if not found.public and (unseen := self._unseen()) is not None:
+                await unseen
+            call = self._again(found, request) if found.place is not None else None
+            if call is None:
+                call = await self._admit(found, request)
+            assert route is not None
+            if route.body is not None:
+                raw = request.whole(found.body_bytes_max)
+                if raw is not None and len(raw) <= DECODED_INLINE_BYTES_MAX:
+                    call.body = site.decode(raw, route, request)
+                else:
+                    call.body = await self._read(found, request)
+            if found.waits_only:
+                result = await route.handler(call)
+            else:
+                result = await asyncio.ensure_future(route.handler(call))
+            if not call.decided:
+                raise Undecided(request.path)
+            response = site.answer(result, route, request)
+            if call.texts is not None and isinstance(response.body, bytes):
+                response.stream = call.texts.parts(response.body)
         except OutcomeUnknown as error:
             log.error("outcome_unknown", extra={"path": request.path, "reason": str(error)})
             return None
@@ -549,6 +625,14 @@ class App:
         found.meter.answered(response.status, perf_counter() - started, found.path)
         return response
 
+    async def _read(self, found: _Found, request: Request) -> Any:
+        """A body that is long, or not all here yet."""
+        assert found.route is not None
+        raw = await request.read(found.body_bytes_max)
+        if len(raw) <= DECODED_INLINE_BYTES_MAX:
+            return found.site.decode(raw, found.route, request)
+        return await asyncio.to_thread(found.site.decode, raw, found.route, request)
+
     def _not_let_in(self, error: BrokerError, site: Site, request: Request) -> None:
         self._telemetry.signin_failed(error.signin)
         key = request.key
@@ -557,66 +641,37 @@ class App:
             tenant, id = error.tenant, error.key
         self._signins.failed(Failure(error.signin, site.name, request.remote, tenant, id))
 
-    def _find(self, request: Request) -> _Found:
-        path = _path(request.raw_path)
-        mounted = next((each for each in self._mounted if each.covers(path)), self._mounted[-1])
-        return mounted.find(request.method, path)
+    def _find(self, head: Head) -> _Found:
+        known = self._found.get((head.method, head.raw_path))
+        if known is None:
+            path = _path(head.raw_path)
+            mounted = next((each for each in self._mounted if each.covers(path)), self._mounted[-1])
+            known = mounted.find(head.method, path, self._body_bytes_max)
+        head.found = known
+        return known
 
-    def _remember(self, request: Request, found: _Found) -> None:
+    def _remember(self, head: Head, found: _Found) -> None:
         """Most requests go where others went before.
 
         Except where a path ends in a name, such as a message's, which seldom comes again. Only
         paths of admitted requests are remembered, so that strangers cannot fill the memory.
         """
-        raw_path = request.raw_path
         assert found.route is not None
-        if len(raw_path) > PATH_REMEMBERED_BYTES_MAX or found.route.path.endswith("}"):
+        place = head.method, head.raw_path
+        if len(head.raw_path) > PATH_REMEMBERED_BYTES_MAX or found.route.path.endswith("}"):
             return
-        if len(self._found) >= PATHS_REMEMBERED_MAX:
+        if len(self._found) >= PATHS_REMEMBERED_MAX and place not in self._found:
             self._found.clear()
-        self._found[request.method, raw_path] = found
-
-    async def _run(self, found: _Found, request: Request, *, new: bool) -> Response:
-        site, route = found.site, found.route
-        if self._draining:
-            raise ShuttingDown
-        if (route is None or route.scope is not None) and (unseen := self._unseen()) is not None:
-            await unseen
-        call = self._again(found, request) if found.place is not None else None
-        if call is None:
-            call = await self._admit(found, request, new=new)
-        assert route is not None
-        if route.body is not None:
-            limit = min(route.body_bytes_max or site.body_bytes_max, self._body_bytes_max)
-            if route.scope is None:
-                limit = min(limit, PUBLIC_BODY_BYTES_MAX)
-            raw = request.whole(limit)
-            if raw is None:
-                raw = await request.read(limit)
-            if len(raw) <= DECODED_INLINE_BYTES_MAX:
-                call.body = site.decode(raw, route, request)
-            else:
-                call.body = await asyncio.to_thread(site.decode, raw, route, request)
-        handled = route.handler(call)
-        if route.scope not in _MESSAGE_SCOPES:
-            handled = asyncio.ensure_future(handled)
-        try:
-            result = await handled
-        finally:
-            # A task that raised leads back here, and would wait for the collector with all of it.
-            del handled
-        if not call.decided:
-            raise Undecided(request.path)
-        response = site.answer(result, route, request)
-        if call.texts is not None and isinstance(response.body, bytes):
-            response.stream = call.texts.parts(response.body)
-        return response
+        self._found[place] = found
 
     def _again(self, found: _Found, request: Request) -> Call | None:
         """The call of a request like one that was let through before, if nothing has changed."""
-        site, route = found.site, found.route
-        proof = site.proof(request)
-        known = self._admissions.find(found.place, proof) if proof is not None else None
+        site, route, head = found.site, found.route, request.head
+        known = head.admission
+        if known is None or not self._admissions.holds(known):
+            proof = site.proof(head)
+            known = self._admissions.find(found.place, proof) if proof is not None else None
+            head.admission = known
         if known is None or route is None:
             return None
         actor, remote = known.actor, request.remote
@@ -628,9 +683,9 @@ class App:
         request.admitted = True
         return call
 
-    async def _admit(self, found: _Found, request: Request, *, new: bool) -> Call:
+    async def _admit(self, found: _Found, request: Request) -> Call:
         """Whether the request may do what it asks for. Raises what the site does."""
-        site, route = found.site, found.route
+        site, route, head = found.site, found.route, request.head
         if route is not None and route.scope is None:
             return Call(request, Actor("", site.name, request.remote), None, decided=True)
         version = self._admissions.version
@@ -644,9 +699,8 @@ class App:
         call = Call(request, Actor(key.id, site.name, request.remote), key, key.tenant)
         await site.authorize(call, route)
         request.admitted = True
-        if new:
-            self._remember(request, found)
-        proof = site.proof(request) if found.place is not None else None
+        self._remember(head, found)
+        proof = site.proof(head) if found.place is not None else None
         if proof is not None:
             until_ms = site.proven_until_ms(request)
             self._admissions.keep(found.place, proof, call, version=version, until_ms=until_ms)

@@ -16,7 +16,7 @@ from courier.core import keys
 from courier.core.records import decided
 from courier.core.types import BROKER, Draft, Queue, Tenant
 from courier.store.embedded import EmbeddedStore
-from courier.web import Request
+from courier.web import Head, Request
 
 QUEUES = 10_000
 # What they cost in time is measured by `python -m bench console`.
@@ -90,7 +90,7 @@ async def _calls(directory: Path, query: bytes) -> Calls:
     headers = {b"authorization": f"Bearer {secret}".encode(), b"accept": b"text/html"}
 
     async def ask() -> Any:
-        return await courier.app.respond(Asked("GET", b"/console", query, headers, Waiting()))
+        return await courier.app.respond(Asked(Head("GET", b"/console", query, headers), Waiting()))
 
     await ask()
     with Calls() as calls:

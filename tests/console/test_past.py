@@ -32,7 +32,7 @@ from courier.core.types import (
     Tenant,
 )
 from courier.store.embedded import EmbeddedStore
-from courier.web import Response
+from courier.web import Head, Response
 from tests.console.test_budget import Asked, Waiting
 from tests.oracle.store import Oracle
 
@@ -81,7 +81,7 @@ class World:
     async def get(self, path: str, query: str = "", *, html: bool = False) -> Response:
         accept = b"text/html" if html else b"application/json"
         headers = {b"authorization": f"Bearer {self.secret}".encode(), b"accept": accept}
-        asked = Asked("GET", path.encode(), query.encode(), headers, Waiting())
+        asked = Asked(Head("GET", path.encode(), query.encode(), headers), Waiting())
         answer = await self.courier.app.respond(asked)
         assert answer is not None
         return answer

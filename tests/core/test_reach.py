@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from courier.core import keys
 from courier.core.errors import Forbidden
 from courier.core.types import Actor, Grant, Key
-from courier.web import Call, Request, Route, Undecided
+from courier.web import Call, Head, Request, Route, Undecided
 
 ALPHA, BRAVO = "c0" + "a" * 30, "c0" + "b" * 30
 
@@ -110,7 +110,7 @@ class Unsent(Request):
 
 
 def call(by: Key) -> Call:
-    return Call(Unsent("GET", b"/queues", b"", {}, NobodyAsks()), Actor("key"), by, "t")
+    return Call(Unsent(Head("GET", b"/queues", b"", {}), NobodyAsks()), Actor("key"), by, "t")
 
 
 UNDECIDED: list[Callable[[Call], object]] = [lambda call: call.actor, lambda call: call.reach]

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from courier import admissions, ids, web
+from courier import admissions, heads, ids, web
 from courier.console import consumers, recent
 from courier.core import keys, limits, patterns, sessions
 from courier.delivery import lookups
@@ -37,6 +37,12 @@ CACHES = {
         admissions.ADMISSIONS_MAX,
         admissions.PLACE_CHARACTERS_MAX + admissions.PROOF_CHARACTERS_MAX + 1_500,
     ),
+    # Twice its text: as it was spelled, and as parsed.
+    "heads.py:Heads._known": Bound(
+        heads.HEADS_REMEMBERED_MAX,
+        2 * heads.HEAD_REMEMBERED_BYTES_MAX + 150 * heads.FIELDS_REMEMBERED_MAX + 500,
+    ),
+    "heads.py:usual_head": Bound(heads.LENGTHS_REMEMBERED_MAX, _ID),
     "ids.py:mark": Bound(ids.mark.cache_info().maxsize or 0, _ID),
     "ids.py:Tokens._begun": Bound(2 * 1_000, 1_000),
     "core/patterns.py:compiled": Bound(

@@ -27,7 +27,7 @@ from courier.core.types import BROKER, SECOND_MS, Grant, Key, Listener, Queue, R
 from courier.dialects.discue import names
 from courier.store.embedded import EmbeddedStore
 from courier.telemetry import Telemetry
-from courier.web import App, Request, Route, Site
+from courier.web import App, Head, Request, Route, Site
 from tests.routes import tables
 
 START_MS = 1_773_568_800_000
@@ -61,7 +61,7 @@ class Sent(Request):
     ) -> None:
         raw, _, query = path.encode().partition(b"?")
         spelled = {name.lower().encode(): value.encode() for name, value in headers.items()}
-        super().__init__(method, raw, query, spelled, Gone())
+        super().__init__(Head(method, raw, query, spelled), Gone())
         self._remote = remote
 
     @property
@@ -76,16 +76,19 @@ class Forgetful(Admissions):
     def find(self, place: Any, proof: Any) -> RememberedAdmission | None:
         return None
 
+    def holds(self, known: RememberedAdmission) -> bool:
+        return False
+
 
 class Watched(Admissions):
     """Counts what it has let through."""
 
     hits = 0
 
-    def find(self, place: Any, proof: Any) -> RememberedAdmission | None:
-        found = super().find(place, proof)
-        self.hits += found is not None
-        return found
+    def holds(self, known: RememberedAdmission) -> bool:
+        held = super().holds(known)
+        self.hits += held
+        return held
 
 
 @dataclass
@@ -104,6 +107,7 @@ class World:
     admissions: Watched
     app: App
     forgetful: App
+    heads: dict[Any, Head]
 
     def new_key(self, *targets: str, kind: Any = "token") -> tuple[Key, str]:
         """A key for messages of these queues, or of all."""
@@ -170,7 +174,13 @@ class World:
         return site.prefix + route.path.format_map(values) + "?pollingTime=0"
 
     def ask(self, app: App, sent: Sent) -> int:
-        """The status of the answer to those who are let in, negative to others."""
+        """The status of the answer to those who are let in, negative to others.
+
+        Requests that begin alike share a head, as those of connections do.
+        """
+        head = sent.head
+        spelling = (app, head.method, head.raw_path, head.query_string, *head.headers.items())
+        sent.head = self.heads.setdefault(spelling, head)
         answer = self.runner.run(app.respond(sent))
         assert answer is not None
         assert sent.admitted or answer.status in (400, 401, 403, 404)
@@ -222,7 +232,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         watched = Watched(store.records, clock)
         found = World(
             *(runner, store, ticks, clock, courier.app.sites, made, ours, others, {}),
-            *(watched, new_app(watched), new_app(Forgetful(store.records, clock))),
+            *(watched, new_app(watched), new_app(Forgetful(store.records, clock)), {}),
         )
         found.new_queue(ours)
         found.new_queue(others)
@@ -257,9 +267,9 @@ def test_message_routes_of_every_dialect_are_remembered_and_no_others(world: Wor
     seen = set()
     for site, route in every_route(world):
         mounted = next(each for each in world.app._mounted if each.site is site)
-        place = mounted.find(route.method, site.prefix + route.path).place
+        place = mounted.find(route.method, site.prefix + route.path, 1).place
         asked = Sent(route.method, "/", {"Authorization": "x", "X-Api-Key": "x"})
-        remembers = place is not None and site.proof(asked) is not None
+        remembers = place is not None and site.proof(asked.head) is not None
         assert remembers == is_remembered(site, route), (site.name, route.method, route.path)
         seen |= {site.name} if remembers else set()
     assert seen == {*DIALECTS}
@@ -475,5 +485,5 @@ def test_long_paths_and_credentials_are_not_remembered(world: World) -> None:
 def test_every_site_says_what_it_goes_by(tmp_path: Path) -> None:
     """One that remembers nothing needs no more than to say so."""
     asked = Sent("GET", "/", {"Authorization": "a", "X-Api-Key": "b", "X-Auth-Key": "c"})
-    proofs = {site.name: site.proof(asked) for site, _ in tables(tmp_path)}
+    proofs = {site.name: site.proof(asked.head) for site, _ in tables(tmp_path)}
     assert {name for name, proof in proofs.items() if proof is None} == {"console", "courier"}

@@ -51,6 +51,7 @@ from courier.web import (
     Call,
     Decision,
     Handler,
+    Head,
     Method,
     Request,
     Response,
@@ -325,7 +326,7 @@ class Console:
 
     # --- who asks ---
 
-    def proof(self, request: Request) -> Hashable | None:
+    def proof(self, head: Head) -> Hashable | None:
         return None
 
     def proven_until_ms(self, request: Request) -> int | None:
@@ -465,7 +466,7 @@ class Console:
             return self._shown(self._loaded.wrong_sign_in(request), request)
         entering = route is not None and route.scope is None
         if status == 401 and not entering and request.method == "GET" and wants_html(request):
-            asked = request.path + (b"?" + request.query_string).decode("latin-1").rstrip("?")
+            asked = request.path + (b"?" + request.head.query_string).decode("latin-1").rstrip("?")
             to = relative(request, f"/console/sign-in?then={quote(asked, safe='/')}")
             ended = (self.services.guard.cookie(""),)
             return Response(b"", 303, HTML, (*headers, (b"location", to.encode()), *ended))
@@ -545,4 +546,4 @@ def _takes_gzip(accepted: str) -> bool:
 
 def relative(request: Request, path: str) -> str:
     """A link from the page that was asked for to another one, for proxies that add a prefix."""
-    return "../" * (request.raw_path.count(b"/") - 1) + path.lstrip("/")
+    return "../" * (request.head.raw_path.count(b"/") - 1) + path.lstrip("/")

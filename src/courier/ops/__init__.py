@@ -37,7 +37,7 @@ from courier.ops.listeners import ListenerRoutes
 from courier.ops.operator import OperatorRoutes
 from courier.ops.workers import WorkerRoutes
 from courier.telemetry import Telemetry
-from courier.web import Call, NoRoute, Request, Response, Route
+from courier.web import Call, Head, NoRoute, Request, Response, Route
 
 # Of what is refused, names may be as long as a path.
 MESSAGE_CHARACTERS_MAX = 1_000
@@ -102,7 +102,7 @@ class Ops:
             raise NoRoute("/")
         return Response(b"", 303, headers=((b"location", self._front.encode()),))
 
-    def proof(self, request: Request) -> Hashable | None:
+    def proof(self, head: Head) -> Hashable | None:
         return None
 
     def proven_until_ms(self, request: Request) -> int | None:

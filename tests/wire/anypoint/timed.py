@@ -25,7 +25,7 @@ from courier.dialects.anypoint.site import Services
 from courier.sealing import Sealer
 from courier.store.embedded import EmbeddedStore
 from courier.telemetry import Telemetry
-from courier.web import App, BodyTooLong, Request
+from courier.web import App, BodyTooLong, Head, Request
 from tests.wire.anypoint.environment import Environment, Tokens
 
 # Sunday, 15 March 2026, 10:00:00 UTC: the beginning of an hour.
@@ -86,7 +86,7 @@ class _Sent(Request):
     def __init__(self, sent: httpx.Request) -> None:
         path, _, query = sent.url.raw_path.partition(b"?")
         headers = {name.lower(): value for name, value in sent.headers.raw}
-        super().__init__(sent.method, path, query, headers, _Patient())
+        super().__init__(Head(sent.method, path, query, headers), _Patient())
         self._body = sent.read()
 
     @property

@@ -16,7 +16,7 @@ from courier.core.usage import Usage
 from courier.dialects import json, openapi
 from courier.dialects.anypoint import credentials, names
 from courier.dialects.anypoint.errors import Refusal, refusal
-from courier.web import Call, Request, Response, Route, WrongMethod
+from courier.web import Call, Head, Request, Response, Route, WrongMethod
 
 JSON = b"application/json; charset=UTF-8"
 # Settings are short; only messages may be longer.
@@ -116,8 +116,8 @@ class AnypointSite:
     async def docs(self, call: Call) -> Response:
         return self._documents.page(call.request)
 
-    def proof(self, request: Request) -> Hashable | None:
-        headers = request.headers
+    def proof(self, head: Head) -> Hashable | None:
+        headers = head.headers
         return headers.get(b"authorization"), headers.get(b"host")
 
     def proven_until_ms(self, request: Request) -> int | None:

@@ -29,7 +29,7 @@ from courier.dialects.cloudflare.messages import MessageRoutes
 from courier.dialects.cloudflare.paging import Paged
 from courier.dialects.cloudflare.queues import QueueRoutes
 from courier.dialects.cloudflare.subscriptions import SubscriptionRoutes
-from courier.web import Call, Request, Response, Route
+from courier.web import Call, Head, Request, Response, Route
 
 _HEAD = b'{"success":true,"errors":[],"messages":[],"result":'
 _TOKEN = {"token": {"type": "http", "scheme": "bearer"}}
@@ -112,8 +112,8 @@ class Cloudflare:
     async def docs(self, call: Call) -> Response:
         return self._documents.page(call.request)
 
-    def proof(self, request: Request) -> Hashable | None:
-        headers = request.headers
+    def proof(self, head: Head) -> Hashable | None:
+        headers = head.headers
         return headers.get(b"authorization"), headers.get(b"x-auth-key")
 
     def proven_until_ms(self, request: Request) -> int | None:

@@ -24,7 +24,7 @@ from courier.dialects.discue import names
 from courier.dialects.discue.errors import Stale, Unsupported, refusal
 from courier.dialects.discue.lockout import LockedOut, Lockout
 from courier.dialects.discue.negotiation import check_accept, check_media, etag, matches, pretty
-from courier.web import Call, NoRoute, Parameter, Request, Response, Route, WrongMethod
+from courier.web import Call, Head, NoRoute, Parameter, Request, Response, Route, WrongMethod
 
 JSON = b"application/json; charset=utf-8"
 TITLE = "Courier: Discue"
@@ -153,9 +153,9 @@ class Discue:
 
     # --- who asks, and for what ---
 
-    def proof(self, request: Request) -> Hashable | None:
-        headers = request.headers
-        return headers.get(b"x-api-key"), headers.get(b"accept"), request.query_string
+    def proof(self, head: Head) -> Hashable | None:
+        headers = head.headers
+        return headers.get(b"x-api-key"), headers.get(b"accept"), head.query_string
 
     def proven_until_ms(self, request: Request) -> int | None:
         return self._services.clock.now_ms() + KEY_REMEMBERED_MS

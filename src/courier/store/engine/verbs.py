@@ -320,6 +320,7 @@ class EngineHealth(Calls):
     ) -> None:
         super().__init__(disk, room, engine, writer)
         self._damage_accepted = int(damage_accepted)
+        self.unseen = writer.unseen
 
     async def check(self) -> None:
         def check() -> None:
@@ -331,9 +332,6 @@ class EngineHealth(Calls):
         self.writer.require_no_doubt()
         await self.writer.submit(check)
         self.room.require_space()
-
-    def unseen(self) -> "asyncio.Future[None] | None":
-        return self.writer.unseen()
 
     def ahead_ns(self) -> int | None:
         return self.disk.ahead_ns()
