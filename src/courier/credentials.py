@@ -11,6 +11,7 @@ import msgspec
 from courier import files
 from courier.core import keys
 from courier.core.admin import Admin
+from courier.core.errors import Conflict
 from courier.core.sealed import Sealer
 from courier.core.types import BROKER, OPERATOR, Actor, Key, Tenant
 from courier.dialects.anypoint.clients import APP_SCOPES, sealed
@@ -59,7 +60,11 @@ class Credentials:
             tenant = self._admin.new_tenant(name, beside=beside)
             made, made_keys = self._first_keys(tenant)
             self._write(name, made)
-            await self._admin.add_tenant(tenant, made_keys, actor=actor)
+            try:
+                await self._admin.add_tenant(tenant, made_keys, actor=actor)
+            except Conflict:  # another server was faster
+                self.forget(name)
+                raise
             return tenant, made
 
     def _first_keys(self, tenant: Tenant) -> tuple[dict[str, Any], list[Key]]:

@@ -8,6 +8,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "--to postgresql://courier@db.example/courier --dry-run",
         "courier store copy --from postgresql://courier@db.example/courier --to sqlite:one-server",
     ),
+    "courier store restored": ("courier store restored postgresql://courier@db.example/courier",),
     "courier config": ("courier config", "courier config --port 9000"),
     "courier up": ("courier up", "courier up --port 9000"),
     "courier console": ("courier console",),

@@ -1,10 +1,11 @@
-"""`store copy`: a store from a file into a database, or back."""
+"""`store copy`: a store from a file into a database, or back. `store restored`: a new epoch."""
 
 import argparse
 import asyncio
 import time
+from collections.abc import Coroutine
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from courier import config
 from courier.cli import output
@@ -35,19 +36,47 @@ def add(commands: Commands) -> None:
         "--restart", action="store_true", help="discard what an unfinished copy has left"
     )
     output.add_json(parser)
+    parser = command(stores, "restored", "begin a new epoch of the journal after a restore", _renew)
+    parser.add_argument("store", metavar="URL", help=_WHERE)
+    output.add_json(parser)
 
 
 def _copy(args: argparse.Namespace) -> None:
-    for url in (args.source, args.target):
+    _finish(_run(args), args.source, args.target)
+
+
+def _renew(args: argparse.Namespace) -> None:
+    _finish(_restored(args), args.store)
+
+
+def _finish(work: Coroutine[Any, Any, None], *urls: str) -> None:
+    for url in urls:
         if config.has_password(url):
+            work.close()
             raise Misused(
                 "everyone on this machine can see flags: leave the password out of the URL, and "
                 "set the variable PGPASSWORD"
             )
     try:
-        asyncio.run(_run(args))
+        asyncio.run(work)
     except StoreUnavailable as error:
         raise Refused(str(error)) from error
+
+
+async def _restored(args: argparse.Namespace) -> None:
+    store = await _source(args.store)
+    try:
+        before = (await store.meta()).epoch
+        epoch = await store.begin_epoch()
+    finally:
+        await store.close()
+    if args.json:
+        output.print_json({"epoch": epoch, "before": before})
+        return
+    print(
+        f"The journal's epoch is {epoch}, and was {before}. Pipelines and readers of the journal "
+        "stop, and say so: begin another lake with --lake."
+    )
 
 
 async def _run(args: argparse.Namespace) -> None:

@@ -30,6 +30,10 @@ class CopySource(Protocol):
         """The next rows after that key."""
         ...
 
+    async def begin_epoch(self) -> str:
+        """Let the journal be another one for those who read it: the new epoch."""
+        ...
+
     async def close(self) -> None: ...
 
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import asyncpg
 
+from courier import ids
 from courier.core.duties import Fence
 from courier.core.types import Level, Tally
 from courier.store.disk_postgres import statements as sql
@@ -82,35 +83,50 @@ class PostgresDisk:
         self._time = time
         self._connection: Connection = None
         self._head = _Head(0, 0, 0, 0, 1, 0, 0)
-        # Up to which group this node knows what is in the database.
+        # Up to which group this node knows what is in the database, and whose that group was.
         self.seen = 0
+        self._seen_token: int | None = None
+        # Groups that this node has seen are not in the database any more: a standby took over that
+        # did not have them, or a backup was restored.
+        self.went_back = False
 
     # --- a group, for the writer ---
 
     async def lock(self, connection: Connection) -> bool:
         """Begin a group in the open transaction; False: other nodes have written since."""
-        self._connection = connection
-        self._head = _Head(*await connection.fetchrow(sql.LOCK_HEAD))
-        return self._head.grp == self.seen
+        return await self._read_head(connection, sql.LOCK_HEAD)
 
     async def look(self, connection: Connection) -> bool:
         """The same without a lock, in a transaction that only reads."""
+        return await self._read_head(connection, sql.HEAD)
+
+    async def _read_head(self, connection: Connection, statement: str) -> bool:
         self._connection = connection
-        self._head = _Head(*await connection.fetchrow(sql.HEAD))
+        *head, token = await connection.fetchrow(statement, self.seen)
+        self._head = _Head(*head)
+        known = token is None or self._seen_token is None or token == self._seen_token
+        self.went_back = self._head.grp < self.seen or not known
         return self._head.grp == self.seen
 
     async def happened(self, connection: Connection) -> bool:
         """Whether the group that was in doubt is in the database. Waits for the connection that it
         was sent on; what is then committed says that all before it is durable, too."""
-        self._connection = connection
-        self._head = _Head(*await connection.fetchrow(sql.LOCK_HEAD))
+        await self._read_head(connection, sql.LOCK_HEAD)
         token = await connection.fetchval(sql.TOKEN, self.seen + 1)
         await connection.execute(sql.BARRIER)
         return bool(token == self._token)
 
+    async def begin_epoch(self) -> None:
+        """Offsets that were given before the loss are given again, to other events: so the journal
+        is another one, and every node reads everything. One node of several does it."""
+        status = await self._connection.execute(sql.NEW_EPOCH, ids.new_id(), self._epoch)
+        if status == "UPDATE 1":
+            await self._connection.execute(sql.SKIP_GROUPS, GROUPS_KEPT + 1)
+
     def committed(self) -> None:
         """The group is in the database."""
         self.seen += 1
+        self._seen_token = self._token
 
     async def changed(self, is_fifo: Callable[[int], bool]) -> Changed | None:
         """What other nodes have changed since the last look; None: it is not known any more."""
@@ -130,7 +146,7 @@ class PostgresDisk:
             leased = await self._rows(sql.LEASED_GROUPS_OF, base, base + SPAN)
             groups_of[no] = {name.decode(): count for name, count in leased}
         head = self._head
-        self.seen = head.grp
+        self.seen, self._seen_token = head.grp, groups[-1]["token"]
         return Changed(
             dict.fromkeys(lines) | {row[0]: tuple(row) for row in found},
             groups_of,
@@ -155,6 +171,8 @@ class PostgresDisk:
 
     async def open(self) -> Opened:
         self.seen = self._head.grp
+        self._seen_token = await self._connection.fetchval(sql.TOKEN, self.seen)
+        self._epoch = await self._connection.fetchval(sql.EPOCH)
         groups = await self._rows(sql.LEASED_GROUPS)
         return Opened(
             self._epoch,

@@ -6,6 +6,7 @@ from typing import Any, Self
 
 import asyncpg
 
+from courier import ids
 from courier.core.errors import StoreUnavailable
 from courier.store.copy_tables import COPY_TABLES, CopyMeta, CopyTable
 from courier.store.disk_postgres.connection import Address, disk_errors
@@ -48,11 +49,20 @@ class PostgresCopy:
                     raise StoreUnavailable(f"there is no store at {found.shown}")
                 await migrate(found._connection, found._address)
                 await found._require_alone()
-                await found._connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+                # A copy must see one moment.
+                await found._connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
         except BaseException:
             await found.close()
             raise
         return found
+
+    async def begin_epoch(self) -> str:
+        """Let the journal be another one for those who read it: the new epoch."""
+        epoch = ids.new_id()
+        with disk_errors(self._address):
+            await self._connection.execute("UPDATE meta SET epoch = $1", epoch)
+            await self._connection.execute("COMMIT")
+        return epoch
 
     @classmethod
     async def target(cls, url: str) -> Self:

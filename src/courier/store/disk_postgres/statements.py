@@ -7,15 +7,21 @@ GONE_S = 2.0
 
 # --- what is kept in memory ---
 
-META = "SELECT epoch, secret FROM meta"
+EPOCH = "SELECT epoch FROM meta"
+NEW_EPOCH = "UPDATE meta SET epoch = $1 WHERE epoch = $2"
+# More groups than anybody remembers, so that all nodes read everything.
+SKIP_GROUPS = "UPDATE head SET grp = grp + $1"
 HEAD = """
-SELECT grp, journal_last, journal_bytes, journal_ms, journal_first, journal_start_bytes, next_due_ms
+SELECT grp, journal_last, journal_bytes, journal_ms, journal_first, journal_start_bytes,
+    next_due_ms, (SELECT token FROM grp WHERE no = $1)
 FROM head
 """
 LOCK_HEAD = HEAD + "FOR UPDATE"
 BARRIER = "UPDATE head SET barriers = barriers + 1"
 TOKEN = "SELECT token FROM grp WHERE no = $1"
-GROUPS_AFTER = "SELECT no, lines, ranges, blocks, records FROM grp WHERE no > $1 ORDER BY no"
+GROUPS_AFTER = """
+SELECT no, token, lines, ranges, blocks, records FROM grp WHERE no > $1 ORDER BY no
+"""
 FORGET_GROUPS = "DELETE FROM grp WHERE no <= $1"
 RECORDS = "SELECT body FROM record"
 RECORD = "SELECT body FROM record WHERE kind = $1 AND id = $2"

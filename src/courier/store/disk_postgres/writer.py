@@ -248,8 +248,7 @@ class Writer:
         lookers, self._lookers = self._lookers, []
         begun_ns = elapsed_ns()
         try:
-            await connection.execute("BEGIN")
-            await self._catch_up(await self._disk.lock(connection))
+            await self._catch_up(await self._begin(connection))
         except BaseException:
             self._lookers = [*lookers, *self._lookers]
             raise
@@ -271,6 +270,19 @@ class Writer:
         if self._local_only:
             raise _InDoubt("no standby has confirmed it")
         self._committed(calls)
+
+    async def _begin(self, connection: Any) -> bool:
+        """A group; False: other nodes have written since."""
+        await connection.execute("BEGIN")
+        same = await self._disk.lock(connection)
+        if not self._disk.went_back:
+            return same
+        log.error("commits_lost", extra={"seen": self._disk.seen})
+        await self._disk.begin_epoch()
+        self._stale = True
+        await connection.execute("COMMIT")
+        await connection.execute("BEGIN")
+        return await self._disk.lock(connection)
 
     async def _catch_up(self, same: bool) -> None:
         if self._stale:
@@ -351,7 +363,11 @@ class Writer:
         begun_ns = elapsed_ns()
         try:
             await self._connection.execute(_LOOK)
-            await self._catch_up(await self._disk.look(self._connection))
+            same = await self._disk.look(self._connection)
+            if self._disk.went_back:
+                await self._connection.execute("COMMIT")
+                same = await self._begin(self._connection)
+            await self._catch_up(same)
             await self._connection.execute("COMMIT")
         except ERRORS as error:
             self._stale = True

@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import apsw
 
+from courier import ids
 from courier.core.errors import StoreUnavailable
 from courier.files import make_directory, remove, sync_directory
 from courier.store.copy_tables import COPY_TABLES, CopyMeta, CopyTable
@@ -41,6 +42,13 @@ class SqliteCopy:
             holding.callback(close, db)
             migrate(db, _PACKAGE, base=SCHEMA_BASE)
             return cls(path, db, holding.pop_all())
+
+    async def begin_epoch(self) -> str:
+        """Let the journal be another one for those who read it: the new epoch."""
+        epoch = ids.new_id()
+        with disk_errors(), self._db:
+            self._db.execute("UPDATE meta SET epoch = ?", (epoch,))
+        return epoch
 
     @classmethod
     def target(cls, path: Path) -> Self:
