@@ -268,8 +268,8 @@ FAULTS = (
     ),
     Fault(
         "store/engine/book.py",
-        "        if oldest_ms <= line.oldest_ms:\n",
-        "        if oldest_ms < line.oldest_ms:\n",
+        "        if min(gone.times) <= line.oldest_ms:\n",
+        "        if min(gone.times) < line.oldest_ms:\n",
         "tests/conformance/store/test_publish.py::test_the_oldest_message_is_the_oldest_that_is_"
         "left[engine]",
     ),
@@ -570,9 +570,9 @@ FAULTS = (
         "is_not_kept[engine]",
     ),
     Fault(
-        "store/engine/leases.py",
-        "        attempts = [row.attempt for row in rows]",
-        "        attempts = [1 for row in rows]",
+        "store/engine/columns.py",
+        "        self.attempts = [row.attempt for row in rows]",
+        "        self.attempts = [1 for row in rows]",
         "tests/conformance/store/test_journal.py::test_the_life_of_an_acked_message[engine]",
     ),
     Fault(

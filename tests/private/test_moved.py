@@ -67,8 +67,8 @@ def swap_bodies(db: apsw.Connection, owners: list[Owner]) -> None:
     one, two = (block_of(BlockRow(*row)) for row in rows)  # type: ignore[arg-type]
     one.bodies, two.bodies = two.bodies, one.bodies
     sealed = one.rare[0].sealed, two.rare[0].sealed
-    one.rare[0] = one.rare[0]._replace(sealed=sealed[1])
-    two.rare[0] = two.rare[0]._replace(sealed=sealed[0])
+    one.rare[0] = msgspec.structs.replace(one.rare[0], sealed=sealed[1])
+    two.rare[0] = msgspec.structs.replace(two.rare[0], sealed=sealed[0])
     for block in (one, two):
         db.execute(statements.PUT_BLOCK, block.row())
 

@@ -6,6 +6,7 @@ The writer begins and commits transactions. For reads of the journal and of past
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from operator import attrgetter
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
@@ -169,13 +170,13 @@ class SqliteDisk(Past):
         else:
             assert isinstance(which, Missed)
             rows = self._rows(sql.MISSED, (base, base + which.before, limit))
-        return [_stored(row) for row in rows]
+        return _stored(rows)
 
     async def due(self, now_ms: int, *, limit: int) -> Due:
         values = (now_ms, limit)
         return Due(
-            [_stored(row) for row in self._rows(sql.DELIVERIES.due, values)],
-            [_stored(row) for row in self._rows(sql.PUSHES.due, values)],
+            _stored(self._rows(sql.DELIVERIES.due, values)),
+            _stored(self._rows(sql.PUSHES.due, values)),
             self._rows(sql.EXPIRED, values),
         )
 
@@ -333,34 +334,13 @@ class MemoryDisk(SqliteDisk):
         close(self.db)
 
 
-def _stored(row: tuple[Any, ...]) -> Delivery:
-    found = Delivery(*row)
-    found.stored = True
-    return found
+def _stored(rows: Sequence[Sequence[Any]]) -> list[Delivery]:
+    make: Callable[..., Delivery] = Delivery
+    return [make(*row, None, True) for row in rows]
 
 
-def _changed(d: Delivery) -> tuple[Any, ...]:
-    """Of a message that has a row, only these columns change; so do their indexes alone."""
-    return (
-        *(d.state, d.attempt, d.due_ms, d.first_ms, d.last_ms),
-        *(d.follows, d.claim, d.report, d.key),
-    )
-
-
-def _row(d: Delivery) -> tuple[Any, ...]:
-    return (
-        d.key,
-        d.state,
-        d.attempt,
-        d.due_ms,
-        d.published_ms,
-        d.first_ms,
-        d.last_ms,
-        d.size,
-        d.own_id,
-        d.expires_ms,
-        d.group,
-        d.follows,
-        d.claim,
-        d.report,
-    )
+_row = attrgetter(*Delivery.__struct_fields__[:-2])
+# Of a message that has a row, only these columns change; so do their indexes alone.
+_changed = attrgetter(
+    *("state", "attempt", "due_ms", "first_ms", "last_ms", "follows", "claim", "report", "key")
+)

@@ -29,7 +29,7 @@ _AHEAD_BYTES_MAX = 1 << 20
 _encode = msgspec.msgpack.Encoder().encode
 
 
-class Rare(NamedTuple):
+class Rare(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What most messages do not have. `noted_ms` is the delay that the journal tells of."""
 
     own_id: str | None = None

@@ -12,6 +12,7 @@ from courier.core.errors import NotFound, OverLimit, StoreDamaged
 from courier.core.types import MINUTE_MS, Actor, AnyRecord, Consumer, Listener, Queue
 from courier.core.waiters import Waiters
 from courier.store.engine.blocks import Blocks, checksum
+from courier.store.engine.columns import Columns
 from courier.store.engine.disk import Changed, Changes, Disk, Opened, Packet
 from courier.store.engine.journal import PackedRun, sealed
 from courier.store.engine.layout import LEASED, NEVER_MS, SEQ_BITS, SEQ_MASK, LineNumbers
@@ -341,11 +342,11 @@ class Book:
             line.aging_ms = published_ms
             self.next_retention_ms = min(self.next_retention_ms, of.expiry_ms)
 
-    def removed(self, line: QueueLine, *, count: int, size: int, oldest_ms: int) -> None:
-        """`count` messages are gone, the oldest of them published at `oldest_ms`."""
-        line.count -= count
-        line.bytes -= size
-        if oldest_ms <= line.oldest_ms:
+    def removed(self, line: QueueLine, gone: Columns) -> None:
+        """These messages are gone."""
+        line.count -= len(gone.seqs)
+        line.bytes -= sum(gone.sizes)
+        if min(gone.times) <= line.oldest_ms:
             line.oldest_known = False
         if not line.count:
             line.aging_ms = NEVER_MS
@@ -430,6 +431,27 @@ class Book:
         self._runs.append([count, kind, self._runs_ms, *where, columns])
         self.offset += count
         self.changed = True
+
+    def note_messages(
+        self,
+        kind: str,
+        queue: Queue,
+        about: Columns,
+        *,
+        actor: Actor,
+        now_ms: int,
+        **extra: Any,
+    ) -> None:
+        """One event for each of these messages; `extra` are further columns."""
+        self.note(
+            kind,
+            queue,
+            count=len(about.seqs),
+            size=sum(about.sizes),
+            actor=actor,
+            now_ms=now_ms,
+            columns=about.packed() | extra,
+        )
 
     def tally(
         self, kind: str, tenant: str, id: str, *, count: int, size: int = 0, now_ms: int

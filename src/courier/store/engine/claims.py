@@ -13,9 +13,10 @@ from courier.core.errors import ClaimLost, NotFound
 from courier.core.limits import Allowance
 from courier.core.types import CLAIM_KNOWN_MS, DAY_MS, Actor, Message
 from courier.store.engine.book import Book
+from courier.store.engine.columns import Columns
 from courier.store.engine.deliveries import Deliveries
 from courier.store.engine.disk import Claimed, Fact
-from courier.store.engine.endings import Endings, facts_of
+from courier.store.engine.endings import Endings
 from courier.store.engine.facts import Facts
 from courier.store.engine.layout import LEASED
 from courier.store.engine.leases import Leases
@@ -110,20 +111,18 @@ class Claims:
         claim = await self._known(line, name, now_ms)
         members = await self._members(line, name, claim, now_ms)
         until_ms = now_ms + lease_ms
-        extended = await self._deliveries_of(line, members)
+        about = Columns(members.rows)
         for leased in members.ranges:
+            block = await self._deliveries.block_of(line, leased)
+            about.add(block, leased.seqs(), attempt=1)
             self._deliveries.extend_range(line, leased, until_ms)
         for row in members.rows:
             self._deliveries.put(line, row, LEASED, until_ms)
+        if members.rows:
+            about.sort()
         self._put(line, name, claim, until_ms + DAY_MS)
-        self._book.note(
-            "extended",
-            line.queue,
-            count=claim.total,
-            size=sum([each.size for each in extended]),
-            actor=actor,
-            now_ms=now_ms,
-            columns=facts_of(extended) | {"lease_ms": lease_ms},
+        self._book.note_messages(
+            "extended", line.queue, about, actor=actor, now_ms=now_ms, lease_ms=lease_ms
         )
 
     async def ack(
@@ -178,19 +177,15 @@ class Claims:
         if not self._book.behind(now_ms) and line.expiry_ms > now_ms:
             return False
         retention_ms = line.queue.retention_ms
-        for each in await self._deliveries_of(line, members):
+        found = list(members.rows)
+        for leased in members.ranges:
+            found += await self._deliveries.of_range(line, leased)
+        for each in found:
             own_ms = each.expires_ms
             expires_ms = each.published_ms + retention_ms if own_ms is None else own_ms
             if min(each.due_ms, expires_ms) <= now_ms:
                 return True
         return False
-
-    async def _deliveries_of(self, line: QueueLine, members: Members) -> list[Delivery]:
-        """By sequence."""
-        found = list(members.rows)
-        for leased in members.ranges:
-            found += await self._deliveries.of_range(line, leased)
-        return sorted(found, key=lambda each: each.key)
 
 
 def _places(members: Members, first: int, count: int) -> list[tuple[int, int]]:

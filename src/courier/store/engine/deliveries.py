@@ -266,8 +266,11 @@ class Deliveries:
     def done(self, line: AnyLine, leased: Range, seqs: Sequence[int]) -> None:
         """Messages of a range are done, or go on by themselves."""
         first = leased.first
-        for seq in seqs:
-            leased.done[seq - first] = 1
+        if len(seqs) == leased.left:
+            leased.done[:] = b"\1" * len(leased.done)
+        else:
+            for seq in seqs:
+                leased.done[seq - first] = 1
         leased.left -= len(seqs)
         line.leased -= len(seqs)
         line.ranged -= len(seqs)

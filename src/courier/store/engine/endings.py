@@ -6,9 +6,9 @@ from typing import Any
 from courier.core import events
 from courier.core.types import BROKER, Actor, Message, Origin
 from courier.store.engine.book import Book
+from courier.store.engine.columns import Columns
 from courier.store.engine.deliveries import Deliveries
 from courier.store.engine.groups import Groups
-from courier.store.engine.journal import any_of, packed, packed_seqs
 from courier.store.engine.layout import ACKNOWLEDGED, EXHAUSTED, LEASED, SEQ_MASK
 from courier.store.engine.lines import Delivery, PushLine, QueueLine, Shelf
 from courier.store.engine.messages import Messages
@@ -16,28 +16,6 @@ from courier.store.engine.publishing import Publishing, copy_of
 
 # Pullers are done with a message, and listeners need not be.
 _DONE = ("acked", "buried")
-
-
-def life(ended: Sequence[Delivery]) -> dict[str, Any]:
-    """Columns of events that tell of whole lives."""
-    return facts_of(ended) | {
-        "first_leased_ms": packed([each.first_ms for each in ended]),
-        "last_leased_ms": packed([each.last_ms for each in ended]),
-    }
-
-
-def facts_of(deliveries: Sequence[Delivery]) -> dict[str, Any]:
-    """Columns that every event of a message has, and its attempt."""
-    columns: dict[str, Any] = {
-        "seq": packed_seqs([each.key & SEQ_MASK for each in deliveries]),
-        "published_ms": packed([each.published_ms for each in deliveries]),
-        "size": packed([each.size for each in deliveries]),
-        "attempt": packed([each.attempt for each in deliveries]),
-    }
-    own = [each.own_id for each in deliveries]
-    if any_of(own):
-        columns["own_id"] = own
-    return columns
 
 
 class Endings:
@@ -74,22 +52,11 @@ class Endings:
             return
         if any([each.state == LEASED for each in ended]):
             self._book.let_go(line)
+        columns = Columns(ended, lives=True)
         self._deliveries.off_all(line, ended)
-        size = sum([each.size for each in ended])
-        oldest_ms = min([each.published_ms for each in ended])
-        self._book.removed(line, count=len(ended), size=size, oldest_ms=oldest_ms)
-        columns = life(ended)
-        if detail:
-            columns["detail"] = detail
-        self._book.note(
-            kind,
-            line.queue,
-            count=len(ended),
-            size=size,
-            actor=actor,
-            now_ms=now_ms,
-            columns=columns,
-        )
+        self._book.removed(line, columns)
+        extra = {"detail": detail} if detail else {}
+        self._book.note_messages(kind, line.queue, columns, actor=actor, now_ms=now_ms, **extra)
         if line.queue.fifo:
             await self._groups.refresh(line, [each.group for each in ended])
         if kind not in _DONE and line.pushes:
@@ -125,15 +92,13 @@ class Endings:
             pushes.expired += len(ended)
         self._deliveries.off_all(pushes, ended)
         if opened:
-            detail = events.push_dropped(pushes.id, reason)
-            self._book.note(
+            self._book.note_messages(
                 "push_dropped",
                 line.queue,
-                count=len(opened),
-                size=sum([each.size for each in opened]),
+                Columns(opened),
                 actor=BROKER,
                 now_ms=now_ms,
-                columns=facts_of(opened) | {"detail": detail},
+                detail=events.push_dropped(pushes.id, reason),
             )
             if pushes.listener.ordered:
                 self._book.wake_pushes(pushes, 1)

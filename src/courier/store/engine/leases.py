@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from itertools import takewhile
-from typing import Any
 
 from courier.core import events, lifecycle
 from courier.core.journal import UNIT_BYTES
@@ -19,14 +18,13 @@ from courier.core.types import (
     Retry,
     Settlement,
 )
-from courier.store.engine.blocks import NOT_RARE
 from courier.store.engine.book import Book
+from courier.store.engine.columns import Columns
 from courier.store.engine.deliveries import Deliveries, Fresh, Span
 from courier.store.engine.disk import Ready
-from courier.store.engine.endings import Endings, facts_of
+from courier.store.engine.endings import Endings
 from courier.store.engine.groups import Groups
-from courier.store.engine.journal import any_of, packed, packed_seqs
-from courier.store.engine.layout import DELAYED, LEASED, READY, SEQ_MASK, WAITING
+from courier.store.engine.layout import DELAYED, LEASED, READY, WAITING
 from courier.store.engine.lines import Delivery, QueueLine, Range
 from courier.store.engine.messages import Messages
 from courier.store.engine.publishing import Publishing, copy_of
@@ -192,43 +190,15 @@ class Leases:
         actor: Actor,
         now_ms: int,
     ) -> None:
-        seqs = [row.key & SEQ_MASK for row in rows]
-        times = [row.published_ms for row in rows]
-        sizes = [row.size for row in rows]
-        attempts = [row.attempt for row in rows]
-        own = [row.own_id for row in rows]
+        about = Columns(rows)
         for span in spans:
-            block, at, count = span
-            seqs += range(span.first, span.first + count)
-            times += [block.at_ms] * count
-            sizes += block.sizes_of(at, count)
-            attempts += [1] * count
-            if block.rare:
-                own += [block.rare.get(i, NOT_RARE).own_id for i in range(at, at + count)]
-            else:
-                own += [None] * count
-        columns: dict[str, Any] = {
-            "seq": packed_seqs(seqs),
-            "published_ms": packed(times),
-            "size": packed(sizes),
-            "attempt": packed(attempts),
-            "lease_ms": lease_ms,
-        }
-        if any_of(own):
-            columns["own_id"] = own
-        size = sum(sizes)
+            about.add(span.block, range(span.first, span.first + span.length), attempt=1)
         queue = line.queue
-        self._book.note(
-            "leased",
-            queue,
-            count=len(seqs),
-            size=size,
-            actor=actor,
-            now_ms=now_ms,
-            columns=columns,
+        self._book.note_messages(
+            "leased", queue, about, actor=actor, now_ms=now_ms, lease_ms=lease_ms
         )
-        if size > UNIT_BYTES:
-            units = sum([max(0, -(-size // UNIT_BYTES) - 1) for size in sizes])
+        if sum(about.sizes) > UNIT_BYTES:
+            units = sum([max(0, -(-size // UNIT_BYTES) - 1) for size in about.sizes])
             if units:
                 self._book.tally("leased_units", queue.tenant, queue.id, count=units, now_ms=now_ms)
 
@@ -347,7 +317,14 @@ class Leases:
             )
         else:
             self._deliveries.put(line, delivery, LEASED, now_ms + item.lease_ms)
-            self._note_one("extended", line, delivery, actor, now_ms, {"lease_ms": item.lease_ms})
+            self._book.note_messages(
+                "extended",
+                line.queue,
+                Columns([delivery]),
+                actor=actor,
+                now_ms=now_ms,
+                lease_ms=item.lease_ms,
+            )
         return Outcome.DONE
 
     async def ack_ranges(
@@ -361,68 +338,14 @@ class Leases:
         self, line: QueueLine, acks: Sequence[tuple[Range, list[int]]], actor: Actor, now_ms: int
     ) -> None:
         """Messages of ranges are done: bits are set, and one run tells of all."""
-        seqs: list[int] = []
-        times: list[int] = []
-        sizes: list[int] = []
-        leased_ms: list[int] = []
-        own: list[str | None] = []
+        about = Columns(lives=True)
         for leased, mine in acks:
             block = await self._deliveries.block_of(line, leased)
-            count, first = len(mine), block.first
-            seqs += mine
-            times += [block.at_ms] * count
-            leased_ms += [leased.at_ms] * count
-            all_sizes = block.sizes
-            if type(all_sizes) is list:
-                sizes += [all_sizes[seq - first] for seq in mine]
-            else:
-                sizes += [block.size(0)] * count
-            if block.rare:
-                own += [block.rare.get(seq - first, NOT_RARE).own_id for seq in mine]
-            else:
-                own += [None] * count
+            about.add(block, mine, attempt=1, leased_ms=leased.at_ms)
             self._deliveries.done(line, leased, mine)
         self._book.let_go(line)
-        size = sum(sizes)
-        self._book.removed(line, count=len(seqs), size=size, oldest_ms=min(times))
-        told_ms = packed(leased_ms)
-        columns: dict[str, Any] = {
-            "seq": packed_seqs(seqs),
-            "published_ms": packed(times),
-            "size": packed(sizes),
-            "attempt": 1,
-            "first_leased_ms": told_ms,
-            "last_leased_ms": told_ms,
-        }
-        if any_of(own):
-            columns["own_id"] = own
-        self._book.note(
-            "acked",
-            line.queue,
-            count=len(seqs),
-            size=size,
-            actor=actor,
-            now_ms=now_ms,
-            columns=columns,
-        )
-
-    def _note_one(
-        self,
-        kind: str,
-        line: QueueLine,
-        delivery: Delivery,
-        actor: Actor,
-        now_ms: int,
-        extra: dict[str, Any],
-    ) -> None:
-        self._book.note(
-            kind,
-            line.queue,
-            size=delivery.size,
-            actor=actor,
-            now_ms=now_ms,
-            columns=facts_of([delivery]) | extra,
-        )
+        self._book.removed(line, about)
+        self._book.note_messages("acked", line.queue, about, actor=actor, now_ms=now_ms)
 
     # --- the end of an attempt ---
 
@@ -441,12 +364,15 @@ class Leases:
         step = lifecycle.after_failure(
             line.queue, attempt=delivery.attempt, delay_ms=delay_ms, ended_ms=ended_ms
         )
+        about = Columns([delivery])
         if isinstance(step, lifecycle.Bury):
-            self._note_one(kind, line, delivery, actor, now_ms, {})
+            self._book.note_messages(kind, line.queue, about, actor=actor, now_ms=now_ms)
             await self._bury(line, delivery, step.into, actor, now_ms)
             return True
-        extra = {"delay_ms": step.due_ms - ended_ms}
-        self._note_one(kind, line, delivery, actor, now_ms, extra)
+        delay_ms = step.due_ms - ended_ms
+        self._book.note_messages(
+            kind, line.queue, about, actor=actor, now_ms=now_ms, delay_ms=delay_ms
+        )
         await self.release(line, delivery, step.due_ms, now_ms)
         return False
 

@@ -18,7 +18,7 @@ from courier.store.engine.facts import Facts
 from courier.store.engine.layout import DELAYED, LEASED, NEVER_MS, SEQ_MASK
 from courier.store.engine.lines import Delivery, QueueLine
 
-_decode_headers: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str, Any])
+_decode_headers = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 def name_key(seq: int) -> str:
@@ -36,8 +36,9 @@ class Messages:
     async def of_spans(self, line: QueueLine, spans: Sequence[Span], attempt: int) -> list[Message]:
         """Messages of spans that were read with their bodies."""
         found: list[Message] = []
-        for span in spans:
-            found += _of_span(line, span, attempt)
+        for block, at, count in spans:
+            places = range(at, at + count)
+            found += _messages(line, block, places, [attempt] * count, bodies=True)
         return await self._named(line, found) if line.renamed else found
 
     async def of(
@@ -45,29 +46,27 @@ class Messages:
         line: QueueLine,
         deliveries: Sequence[Delivery],
         *,
-        plus: int = 0,
         bodies: bool = True,
     ) -> list[Message]:
-        """In the same order; `plus` is added to their attempts."""
-        wanted = [(each.key & SEQ_MASK, each.attempt + plus) for each in deliveries]
+        """In the same order."""
+        wanted = [(each.key & SEQ_MASK, each.attempt) for each in deliveries]
         return await self.at(line, wanted, bodies=bodies)
 
     async def at(
         self, line: QueueLine, wanted: Sequence[tuple[int, int]], *, bodies: bool = True
     ) -> list[Message]:
         """Messages by sequence and attempts, which are there; without `bodies`, those are empty."""
-        places: list[tuple[Block, int, int]] = []
-        first = end = 0
-        for seq, attempts in wanted:
-            if not first <= seq < end:
-                block = await self._blocks.at(line, seq, bodies=bodies)
-                first, end = block.first, block.end
-            places.append((block, seq, attempts))
-        made = ids.message_ids([(block.at_ms, seq) for block, seq, _ in places], queue=line.id)
-        found = [
-            _message(block, seq - block.first, id, attempts, bodies=bodies)
-            for (block, seq, attempts), id in zip(places, made, strict=True)
-        ]
+        found: list[Message] = []
+        done, count = 0, len(wanted)
+        while done < count:
+            block = await self._blocks.at(line, wanted[done][0], bodies=bodies)
+            first, end, stop = block.first, block.end, done + 1
+            while stop < count and first <= wanted[stop][0] < end:
+                stop += 1
+            part = wanted[done:stop]
+            places, attempts = [seq - first for seq, _ in part], [each for _, each in part]
+            found += _messages(line, block, places, attempts, bodies=bodies)
+            done = stop
         return await self._named(line, found) if line.renamed else found
 
     async def _named(self, line: QueueLine, messages: list[Message]) -> list[Message]:
@@ -209,43 +208,44 @@ def _renamed(message: Message, name: str) -> Message:
     return msgspec.structs.replace(message, headers=headers)
 
 
-def _of_span(line: QueueLine, span: Span, attempt: int) -> list[Message]:
-    block, at, count = span
-    first, at_ms = span.first, block.at_ms
-    assert block.bodies is not None, "the block was read with its bodies"
-    seqs = range(first, first + count)
-    made = ids.message_ids([(at_ms, seq) for seq in seqs], queue=line.id)
-    if block.rare:
-        return [_message(block, at + i, made[i], attempt) for i in range(count)]
-    bodies: list[Any] = block.bodies[at : at + count]
-    types = block.types_of(at, count)
-    return [
-        Message(seq, id, at_ms, body, type, None, None, None, None, attempt)
-        for seq, id, body, type in zip(seqs, made, bodies, types, strict=True)
-    ]
-
-
-def _message(block: Block, place: int, made: str, attempts: int, *, bodies: bool = True) -> Message:
-    body: bytes | None = b""
+def _messages(
+    line: QueueLine, block: Block, places: Sequence[int], attempts: Sequence[int], *, bodies: bool
+) -> list[Message]:
+    """Messages of one block."""
+    first, at_ms, count = block.first, block.at_ms, len(places)
+    made = ids.message_ids([(at_ms, first + place) for place in places], queue=line.id)
+    texts: list[Any] = [b""] * count
     if bodies:
         assert block.bodies is not None, "the block was read with its bodies"
-        body = block.bodies[place]
-    assert body is not None, "the body of a message that is there"
-    rare = block.rare.get(place, NOT_RARE)
-    return Message(
-        block.first + place,
-        rare.own_id or made,
-        block.at_ms,
-        body,
-        block.type(place),
-        _decode_headers.decode(rare.headers) if rare.headers is not None else None,
-        rare.group,
-        rare.expires_ms,
-        Origin(**rare.origin) if rare.origin else None,
-        attempts,
-        rare.delay_ms,
-        rare.sealed,
-    )
+        texts = [block.bodies[place] for place in places]
+        assert None not in texts, "the body of a message that is there"
+    types: list[Any] = block.types_of(0, block.count)
+    if not block.rare:
+        return [
+            Message(first + place, id, at_ms, text, types[place], None, None, None, None, attempt)
+            for place, id, text, attempt in zip(places, made, texts, attempts, strict=True)
+        ]
+    found: list[Message] = []
+    for place, id, text, attempt in zip(places, made, texts, attempts, strict=True):
+        rare = block.rare.get(place, NOT_RARE)
+        headers, origin = rare.headers, rare.origin
+        found.append(
+            Message(
+                first + place,
+                rare.own_id or id,
+                at_ms,
+                text,
+                types[place],
+                _decode_headers(headers) if headers is not None else None,
+                rare.group,
+                rare.expires_ms,
+                Origin(**origin) if origin else None,
+                attempt,
+                rare.delay_ms,
+                rare.sealed,
+            )
+        )
+    return found
 
 
 def _standing(delivery: Delivery, now_ms: int) -> Standing:

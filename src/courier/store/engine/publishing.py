@@ -12,6 +12,7 @@ from courier.core.lifecycle import GROUP_DEFAULT
 from courier.core.types import Actor, Draft, Message, Origin, Receipt, Via
 from courier.store.engine.blocks import Block, Rare
 from courier.store.engine.book import Book
+from courier.store.engine.columns import Columns
 from courier.store.engine.deliveries import Deliveries
 from courier.store.engine.disk import Between, Fact
 from courier.store.engine.facts import Facts
@@ -382,25 +383,9 @@ class Publishing:
         self, line: QueueLine, block: Block, base: int, count: int, actor: Actor, now_ms: int
     ) -> None:
         """Pullers are done with these as they come."""
-        sizes = block.sizes_of(base, count)
-        columns: dict[str, Any] = {
-            "seq": [block.first + base + place for place in range(count)],
-            "published_ms": block.at_ms,
-            "size": sizes,
-            "attempt": 0,
-        }
-        own = [rare.own_id if (rare := block.rare.get(base + i)) else None for i in range(count)]
-        if own.count(None) != count:
-            columns["own_id"] = own
-        self._book.note(
-            "acked",
-            line.queue,
-            count=count,
-            size=sum(sizes),
-            actor=actor,
-            now_ms=now_ms,
-            columns=columns,
-        )
+        first, about = block.first + base, Columns()
+        about.add(block, range(first, first + count), attempt=0)
+        self._book.note_messages("acked", line.queue, about, actor=actor, now_ms=now_ms)
         self._book.touch(line)
 
 

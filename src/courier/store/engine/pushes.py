@@ -23,9 +23,10 @@ from courier.core.types import (
 )
 from courier.store.engine.blocks import NOT_RARE
 from courier.store.engine.book import Book
+from courier.store.engine.columns import Columns
 from courier.store.engine.deliveries import Deliveries, Fresh
 from courier.store.engine.disk import Missed, Open, Ready
-from courier.store.engine.endings import Endings, facts_of
+from courier.store.engine.endings import Endings
 from courier.store.engine.layout import (
     ACKNOWLEDGED,
     DELAYED,
@@ -220,7 +221,7 @@ class Pushes:
         pushes.acknowledged += len(rows)
         pushes.last_success_ms = now_ms
         detail = [events.push(pushes.id, report, failed=False) for _, report in arrivals]
-        self._note("pushed", line, pushes, rows, now_ms, {"detail": detail})
+        self._note("pushed", line, pushes, rows, now_ms, detail=detail)
 
     async def failed(
         self, line: QueueLine, pushes: PushLine, failures: Sequence[Failure], now_ms: int
@@ -243,8 +244,7 @@ class Pushes:
         rows = [failure.delivery for failure in failures]
         detail = [events.push(pushes.id, failure.report, failed=True) for failure in failures]
         delays = [failure.delay_ms for failure in failures]
-        extra = {"delay_ms": delays, "detail": detail}
-        self._note("push_failed", line, pushes, rows, now_ms, extra)
+        self._note("push_failed", line, pushes, rows, now_ms, delay_ms=delays, detail=detail)
         for failure in failures:
             if failure.delay_ms is None:
                 await self._copy_to_dead_letters(line, failure.delivery, now_ms)
@@ -267,16 +267,11 @@ class Pushes:
         pushes: PushLine,
         rows: Sequence[Delivery],
         now_ms: int,
-        extra: dict[str, Any],
+        **extra: Any,
     ) -> None:
-        self._book.note(
-            kind,
-            line.queue,
-            count=len(rows),
-            size=sum([row.size for row in rows]),
-            actor=Actor(pushes.id, "push"),
-            now_ms=now_ms,
-            columns=facts_of(rows) | extra,
+        actor = Actor(pushes.id, "push")
+        self._book.note_messages(
+            kind, line.queue, Columns(rows), actor=actor, now_ms=now_ms, **extra
         )
 
     async def retry(self, line: QueueLine, pushes: PushLine, seq: int, now_ms: int) -> bool:
