@@ -174,6 +174,10 @@ class Pair:
         self.primary, self.standby = self.standby, self.primary
         self.standby.follow(self.primary)
 
+    def senders(self) -> list[int]:
+        """Processes of the primary that send its log to the standby."""
+        return [int(pid) for pid in self.primary.sql("SELECT pid FROM pg_stat_replication").split()]
+
     def remove(self) -> None:
         self.primary.remove()
         self.standby.remove()

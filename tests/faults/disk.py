@@ -58,12 +58,12 @@ class SmallDisk:
         self._guard.communicate(timeout=UNMOUNT_S_MAX)
         assert self._guard.returncode == 0
 
-    def fill(self, server: Server) -> None:
+    def fill(self, server: Server | None = None) -> None:
         room = os.statvfs(self.mount)
         with self._ballast.open("wb") as ballast:
             os.posix_fallocate(ballast.fileno(), 0, max(1, room.f_bavail * room.f_frsize - MIB))
 
-    def free(self, server: Server) -> None:
+    def free(self, server: Server | None = None) -> None:
         self._ballast.unlink()
 
 

@@ -1,13 +1,18 @@
 """What a PostgreSQL database can be instead of a good one, and that it comes back."""
 
 import asyncio
+import os
+import shutil
+import tempfile
 from collections.abc import Iterator
 from functools import partial
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
+from courier import ids
 from courier.clock import ManualClock
 from courier.core.errors import StoreUnavailable, Unavailable
 from courier.core.records import Change, Records
@@ -16,6 +21,8 @@ from courier.store.disk_postgres import migrate
 from courier.store.shared import SharedStore
 from tests import postgres
 from tests.conformance.store.driver import CALLER, SEALER
+from tests.faults.disk import SmallDisk, may_mount
+from tests.server import free_port
 
 QUEUE = Queue(id="c0" + "1" * 30, tenant="t", name="q", created_ms=0, modified_ms=0)
 
@@ -71,15 +78,6 @@ def test_a_user_who_cannot_be_used_is_refused_in_one_sentence(role: str, said: s
     assert said in found and "\n" not in found and "wrong" not in found
 
 
-def test_a_standby_is_refused_in_one_sentence() -> None:
-    """Or any other server that does not write."""
-    server = postgres.server()
-    server.sql("DROP ROLE IF EXISTS reader", "CREATE ROLE reader LOGIN SUPERUSER")
-    server.sql("ALTER ROLE reader SET default_transaction_read_only = on")
-    found = refusal(server.url("mine").replace("courier@", "reader@"))
-    assert "is a standby and cannot write" in found and "\n" not in found
-
-
 def test_a_server_that_is_too_old_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(migrate, "VERSION_MIN", 99)
     found = refusal(postgres.server().url("old"))
@@ -93,30 +91,86 @@ RAISE EXCEPTION 'could not extend file "base/1": No space left on device' USING 
 END $$
 """
 _FULL_NOW = """
-CREATE TRIGGER full_now BEFORE INSERT ON {schema}.packet EXECUTE FUNCTION {schema}.full()
+CREATE TRIGGER full_now BEFORE INSERT ON {schema}.block EXECUTE FUNCTION {schema}.full()
 """
 
 
-def test_a_full_database_refuses_and_takes_again_when_there_is_room(tmp_path: Path) -> None:
+class Trigger:
+    """Stands in for a full disk where no file system may be mounted."""
+
+    def __init__(self, schema: str) -> None:
+        self._schema = schema
+
+    def fill(self) -> None:
+        for statement in (_FULL, _FULL_NOW):
+            postgres.server().sql(statement.format(schema=self._schema))
+
+    def free(self) -> None:
+        postgres.server().sql(f"DROP FUNCTION {self._schema}.full() CASCADE")
+
+
+class Tablespace:
+    """Bodies lie on a small disk of their own."""
+
+    def __init__(self, schema: str, disk: SmallDisk) -> None:
+        self._disk = disk
+        place = disk.mount / "tablespace"
+        place.mkdir()
+        if os.geteuid() == 0:
+            shutil.chown(place, "postgres")
+        postgres.server().sql(f"CREATE TABLESPACE small LOCATION '{place}'")
+        postgres.server().sql(f"ALTER TABLE {schema}.block SET TABLESPACE small")
+        self._back = f"ALTER TABLE {schema}.block SET TABLESPACE pg_default"
+
+    def fill(self) -> None:
+        self._disk.fill()
+
+    def free(self) -> None:
+        self._disk.free()
+
+    def remove(self) -> None:
+        postgres.server().sql(self._back)
+        postgres.server().sql("DROP TABLESPACE small")
+
+
+@pytest.fixture
+def filled(tmp_path: Path) -> Iterator[tuple[str, Trigger | Tablespace]]:
+    """A store, and what can fill its disk."""
     url = postgres.url_of(tmp_path / "full")
+    asyncio.run(_opened_and_closed(url))
     schema = url.rpartition("=")[2]
-    server = postgres.server()
+    if not may_mount():
+        yield url, Trigger(schema)
+        return
+    # Where the user that PostgreSQL runs as can go.
+    with tempfile.TemporaryDirectory(prefix="courier-full-") as place:
+        Path(place).chmod(0o755)
+        with SmallDisk(Path(place) / "disk") as disk:
+            space = Tablespace(schema, disk)
+            yield url, space
+            space.remove()
+
+
+def test_a_full_database_refuses_and_takes_again_when_there_is_room(
+    filled: tuple[str, Trigger | Tablespace],
+) -> None:
+    url, disk = filled
+    # Longer than what is left in pages that the table has already.
+    body = ids.new_bytes(4 << 20)
 
     async def story() -> tuple[str, int]:
         store = await SharedStore.open(url, sealer=SEALER)
 
         async def publish() -> None:
-            await store.publish([(QUEUE.id, [Draft(b"x")])], actor=CALLER, now_ms=1)
+            await store.publish([(QUEUE.id, [Draft(body)])], actor=CALLER, now_ms=1)
 
         await store.change(partial(_put, QUEUE), actor=CALLER, now_ms=1)
-        await asyncio.to_thread(server.sql, _FULL.format(schema=schema))
-        await asyncio.to_thread(server.sql, _FULL_NOW.format(schema=schema))
+        await asyncio.to_thread(disk.fill)
         try:
             with pytest.raises(StoreUnavailable) as caught:
                 await publish()
         finally:
-            drop = f"DROP FUNCTION {schema}.full() CASCADE"
-            await asyncio.to_thread(server.sql, drop)
+            await asyncio.to_thread(disk.free)
         await publish()
         await store.health.check()
         stats = await store.stats([QUEUE.id], now_ms=1)
@@ -137,15 +191,44 @@ def test_tables_of_somebody_else_are_left_alone(table: str) -> None:
     assert server.sql("SELECT tablename FROM pg_tables WHERE schemaname = 'theirs'") == f"{table}\n"
 
 
-def test_a_database_of_a_newer_courier_is_refused(tmp_path: Path) -> None:
-    url = postgres.url_of(tmp_path / "newer")
-    asyncio.run(_opened_and_closed(url))
-    schema = url.rpartition("=")[2]
-    postgres.server().sql(f"UPDATE {schema}.version SET number = 99")
-    try:
-        assert "written by a newer Courier (schema 99" in refusal(url)
-    finally:
-        postgres.server().sql(f"UPDATE {schema}.version SET number = 2")
+def test_servers_of_two_releases_run_and_restart_beside_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until a release takes away what the older one needs."""
+    url = postgres.server().url(f"releases_{free_port()}")
+    package = tmp_path / "newer"
+    shutil.copytree(str(files(migrate.__package__).joinpath("migrations")), package / "migrations")
+
+    async def publish(store: SharedStore) -> None:
+        await store.publish([(QUEUE.id, [Draft(b"x")])], actor=CALLER, now_ms=1)
+
+    async def newer(number: int, script: str) -> SharedStore:
+        (package / "migrations" / f"{number:04}_next.sql").write_text(script)
+        with monkeypatch.context() as patched:
+            patched.setattr(migrate, "files", lambda _: package)
+            return await SharedStore.open(url, sealer=SEALER)
+
+    async def story() -> int:
+        old = await SharedStore.open(url, sealer=SEALER)
+        await old.change(partial(_put, QUEUE), actor=CALLER, now_ms=1)
+        number = len(list((package / "migrations").iterdir())) + 1
+        new = await newer(number, "CREATE TABLE added (id bigint PRIMARY KEY);")
+        for _ in range(2):
+            for store in (old, new):
+                await publish(store)
+            await old.close()
+            old = await SharedStore.open(url, sealer=SEALER)
+        await new.close()
+        new = await newer(number + 1, f"UPDATE version SET oldest = {number + 1};")
+        await publish(new)
+        await publish(old)  # who runs is not disturbed, and must be stopped before that release
+        stats = await new.stats([QUEUE.id], now_ms=1)
+        for store in (old, new):
+            await store.close()
+        return stats[QUEUE.id].count
+
+    assert asyncio.run(story()) == 6
+    assert "written by a newer Courier (schema 5, this one knows 3)" in refusal(url)
 
 
 async def _opened_and_closed(url: str) -> None:

@@ -1,4 +1,10 @@
-"""The schema of a database: which it has, and numbered .sql files that are applied once."""
+"""The schema of a database: which it has, and numbered .sql files that are applied once.
+
+Servers of two releases run beside each other, so a script leaves what the release before needs: it
+may add tables and indexes, but no columns to tables whose rows are sent whole (`$1::lines[]`). One
+that takes something away comes a release later, and sets `version.oldest` to its own number: then
+servers that know only older schemas are refused.
+"""
 
 from importlib.resources import files
 from typing import Any
@@ -12,6 +18,7 @@ from courier.store.disk_postgres.connection import VERSION_MIN, Address
 _LOCK = 0x636F7572696572
 _HAS_SCHEMA = "SELECT true FROM pg_namespace WHERE nspname = $1"
 COPYING = "SELECT number FROM version"
+_OLDEST = "SELECT oldest FROM version"
 # Added to the number while the tables are being copied here: no server may open them.
 UNFINISHED = 1_000_000
 _TABLES_OF = """
@@ -52,7 +59,7 @@ async def migrate(connection: "asyncpg.Connection[Any]", address: Address) -> No
             raise StoreUnavailable(
                 f"{address.shown} holds an unfinished copy: run the same courier store copy again"
             )
-        if version > len(scripts):
+        if version > len(scripts) and await connection.fetchval(_OLDEST) > len(scripts):
             raise StoreUnavailable(
                 f"{address.shown} was written by a newer Courier (schema {version}, this one "
                 f"knows {len(scripts)})"

@@ -200,7 +200,7 @@ class Writer:
                 if self._waiting:
                     await self._gather()
                     calls = take(self._waiting, self._calls_max)
-                    await self._group(calls)
+                    await self._timed_group(calls)
                 elif self._lookers or self._loop.time() - self._looked_s >= LOOK_EVERY_S:
                     await self._look()
             except Exception as error:
@@ -216,8 +216,32 @@ class Writer:
             gathered = len(self._waiting)
             await asyncio.sleep(0)
 
+    async def _timed_group(self, calls: list[Call]) -> None:
+        """A group; if it hangs, nobody else waits for it."""
+        timer = self._loop.call_later(AWAY_S_MAX, self._hangs)
+        try:
+            await self._group(calls)
+        finally:
+            timer.cancel()
+            self._away = None
+
+    def _hangs(self) -> None:
+        since_s = self._loop.time() - AWAY_S_MAX
+        self._away = since_s, self._unavailable(TimeoutError("it does not answer"))
+        self._refuse_waiting()
+
+    def _refuse_waiting(self) -> None:
+        """Those whose group has not begun."""
+        assert self._away is not None
+        refuse(self._waiting, self._away[1])
+        self._waiting.clear()
+        for looker in self._lookers:
+            if not looker.done():
+                looker.set_exception(self._away[1])
+        self._lookers = []
+
     async def _group(self, calls: list[Call]) -> None:
-        tries = 0
+        tries, since_s = 0, self._loop.time()
         while calls:
             try:
                 await self._attempt(calls)
@@ -229,7 +253,8 @@ class Writer:
                 self._stale = True
                 await self._rollback()
                 tries += 1
-                if tries == TRIES_MAX or self._closed:
+                late = self._loop.time() - since_s > AWAY_S_MAX
+                if tries == TRIES_MAX or late or self._closed:
                     refuse(calls, self._unavailable(error))
                     return
             except LOST as error:
@@ -263,13 +288,21 @@ class Writer:
             self._answer(calls)
             return
         self._local_only = False
+        timer = self._give_up_later(calls)
         try:
             await connection.execute("COMMIT")
         except LOST as error:
             raise _InDoubt(str(error)) from error
+        finally:
+            timer.cancel()
         if self._local_only:
             raise _InDoubt("no standby has confirmed it")
         self._committed(calls)
+
+    def _give_up_later(self, calls: list[Call]) -> asyncio.TimerHandle:
+        """COMMIT was sent: nobody waits for its outcome for longer than this."""
+        unknown = OutcomeUnknown("it does not answer")
+        return self._loop.call_later(DOUBT_S_MAX, refuse, calls, unknown)
 
     async def _begin(self, connection: Any) -> bool:
         """A group; False: other nodes have written since."""
@@ -400,12 +433,7 @@ class Writer:
             if self._gave_up and not refused:
                 refused = True
                 refuse(calls, OutcomeUnknown(str(error)) if in_doubt else self._away[1])
-                refuse(self._waiting, self._away[1])
-                self._waiting.clear()
-                for looker in self._lookers:
-                    if not looker.done():
-                        looker.set_exception(self._away[1])
-                self._lookers = []
+                self._refuse_waiting()
             if self._closed and refused:
                 return False
             self._connection.terminate()
@@ -426,18 +454,23 @@ class Writer:
         self.doubts += 1
         log.error("commit_in_doubt", extra={"reason": str(doubt), "calls": len(calls)})
         since_s = self._loop.time()
+        timer = self._give_up_later(calls)
+        try:
+            return await self._decided(calls, doubt, since_s)
+        finally:
+            timer.cancel()
+            # Who was told that nobody knows is not served once more.
+            calls[:] = [call for call in calls if not call.future.done()]
+
+    async def _decided(self, calls: list[Call], doubt: _InDoubt, since_s: float) -> bool:
         while True:
-            if self._loop.time() - since_s > DOUBT_S_MAX:
-                refuse(calls, OutcomeUnknown(str(doubt)))
-                calls = []
-                if self._closed:  # the next start finds out by itself
-                    self._stale = True
-                    return True
-            if not await self._connect(doubt.__cause__ or doubt, calls, in_doubt=True):
-                calls = []
-                if self._closed:
-                    self._stale = True
-                    return True
+            if self._closed and self._loop.time() - since_s > DOUBT_S_MAX:
+                self._stale = True  # the next start finds out by itself
+                return True
+            connected = await self._connect(doubt.__cause__ or doubt, calls, in_doubt=True)
+            if not connected and self._closed:
+                self._stale = True
+                return True
             try:
                 connection = self._connection
                 self._local_only = False
@@ -454,7 +487,7 @@ class Writer:
                 self._committed(calls)
                 return True
             self._stale = True
-            return not calls
+            return False
 
     def _listen_to_log(self) -> None:
         self._connection.add_log_listener(self._warned)
