@@ -33,6 +33,8 @@ STREAM = b"text/event-stream"
 
 log = logging.getLogger("courier.console")
 _encode = msgspec.json.encode
+# By what a page showed (kept, so that its identity is not used again) and what it shows now.
+_Differences = dict[tuple[int, int], tuple[dict[str, str], dict[str, str]]]
 
 
 class _Watcher:
@@ -56,10 +58,18 @@ class _Watcher:
         self.made_s = asyncio.get_running_loop().time()
         self.ready = asyncio.Event()
 
-    def set(self, values: dict[str, str]) -> None:
-        """Keep the newest value of each element for a page that falls behind."""
-        changed = {id: text for id, text in values.items() if self.shown.get(id) != text}
-        self.shown |= changed
+    def set(self, values: dict[str, str], known: "_Differences") -> None:
+        """Keep the newest value of each element for a page that falls behind.
+
+        `known` are differences that were found for other pages: most open pages are alike.
+        """
+        pair = id(self.shown), id(values)
+        if pair not in known:
+            shown = self.shown
+            new = {each: text for each, text in values.items() if shown.get(each) != text}
+            known[pair] = shown, new
+        changed = known[pair][1]
+        self.shown = values
         if changed:
             self.values |= changed
             self.ready.set()
@@ -100,7 +110,7 @@ class Live:
         """A stream of what changes on a page; or, unless a stream is asked for, its values now."""
         watcher = await self._watcher(call)
         if "text/event-stream" not in call.request.header(b"accept"):
-            watcher.set(await self._values(watcher, {}))
+            watcher.set(await self._values(watcher, {}), {})
             return watcher.values
         own = sum(each.key.id == watcher.key.id for each in self._watchers)
         if len(self._watchers) >= STREAMS_MAX or own >= STREAMS_PER_KEY_MAX:
@@ -129,10 +139,9 @@ class Live:
             if call.key.tenant and queue.tenant != call.key.tenant:
                 raise Forbidden("queues:read", limited=True)
             return _Watcher(call.key, queue.tenant, (id,), single=True)
-        facts = await self._page.facts(call)
-        ids = tuple(row.id for row in facts.rows)
+        ids, empty = await self._page.shown(call)
         watcher = _Watcher(call.key, call.tenant, ids, single=False)
-        watcher.empty = bool(facts.cards)
+        watcher.empty = empty
         return watcher
 
     async def _stream(self, watcher: _Watcher) -> AsyncIterator[bytes]:
@@ -176,8 +185,9 @@ class Live:
         watchers = [*self._watchers]
         ids = {id for watcher in watchers for id in watcher.queues}
         stats = await self._store.stats([*ids], now_ms=now_ms) if ids else {}
-        # Pages of the same queues show the same, and most open pages are alike.
+        # Pages of the same queues show the same.
         alike: dict[tuple[str, tuple[str, ...], bool], dict[str, str]] = {}
+        known: _Differences = {}
         unread_s = asyncio.get_running_loop().time() - UNREAD_S_MAX
         for watcher in watchers:
             if not watcher.read and watcher.made_s < unread_s:
@@ -193,7 +203,7 @@ class Live:
                 shows = (watcher.tenant, watcher.queues, watcher.single)
                 if shows not in alike:
                     alike[shows] = await self._values(watcher, stats)
-                watcher.set(alike[shows])
+                watcher.set(alike[shows], known)
             if watcher.empty and self._records.scan(Queue, tenant=watcher.tenant):
                 watcher.empty, watcher.reload = False, True
                 watcher.ready.set()

@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from operator import attrgetter
 from typing import Any
 
@@ -24,6 +24,9 @@ ROWS = 50
 # As JSON, who asks may have more at once.
 ROWS_MAX = 1_000
 FILTER_CHARACTERS_MAX = 200
+# How long, and for how many pages, it is known which rows a page was made with.
+SHOWN_MS = 10 * SECOND_MS
+SHOWN_MAX = 200
 HELLO = "hello"
 # What every dialect takes as a name.
 NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
@@ -108,6 +111,7 @@ class QueuesPage:
         self._services = services
         self._facts = facts
         self._past = Past(services)
+        self._shown: dict[Hashable, tuple[int, tuple[str, ...], bool]] = {}
 
     def handlers(self) -> dict[str, Handler]:
         return {
@@ -118,6 +122,17 @@ class QueuesPage:
 
     async def show_queues(self, call: Call) -> Page:
         return Page("queues.html", await self.facts(call))
+
+    async def shown(self, call: Call) -> tuple[tuple[str, ...], bool]:
+        """Ids of the rows of a page, and whether it is the first-run page.
+
+        A page asks for its live values at once, so what it was made with is still known.
+        """
+        known = self._shown.get(_address(call))
+        if known is None or known[0] < self._services.clock.now_ms() - SHOWN_MS:
+            await self.facts(call)
+            known = self._shown[_address(call)]
+        return known[1:]
 
     async def facts(self, call: Call, problem: str = "", new_name: str = "") -> QueuesFacts:
         at_ms = self._past.at(call)
@@ -157,6 +172,7 @@ class QueuesPage:
         shown = [_row(each, now_ms, second, dead, backlogs) for each in page]
         tenant = self._services.store.records.get(Tenant, call.tenant)
         first = not known and not exchanges and not at_ms
+        self._remember(call, tuple(each.id for each in shown), first)
         return QueuesFacts(
             tenant=tenant.name if tenant else "",
             tenants=self._tenants(call),
@@ -175,6 +191,11 @@ class QueuesPage:
             new_name=new_name,
             at_ms=now_ms,
         )
+
+    def _remember(self, call: Call, rows: tuple[str, ...], first: bool) -> None:
+        while len(self._shown) >= SHOWN_MAX:
+            del self._shown[next(iter(self._shown))]
+        self._shown[_address(call)] = self._services.clock.now_ms(), rows, first
 
     def _tenants(self, call: Call) -> list[str]:
         if call.key is None or not operates(call.key):
@@ -227,6 +248,13 @@ class QueuesPage:
         draft = Draft(b'{"hello": "world"}', "json")
         receipt = await self._services.broker.publish(queue, [draft], actor=call.actor)
         return Redirect(f"/console/messages/{receipt.ids[0]}?queue={queue.id}")
+
+
+def _address(call: Call) -> Hashable:
+    """What decides which rows a page has: who asks, and its query."""
+    query = call.request.query
+    asked = (query.get(name, [""])[-1] for name in ("q", "state", "sort", "after", "at", "rows"))
+    return call.key and call.key.id, call.tenant, *asked
 
 
 def _wanted(known: Known, q: str, state: str) -> bool:
