@@ -7,7 +7,7 @@ import pytest
 
 from courier import drawing
 from courier.console import charts, spans, words
-from courier.console.browsing import Wanted, matches
+from courier.console.browsing import Wanted, fitting
 from courier.console.charts import Mark, Series
 from courier.console.facts import by_minute
 from courier.console.message import shown_body
@@ -192,4 +192,4 @@ def test_a_body_is_text(raw: bytes, form: str, shown: str) -> None:
 def test_a_search_looks_at_body_headers_and_id(wanted: Wanted, found: bool) -> None:
     body = b'{"customer": {"id": "c00042"}, "list": [1, 2], "flag": true}'
     message = Message(1, "own-id-1", NOW_MS, body, "json", {"colour": "blue"})
-    assert matches(message, wanted) is found
+    assert fitting(wanted)(message) is found

@@ -90,18 +90,20 @@ async def browse(
     found = Found([])
     until_s = time.perf_counter() + SEARCHED_S_MAX
     limit = PAGE if wanted.searches or wanted.origin else ROWS + 1
-    pages = _backwards if newest else forwards
+    pages, fits = _backwards if newest else forwards, fitting(wanted)
     async for page, place in pages(store, queue, wanted, after, limit, now_ms):
-        for message in page:
-            found.looked += 1
-            found.last_ms = message.published_ms
-            if len(found.rows) == ROWS:
-                found.next = found.rows[-1].seq
-                return await _with_states(store, queue, found, now_ms)
-            if message.sealed and wanted.searches:
-                found.sealed += 1
-            elif matches(message, wanted):
-                found.rows.append(row(message))
+        hits = [message for message in page if fits(message)][: ROWS - len(found.rows)]
+        found.rows += [row(message) for message in hits]
+        full = len(found.rows) == ROWS and bool(place or hits[-1] is not page[-1])
+        looked = page[: page.index(hits[-1]) + 1] if full else page
+        found.looked += len(looked)
+        if wanted.searches:
+            found.sealed += sum([message.sealed is not None for message in looked])
+        if looked:
+            found.last_ms = looked[-1].published_ms
+        if full:
+            found.next = found.rows[-1].seq
+            break
         if time.perf_counter() > until_s or found.looked >= SEARCHED_MAX:
             found.next = place or None
             break
@@ -238,17 +240,28 @@ async def first_from(store: Store, queue: Queue, at_ms: int, now_ms: int) -> int
     return high
 
 
-def matches(message: Message, wanted: Wanted) -> bool:
-    if wanted.origin and not (message.origin and message.origin.queue == wanted.origin):
-        return False
-    if wanted.path:
-        return _holds(message, wanted.path, wanted.text)
-    if not wanted.text:
-        return True
-    if wanted.text.encode("utf-8", "surrogatepass") in message.body or wanted.text in message.id:
-        return True
-    headers = message.headers or {}
-    return any(wanted.text in name or wanted.text in str(value) for name, value in headers.items())
+def fitting(wanted: Wanted) -> Callable[[Message], bool]:
+    """Whether a message is wanted; a body that is sealed is not searched."""
+    text, path, origin = wanted.text, wanted.path, wanted.origin
+    needle = text.encode("utf-8", "surrogatepass")
+
+    def fits(message: Message) -> bool:
+        if origin and not (message.origin and message.origin.queue == origin):
+            return False
+        if path:
+            return message.sealed is None and _holds(message, path, text)
+        if not text:
+            return True
+        if message.sealed is not None:
+            return False
+        if needle in message.body or text in message.id:
+            return True
+        headers = message.headers
+        return headers is not None and any(
+            text in name or text in str(value) for name, value in headers.items()
+        )
+
+    return fits
 
 
 def _holds(message: Message, path: str, text: str) -> bool:

@@ -7,10 +7,10 @@ from typing import Any
 
 from courier import ids
 from courier.console import Services
-from courier.console.browsing import Wanted, first_from, matches, window
+from courier.console.browsing import Wanted, at, first_from, fitting, window
 from courier.console.effects import read_ranges
 from courier.console.lake import LakePages
-from courier.console.plans import PAGE, Chosen, Plan, PlanFiles, on_disk
+from courier.console.plans import PAGE, Chosen, Plan, PlanFiles, Selection, on_disk
 from courier.core import journal
 from courier.core.errors import NotFound
 from courier.core.keys import Reach
@@ -103,40 +103,12 @@ class Choosing:
                 yield found
         else:
             for id, _ in plan.queues:
-                async for messages in self._held(plan, id):
+                queue = self._store.records.get(Queue, id)
+                if queue is None:
+                    raise NotFound("queue", id)
+                async for messages in held(self._services, queue, plan.selection):
                     taken = await self._taken(plan, id, messages, reach)
                     yield [Chosen.of(id, each, each.origin, kept=plan.kept) for each in taken]
-
-    async def _held(self, plan: Plan, id: str) -> AsyncIterator[list[Message]]:
-        """Messages of a queue that the selection names, or that fit it."""
-        selection, store = plan.selection, self._store
-        if selection.seqs:
-            for seq in selection.seqs:
-                found = await store.messages.browse(
-                    id, after_seq=seq - 1, limit=1, now_ms=self._now_ms()
-                )
-                yield [each for each in found if each.seq == seq]
-            return
-        queue = store.records.get(Queue, id)
-        if queue is None:
-            raise NotFound("queue", id)
-        wanted = Wanted(
-            selection.text, selection.path, state=selection.state or None, origin=selection.origin
-        )
-        after, upto = 0, selection.upto_seq[id]
-        if selection.since_ms:
-            after = await first_from(store, queue, selection.since_ms, self._now_ms()) - 1
-        while after < upto:
-            page = await window(store, queue, wanted, after, upto + 1, PAGE, self._now_ms())
-            inside = [each for each in page.messages if each.published_ms < selection.until_ms]
-            yield [
-                each
-                for each in inside
-                if not (wanted.searches and each.sealed) and matches(each, wanted)
-            ]
-            if not page.end or len(inside) < len(page.messages):
-                return
-            after = page.end
 
     async def _taken(
         self, plan: Plan, queue: str, messages: Sequence[Message], reach: Reach
@@ -220,6 +192,35 @@ class Choosing:
                     into = str(detail.get("queue", "")) if redriven else ""
                     origin = Origin(run.queue, found[0].id, reason="attempts") if into else None
                     yield [Chosen.of(run.queue, found[0], origin, kept=True, into=into)]
+
+
+async def held(
+    services: Services, queue: Queue, selection: Selection
+) -> AsyncIterator[list[Message]]:
+    """Messages of a queue that the selection names, or that fit it; read without leasing."""
+    store, now_ms = services.store, services.clock.now_ms
+    seqs = selection.seqs
+    while seqs:
+        found = await at(store, queue, seqs, now_ms())
+        yield found.messages
+        last = found.messages[-1].seq if found.cut else seqs[-1]
+        seqs = tuple(seq for seq in seqs if seq > last)
+    if selection.seqs:
+        return
+    wanted = Wanted(
+        selection.text, selection.path, state=selection.state or None, origin=selection.origin
+    )
+    fits = fitting(wanted)
+    after, upto = 0, selection.upto_seq[queue.id]
+    if selection.since_ms:
+        after = await first_from(store, queue, selection.since_ms, now_ms()) - 1
+    while after < upto:
+        page = await window(store, queue, wanted, after, upto + 1, PAGE, now_ms())
+        inside = [each for each in page.messages if each.published_ms < selection.until_ms]
+        yield [each for each in inside if fits(each)]
+        if not page.end or len(inside) < len(page.messages):
+            return
+        after = page.end
 
 
 def _archived(row: dict[str, Any], *, into: str) -> Chosen:

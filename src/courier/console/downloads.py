@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 
 from courier.console import Services, forms
-from courier.console.browsing import Wanted, at, matches, window
+from courier.console.choosing import held
 from courier.console.guard import HEADERS, NOT_KEPT
 from courier.console.planning import selection_of
-from courier.console.plans import PAGE, Selection
+from courier.console.plans import Selection
 from courier.core.types import Message, Queue
 from courier.web import Call, Handler, Response
 
@@ -40,7 +40,8 @@ class Downloads:
 
     async def _lines(self, queue: Queue, selection: Selection) -> AsyncIterator[bytes]:
         written = 0
-        async for page in self._pages(queue, selection):
+        selection.upto_seq[queue.id] = await self._services.store.messages.tail(queue.id)
+        async for page in held(self._services, queue, selection):
             lines = [_encode(self._shown(queue, each)) for each in page[: MESSAGES_MAX - written]]
             written += len(lines)
             if lines:
@@ -48,33 +49,6 @@ class Downloads:
             if written >= MESSAGES_MAX:
                 yield _encode({"cut_after": MESSAGES_MAX}) + b"\n"
                 return
-
-    async def _pages(self, queue: Queue, selection: Selection) -> AsyncIterator[list[Message]]:
-        store, clock = self._services.store, self._services.clock
-        if selection.seqs:
-            seqs = selection.seqs
-            while seqs:
-                found = await at(store, queue, seqs, clock.now_ms())
-                yield found.messages
-                last = found.messages[-1].seq if found.cut else seqs[-1]
-                seqs = tuple(seq for seq in seqs if seq > last)
-            return
-        wanted = Wanted(
-            selection.text, selection.path, state=selection.state or None, origin=selection.origin
-        )
-        after, upto = 0, await store.messages.tail(queue.id)
-        while after < upto:
-            page = await window(store, queue, wanted, after, upto + 1, PAGE, clock.now_ms())
-            yield [
-                each
-                for each in page.messages
-                if selection.since_ms <= each.published_ms < selection.until_ms
-                and not (wanted.searches and each.sealed)
-                and matches(each, wanted)
-            ]
-            if not page.end:
-                return
-            after = page.end
 
     def _shown(self, queue: Queue, message: Message) -> dict[str, Any]:
         """As text where it is text, else as base64."""

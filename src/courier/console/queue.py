@@ -362,7 +362,8 @@ class QueuePage:
             ready = await self._store.messages.peek(
                 queue.id, count=browsing.ROWS, now_ms=now_ms, allowance=allowance
             )
-            found = browsing.Found([row(each) for each in ready if browsing.matches(each, wanted)])
+            fits = browsing.fitting(wanted)
+            found = browsing.Found([row(each) for each in ready if fits(each)])
             found.looked = len(ready)
         else:
             newest = order == "newest"
