@@ -347,6 +347,7 @@ def build(store: Store, config: Config, clock: SteadyClock, *, port: int) -> Cou
             admin,
             clock,
             greeting=credentials.examples,
+            lines_of=credentials.examples_of,
             placed=places.set_urls,
             spelled=read_id,
             url=config.url(port),

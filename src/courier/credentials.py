@@ -229,6 +229,26 @@ class Credentials:
             ),
         ]
 
+    def examples_of(self, key: Key, secret: str) -> list[tuple[str, str]]:
+        """A first request with a new key to each API that it opens."""
+        if key.kind == "connected_app":
+            return [
+                (
+                    "Anypoint MQ: a token for its Admin, Broker and Stats API",
+                    f"curl {self._url}/accounts/api/v2/oauth2/token \\\n"
+                    f"  -d grant_type=client_credentials -d client_id={key.id} \\\n"
+                    f"  -d client_secret={secret}",
+                )
+            ]
+        account = f"{self._url}{CLOUDFLARE_PREFIX}/accounts/{key.tenant}"
+        return [
+            (
+                "Cloudflare Queues",
+                f"curl {account}/queues \\\n  -H 'Authorization: Bearer {secret}'",
+            ),
+            ("Discue", f"curl {self._url}{DISCUE_PREFIX}/queues -H 'X-API-KEY: {secret}'"),
+        ]
+
     def load(self, tenant: str = FIRST_TENANT) -> dict[str, Any]:
         loaded: dict[str, Any] = msgspec.json.decode(self.path(tenant).read_bytes())
         return loaded

@@ -17,6 +17,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser")]
 
 WIDTHS = (320, 390, 1_400)
 SCHEMES = ("light", "dark")
+# Bytes per second of a slow network.
+SLOW = 50_000
 # The last one says whether a page that is not the console's is dark too.
 API_PAGES = {path: path for path in ("/v1/docs", "/api/v1/docs", "/client/v4/docs")}
 
@@ -116,6 +118,92 @@ def test_a_span_is_selected_by_dragging(window: Watched, story: Story) -> None:
     expect(window.page.locator(".note")).to_have_count(0)
 
 
+def test_a_span_is_selected_with_the_keyboard(window: Watched, story: Story) -> None:
+    page = window.page
+    page.goto(f"/console/queues/{story.queues['orders']}")
+    page.focus("[aria-label=Chart]")
+    for key in ("ArrowLeft", "ArrowLeft", "ArrowLeft", "ArrowRight"):
+        page.keyboard.press(f"Shift+{key}")
+    since, until = page.input_value("#since"), page.input_value("#until")
+    assert since < until
+    page.keyboard.press("Enter")
+    page.wait_for_url("**since=2*")
+    expect(page.locator(".note")).to_contain_text("selected")
+    # A fortieth of an hour, to the minute, twice.
+    assert int(until[14:16]) - int(since[14:16]) in (4, 4 - 60)
+
+
+def test_a_copied_link_shows_the_same_in_another_browser(
+    window: Watched, story: Story, browser: Browser
+) -> None:
+    """A time that ends now is two times in the link."""
+    window.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page = window.page
+    page.goto(f"/console/queues/{story.queues['orders']}?last=6h&state=waiting")
+    page.click("#copy-link")
+    expect(page.locator("#said")).to_have_text("link copied")
+    link = page.evaluate("navigator.clipboard.readText()")
+    assert re.search(r"since=2\d{3}-\S+&until=2\d{3}-", link) and "state=waiting" in link
+    other = Watched(browser, story.server.url)
+    other.sign_in(story.server.credentials["admin"]["token"])
+    other.page.goto(link)
+    expect(other.page.locator(".note")).to_contain_text("selected")
+    assert other.page.locator("#rows tbody tr").count() == page.locator("#rows tbody tr").count()
+    other.close()
+    assert other.errors == []
+
+
+def test_rows_are_selected_and_acted_on_with_the_keyboard(window: Watched, story: Story) -> None:
+    page = window.page
+    page.goto("/console?q=plenty")
+    for key in ("j", "x", "."):
+        page.keyboard.press(key)
+    assert page.locator("#queues input:checked").count() == 1
+    assert page.evaluate("document.activeElement.textContent") == "Pause"
+    after = _last(story)
+    page.keyboard.press("Enter")
+    state = page.locator(f"#state-{story.queues['plenty']}")
+    expect(state).to_have_text("paused")
+    page.goto("/console?q=plenty")
+    for key in ("j", "x", ".", "Tab", "Enter"):
+        page.keyboard.press(key)
+    expect(state).to_have_text("")
+    assert _kinds(story, after) == ["queue_updated", "queue_updated"]
+    page.keyboard.press("?")
+    page.click("#keys-off")
+    page.click("#keys button:text-is('Close')")
+    page.keyboard.press("/")
+    assert page.evaluate("document.activeElement.id") != "find"
+    page.keyboard.press("?")
+    page.click("text=Turn keys on")
+
+
+def test_a_slow_network_waits_two_seconds_at_most(browser: Browser, story: Story) -> None:
+    """As of a phone: 400 kbit/s, 300 ms there and back. Nothing is known of the pages yet."""
+    window = Watched(browser, story.server.url)
+    window.sign_in(story.server.credentials["admin"]["token"])
+    window.page.goto("about:blank")
+    slow = window.context.new_cdp_session(window.page)
+    slow.send("Network.enable")
+    slow.send("Network.clearBrowserCache")
+    slow.send(
+        "Network.emulateNetworkConditions",
+        {
+            "offline": False,
+            "latency": 300,
+            "downloadThroughput": 50_000,
+            "uploadThroughput": 50_000,
+        },
+    )
+    for path in (story.pages()["queues"], story.pages()["queue"], story.pages()["message"]):
+        window.page.goto(path, wait_until="domcontentloaded")
+        took_ms = window.page.evaluate(
+            "performance.getEntriesByType('navigation')[0].domContentLoadedEventEnd"
+        )
+        assert took_ms < 2_000, path
+    window.close()
+
+
 def test_keys_move_and_never_while_typing(window: Watched) -> None:
     window.page.goto("/console")
     window.page.keyboard.press("/")
@@ -181,7 +269,7 @@ def test_a_page_is_small_and_needs_four_requests(browser: Browser, story: Story)
     for path in (story.pages()["queues"], story.pages()["queue"]):
         asked.clear()
         body = window.page.goto(path)
-        assert body is not None and len(body.body()) < 50_000
+        assert body is not None and len(body.body()) < 45_000
         window.page.wait_for_timeout(200)
         assert len([url for url in asked if "icon" not in url]) <= 4, asked
     window.close()

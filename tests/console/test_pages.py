@@ -1,7 +1,10 @@
 """Pages through the front door, without a script: what they show and what they do."""
 
+import re
+import subprocess
 import time
 from collections.abc import Callable
+from html import unescape
 from typing import Any
 
 import httpx
@@ -128,6 +131,61 @@ def test_consumers_are_known_by_their_keys(server: Server, operator: Visitor) ->
     )  # fmt: skip
 
 
+def test_a_consumer_is_shown_how_many_of_its_leases_expired(
+    server: Server, operator: Visitor
+) -> None:
+    queue = new_queue(server, "expiring")
+    with server.client() as http:
+        http.post(f"/queues/{queue}/consumers", json={"type": "http_pull"})
+    publish(server, queue, 1, 2, 3, 4)
+    with server.client() as http:
+        short = {"batch_size": 3, "visibility_timeout_ms": 1_000}
+        http.post(f"/queues/{queue}/messages/pull", json=short)
+        http.post(f"/queues/{queue}/messages/pull", json={"batch_size": 1})
+    deadline = time.monotonic() + 20
+    while operator.facts(f"/console/queues/{queue}")["consumers"][0]["expired"] < 3:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    [row] = operator.facts(f"/console/queues/{queue}")["consumers"]
+    assert (row["leased"], row["expired"]) == (4, 3)
+    assert '<span class="bad">75 %</span>' in operator.get(f"/console/queues/{queue}").text
+
+
+def test_two_spans_are_compared_with_waits_and_the_busiest_consumer(
+    server: Server, operator: Visitor
+) -> None:
+    queue = new_queue(server, "compared")
+    publish(server, queue, 1, 2)
+    consume(server, queue)
+    at = f"/console/queues/{queue}"
+    compared = operator.facts(f"{at}?against=before")["compared"]
+    here, there = compared["work_here"], compared["work_there"]
+    assert here["busiest"] == "first" and here["wait_p50_ms"] <= here["wait_p95_ms"] < 60_000
+    assert (there["busiest"], there["wait_p50_ms"]) == ("", None)
+    two = "against=other&other_since=2026-01-01T00:00Z&other_until=2026-01-01T01:00Z"
+    compared = operator.facts(f"{at}?{two}")["compared"]
+    assert compared["until_ms"] - compared["since_ms"] == 3_600_000
+    page = operator.get(f"{at}?{two}").text
+    assert 'value="2026-01-01T00:00Z"' in page and "busiest consumer" in page
+    backwards = "against=other&other_since=2026-01-01T01:00Z&other_until=2026-01-01T00:00Z"
+    assert operator.get(f"{at}?{backwards}").status_code == 400
+
+
+def test_a_plan_is_a_mark_on_the_chart(server: Server, operator: Visitor) -> None:
+    queue = new_queue(server, "marked")
+    publish(server, queue, 1)
+    made = operator.post("/console/plans", action="purge", queue=queue)
+    plan = operator.follow(made).url.path
+    at = f"/console/queues/{queue}"
+    assert [mark["plan"] for mark in operator.facts(at)["marks"] if mark["plan"]] == []
+    operator.post(f"{plan}/run")
+    marks = [mark for mark in operator.facts(at)["marks"] if mark["plan"]]
+    assert [(mark["says"], mark["plan"]) for mark in marks] == [
+        ("Delete 1 message of marked", plan.rpartition("/")[2])
+    ]
+    assert f'href="../..{plan}"' in operator.get(at).text
+
+
 def test_pausing_and_freezing(server: Server, operator: Visitor) -> None:
     queue = new_queue(server, "stopped")
     for verb, field, value in (
@@ -189,7 +247,7 @@ def test_publishing_leads_to_the_message(server: Server, operator: Visitor) -> N
     queue = new_queue(server, "written")
     form = {"body": '{"order": 1}', "kind": "json", "headers": '{"colour": "blue"}', "delay": "30s"}
     page = operator.follow(operator.post(f"/console/queues/{queue}/publish", **form))
-    assert "&#34;order&#34;: 1" in page.text and "colour" in page.text
+    assert '"order": 1' in page.text and "colour" in page.text
     assert "published with a delay" in page.text
     for field, value, says in (
         ("body", "{", "not JSON"),
@@ -261,6 +319,42 @@ def test_finding_by_name_and_id(server: Server, operator: Visitor) -> None:
     assert operator.get("/console/messages/unknown").status_code == 404
 
 
+def test_an_offset_is_found_in_the_journal(
+    server: Server, operator: Visitor, visitor: Callable[..., Visitor]
+) -> None:
+    publish(server, new_queue(server, "with-offsets"), 1)
+    last = operator.facts("/console/events")["last"]
+    found = operator.get(f"/console/find?q=%23{last}")
+    assert found.status_code == 303
+    assert (
+        operator.facts("/console/events" + "?" + found.headers["location"].partition("?")[2])[
+            "rows"
+        ][0]["offset"]
+        == last
+    )
+    assert "has the offsets" in operator.get(f"/console/find?q=%23{last + 10_000}").text
+    assert "has the offsets" in operator.get("/console/find?q=%23first").text
+    reader = visitor(new_key(server, "no-journal", ["read"])["token"])
+    assert "need the scope journal" in reader.get("/console/find?q=%231").text
+
+
+def test_what_is_not_there_says_what_is_like_it(
+    server: Server, operator: Visitor, visitor: Callable[..., Visitor]
+) -> None:
+    queue = new_queue(server, "shipments")
+    link = f'queues/{queue}">shipments</a>'
+    for path in ("/console/queues/shipmnts", "/console/queues/shipments"):
+        answer = operator.get(path)
+        assert answer.status_code == 404 and link in answer.text
+    assert link in operator.get("/console/find?q=shpments").text
+    plain = operator.get("/console/queues/shipmnts", Accept="application/json").json()
+    assert plain["error"]["near"] == ["shipments"]
+    new_queue(server, "not-shipped")
+    limited = visitor(new_key(server, "one-only", ["read"], "not-shipped")["token"])
+    for path in ("/console/queues/shipmnts", "/console/find?q=shpments"):
+        assert "shipments" not in limited.get(path).text
+
+
 def test_a_key_that_only_reads_is_shown_no_buttons(
     server: Server, visitor: Callable[..., Visitor]
 ) -> None:
@@ -328,6 +422,9 @@ def test_a_key_is_made_and_shown_once_and_deleted_by_its_name(
     assert made.status_code == 200
     secret = made.text.partition('aria-label="Secret">')[2].partition("<")[0]
     assert secret not in operator.get("/console/settings/keys").text
+    for lines in _pasted(made.text):
+        answer = subprocess.run(["bash", "-c", f"{lines} -sf"], capture_output=True, text=True)
+        assert answer.returncode == 0 and "keyed" in answer.stdout, (lines, answer)
     holder = visitor(secret)
     assert [row["id"] for row in holder.facts("/console")["rows"]] == [queue]
     [row] = [
@@ -335,7 +432,7 @@ def test_a_key_is_made_and_shown_once_and_deleted_by_its_name(
         for each in operator.facts("/console/settings/keys")["rows"]
         if each["name"] == "one-queue"
     ]
-    assert row["targets"] == ["keyed"]
+    assert row["targets"] == ["keyed"] and row["used_ms"] is not None
     plan = operator.post("/console/plans", action="delete_key", target=row["id"])
     path = operator.follow(plan).url.path
     assert "type one-queue" in operator.post(f"{path}/run", confirm="other").text
@@ -344,6 +441,19 @@ def test_a_key_is_made_and_shown_once_and_deleted_by_its_name(
     assert holder.get("/console").status_code == 303
     gone = operator.post("/console/plans", action="delete_key", target=row["id"])
     assert gone.status_code == 404
+
+
+def _pasted(page: str) -> list[str]:
+    """The first requests that a page shows for a new key, without their markup."""
+    found = re.findall(r'aria-label="First request to [^"]*">(.*?)</pre>', page, re.S)
+    return [unescape(each) for each in found]
+
+
+def test_a_connected_app_is_made_for_anypoint(operator: Visitor) -> None:
+    form = {"name": "mule-2", "kind": "connected_app", "scopes": "read"}
+    [lines] = _pasted(operator.post("/console/settings/keys", **form).text)
+    answer = subprocess.run(["bash", "-c", f"{lines} -sf"], capture_output=True, text=True)
+    assert "access_token" in answer.stdout
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,10 @@
 """What the console prints to be pasted into a shell does what it says."""
 
+import json
+import os
 import shlex
+import subprocess
+from html import unescape
 
 import pytest
 
@@ -48,7 +52,7 @@ def test_the_line_of_a_plan_does_the_same(
     facts = operator.facts(planned.url.path)
     line = facts["shell"]
     assert words in line and facts["plan"]["count"] == deleted
-    assert line.replace("'", "&#39;").replace('"', "&#34;") in planned.text
+    assert line in unescape(planned.text)
     first, *args = shlex.split(line)
     assert first == "courier" and _count(operator, queue) == 5
     Command("--data", str(server.data))(*args)
@@ -57,10 +61,28 @@ def test_the_line_of_a_plan_does_the_same(
 
 def test_lines_name_another_tenant_and_many_queues_by_their_plan() -> None:
     plan = Plan(id="p1", action="purge", tenant="t", made_ms=1, made_by="k", queues=[("q", "a b")])
-    line = plan_line(plan, tenant="other", first_tenant="default")
+    line = plan_line(plan, "other")
     assert line == "courier queue purge 'a b' --tenant other"
     plan.queues.append(("r", "c"))
-    assert plan_line(plan, tenant="other", first_tenant="default") == "courier plan run p1"
+    assert plan_line(plan, "other") == "courier plan run p1"
     plan.queues.pop()
     plan.selection = Selection(origin="x")
-    assert plan_line(plan, tenant="default", first_tenant="default") == "courier plan run p1"
+    assert plan_line(plan, "") == "courier plan run p1"
+
+
+def test_the_lines_of_a_queue_and_a_message_show_the_same(
+    server: Server, operator: Visitor
+) -> None:
+    queue = _filled(server, "shell-shown")
+    page = operator.facts(f"/console/queues/{queue}")
+    message = page["messages"]["rows"][0]["id"]
+    shown = operator.facts(f"/console/messages/{message}?queue={queue}")
+    token = server.credentials["admin"]["token"]
+    for facts, of, table in ((page, "shell-shown", "queue_minutes"), (shown, message, "events")):
+        (_, cli), (_, curl), (_, sql) = facts["shell"]
+        ran = Command("--data", str(server.data))(*shlex.split(cli)[1:])
+        assert of in ran.out
+        asked = subprocess.run(["bash", "-c", curl], env={**os.environ, "TOKEN": token},
+                               capture_output=True, check=True)  # fmt: skip
+        assert json.loads(asked.stdout)["id"] == facts["id"]
+        assert f"FROM {table} " in sql

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from courier import admissions, heads, ids, web
-from courier.console import consumers, recent
+from courier.console import consumers, queues, recent
 from courier.core import keys, limits, patterns, sessions
 from courier.delivery import lookups
 from courier.dialects import json
@@ -58,6 +58,10 @@ CACHES = {
     "dialects/discue/lockout.py:Lockout._until_ms": Bound(lockout.ADDRESSES_MAX, _ID),
     "console/recent.py:Recent._kept": Bound(recent.SUMS_KEPT_MAX, _ID),
     "console/consumers.py:Consumers._known": Bound(consumers.REMEMBERED_MAX, 4_000),
+    # The ids of its rows, which records have too, and its query.
+    "console/queues.py:QueuesPage._shown": Bound(
+        queues.SHOWN_MAX, 8 * queues.ROWS + 6 * 4 * queues.FILTER_CHARACTERS_MAX + 1_000
+    ),
     "delivery/lookups.py:Lookups._known": Bound(lookups.NAMES_MAX, 1_500),
     "dialects/anypoint/names.py:_id_of": Bound(names._id_of.cache_info().maxsize or 0, 2 * _ID),
     "dialects/anypoint/wire.py:_http_date": Bound(wire._http_date.cache_info().maxsize or 0, _ID),

@@ -48,6 +48,7 @@ EXAMPLES: dict[type[errors.BrokerError], errors.BrokerError] = {
         courier.console.Guessing("signing in", retry_after_ms=1),
         courier.console.guard.ForeignForm("another site sent it"),
         courier.console.refusals.PlanConflict("another plan runs on this queue"),
+        courier.console.refusals.Unmatched("queue", "ordrs", [("orders", "/console/queues/1")]),
     )
 }
 # What Anypoint's clients are told, and after how many seconds they may come again.
@@ -114,6 +115,7 @@ OF_ONE_SITE = {
     courier.console.Guessing,
     courier.console.guard.ForeignForm,
     courier.console.refusals.PlanConflict,
+    courier.console.refusals.Unmatched,
 }
 
 

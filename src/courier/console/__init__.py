@@ -20,7 +20,7 @@ from courier import ids
 from courier.clock import Clock
 from courier.console import forms
 from courier.console.guard import HEADERS, NOT_KEPT, Codes, ForeignForm, Guard
-from courier.console.refusals import Trouble, refusal, retry_after_s
+from courier.console.refusals import Trouble, Unmatched, nearest, refusal, retry_after_s
 from courier.core import keys
 from courier.core.admin import Admin
 from courier.core.broker import Broker
@@ -89,7 +89,8 @@ class Services(Struct):
     """What pages are made from.
 
     `greeting` is what to paste for each API: its name and the lines. With the tenant's name it has
-    the secrets of the credentials file, without one it has placeholders. `placed` are the workers
+    the secrets of the credentials file, without one it has placeholders; `lines_of` is the same
+    for a key and its secret. `placed` are the workers
     of a tenant that the server's own settings give a URL. `spelled` is the core's id that a
     dialect spells like this, "" for none. `settings` are those of the server: name, value, where
     that comes from, and what it means.
@@ -103,6 +104,7 @@ class Services(Struct):
     codes: Codes
     failures: Rate
     greeting: Callable[[str], list[tuple[str, str]]]
+    lines_of: Callable[[Key, str], list[tuple[str, str]]]
     placed: Callable[[str], dict[str, str]]
     spelled: Callable[[str], str]
     url: str
@@ -122,6 +124,11 @@ class Services(Struct):
             self.failures.take(request.remote, 1, now_ms=self.clock.now_ms())
         except RateLimited as error:
             raise Guessing("signing in", retry_after_ms=error.retry_after_ms) from error
+
+    def other_tenant(self, id: str) -> str:
+        """The name of a tenant as a command line has to give it: "" for the first."""
+        tenant = self.store.records.get(Tenant, id)
+        return tenant.name if tenant and tenant.name != self.first_tenant else ""
 
     def sign_in_url(self, key: str) -> str:
         """A link that signs in once as this key (id)."""
@@ -163,6 +170,7 @@ class Console:
         clock: Clock,
         *,
         greeting: Callable[[str], list[tuple[str, str]]],
+        lines_of: Callable[[Key, str], list[tuple[str, str]]],
         placed: Callable[[str], dict[str, str]],
         spelled: Callable[[str], str],
         url: str,
@@ -185,6 +193,7 @@ class Console:
             Codes(clock),
             Rate("signing in", limit=FAILURES_MAX, window_ms=MINUTE_MS),
             greeting,
+            lines_of,
             placed,
             spelled,
             url,
@@ -473,10 +482,13 @@ class Console:
         after_s = retry_after_s(error, status)
         if after_s:
             headers = (*headers, (b"retry-after", b"%d" % after_s))
-        trouble = Trouble(status, code, str(error), after_s)
+        near = error.near if isinstance(error, Unmatched) else ()
+        trouble = Trouble(status, code, str(error), after_s, near)
         if wants_json(request) or self._loaded is None:
-            plain = {"error": {"code": code, "message": str(error)}}
-            return Response(msgspec.json.encode(plain), status, JSON, headers)
+            plain: dict[str, Any] = {"code": code, "message": str(error)}
+            if near:
+                plain["near"] = [name for name, _ in near]
+            return Response(msgspec.json.encode({"error": plain}), status, JSON, headers)
         body = self._loaded.render(Page("trouble.html", trouble), request)
         return Response(body, status, HTML, headers)
 
@@ -497,9 +509,15 @@ def queue_meant(services: Services, call: Call, id: str) -> Queue:
         call.require("")
         if "message" in call.params:
             raise NotFound("message", call.params["message"])
-        raise NotFound("queue", id)
+        raise Unmatched("queue", id, nearest(id, queue_paths(services, call)))
     call.require(queue.id)
     return queue
+
+
+def queue_paths(services: Services, call: Call) -> list[tuple[str, str]]:
+    """Names and pages of the tenant's queues that the key reaches."""
+    queues = services.store.records.scan(Queue, tenant=call.tenant)
+    return [(each.name, f"/console/queues/{each.id}") for each in queues if each.id in call.reach]
 
 
 def _fields(raw: bytes) -> dict[str, str]:

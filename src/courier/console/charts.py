@@ -63,10 +63,11 @@ class Series(Struct, frozen=True):
 
 
 class Mark(Struct, frozen=True):
-    """Something that happened at one time."""
+    """Something that happened at one time; `plan` is the id of what did it, if that is a plan."""
 
     at_ms: int
     says: str
+    plan: str = ""
 
 
 def flow(

@@ -1,24 +1,28 @@
-"""Who consumes a queue. Pulls note nothing for this: the tallies say in which minute something
-happened last, and the journal of that minute says by whom.
+"""Who consumes a queue, and how long messages wait for it. Pulls note nothing for this: tallies
+say in which minute something happened last, and the journal of that minute says by whom.
 """
 
 from msgspec import Struct
 
+from courier.console.effects import read
 from courier.core import journal
 from courier.core.store import Store
 from courier.core.types import HOUR_MS, MINUTE_MS, Key, Queue
 
 LOOKED_BACK_MS = 24 * HOUR_MS
-# Of the journal of one minute.
+# Of the journal, for the consumers of a minute; and for one of two spans that are compared.
 EVENTS_MAX = 50_000
-PAGE_EVENTS = 2_000
-PAGE_BYTES_MAX = 256 << 10
-_KINDS = ("leased", "acked", "retried", "lease_expired")
+# Leases of that minute are followed for so long at most.
+LEASE_MS_MAX = 10 * MINUTE_MS
 REMEMBERED_MAX = 200
+_DONE = ("leased", "acked", "retried")
 
 
 class ConsumerRow(Struct):
-    """What one key did in the last minute in which anybody leased from the queue."""
+    """What one key did in the last minute in which anybody leased from the queue.
+
+    `expired` counts those of its leases of that minute that ended unanswered.
+    """
 
     key: str
     name: str
@@ -26,13 +30,29 @@ class ConsumerRow(Struct):
     leased: int = 0
     acked: int = 0
     retried: int = 0
+    expired: int = 0
     dialect: str = ""
+
+    @property
+    def expired_share(self) -> float:
+        return self.expired / self.leased if self.leased else 0.0
+
+
+class Work(Struct):
+    """How a queue was consumed in a span: waits before first leases, and who leased most.
+
+    `whole`: all of the span was looked at.
+    """
+
+    wait_p50_ms: int | None = None
+    wait_p95_ms: int | None = None
+    busiest: str = ""
+    whole: bool = True
 
 
 class Consumers:
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._records = store.records
         self._known: dict[str, tuple[int, list[ConsumerRow]]] = {}
 
     async def of(self, queue: Queue, now_ms: int) -> list[ConsumerRow]:
@@ -45,40 +65,72 @@ class Consumers:
             return []
         minute = max(minutes)
         known = self._known.get(queue.id)
-        # A minute that is over by more than one does not change.
-        if known and known[0] == minute and minute < now_ms // MINUTE_MS - 1:
+        until_ms = (minute + 1) * MINUTE_MS + min(queue.lease_ms, LEASE_MS_MAX)
+        # What was leased in a minute does not change when its leases are over.
+        if known and known[0] == minute and until_ms < now_ms - MINUTE_MS:
             return known[1]
-        rows = await self._in_minute(queue, minute)
+        rows = await self._in_minute(queue, minute, until_ms)
         if len(self._known) >= REMEMBERED_MAX:
             self._known.clear()
         self._known[queue.id] = (minute, rows)
         return rows
 
-    async def _in_minute(self, queue: Queue, minute: int) -> list[ConsumerRow]:
+    async def _in_minute(self, queue: Queue, minute: int, until_ms: int) -> list[ConsumerRow]:
         since_ms = minute * MINUTE_MS
-        head = await self._store.journal.head()
-        after = max(await self._store.journal.offset_at(since_ms), head.first - 1)
+        low, high = await self._offsets(since_ms, until_ms)
         rows: dict[tuple[str, str], ConsumerRow] = {}
-        looked, over = 0, False
-        while looked < EVENTS_MAX and after < head.last and not over:
-            limit = min(PAGE_EVENTS, head.last - after)
-            runs = await self._store.journal.read(
-                after=after, limit=limit, bytes_max=PAGE_BYTES_MAX
-            )
-            cut = list(journal.cut(runs, after=after, limit=limit))
-            if not cut:
-                break
-            for run, start, stop in cut:
-                after += stop - start
-                looked += stop - start
-                over = run.at_ms >= since_ms + MINUTE_MS
-                if over or run.queue != queue.id or run.kind not in _KINDS or not run.actor:
-                    continue
-                fresh = ConsumerRow(run.actor, "", since_ms, dialect=run.dialect)
+        holders: dict[tuple[int, int], ConsumerRow] = {}  # by sequence and attempt
+        async for run, start, stop in read(self._store, low, min(high, low + EVENTS_MAX)):
+            if run.queue != queue.id:
+                continue
+            if run.kind == "lease_expired":
+                seqs, attempts = journal.column(run, "seq"), journal.column(run, "attempt")
+                for place in range(start, stop):
+                    holder = holders.pop((seqs[place], attempts[place]), None)
+                    if holder is not None:
+                        holder.expired += 1
+            elif run.kind in _DONE and run.actor and run.at_ms < since_ms + MINUTE_MS:
+                fresh = ConsumerRow(run.actor, self._name(run.actor), since_ms, dialect=run.dialect)
                 row = rows.setdefault((run.actor, run.dialect), fresh)
-                if run.kind != "lease_expired":
-                    setattr(row, run.kind, getattr(row, run.kind) + stop - start)
-        for row in rows.values():
-            key = self._records.get(Key, row.key)
-            row.name = key.name if key else ""
+                setattr(row, run.kind, getattr(row, run.kind) + stop - start)
+                if run.kind == "leased":
+                    seqs, attempts = journal.column(run, "seq"), journal.column(run, "attempt")
+                    for place in range(start, stop):
+                        holders[seqs[place], attempts[place]] = row
         return sorted(rows.values(), key=lambda row: -row.leased)
+
+    async def between(self, queue: Queue, since_ms: int, until_ms: int) -> Work:
+        """How it was consumed between two times, as far as the journal has that."""
+        low, high = await self._offsets(since_ms, until_ms)
+        upto = min(high, low + EVENTS_MAX)
+        waits: list[int] = []
+        leased: dict[str, int] = {}
+        async for run, start, stop in read(self._store, low, upto):
+            if run.queue != queue.id or run.kind != "leased":
+                continue
+            leased[run.actor] = leased.get(run.actor, 0) + stop - start
+            published, attempts = (journal.column(run, "published_ms"),
+                                   journal.column(run, "attempt"))  # fmt: skip
+            waits += [
+                run.at_ms - published[place] for place in range(start, stop) if attempts[place] == 1
+            ]
+        waits.sort()
+        busiest = max(leased, key=lambda actor: leased[actor], default="")
+        return Work(
+            _share(waits, 0.5), _share(waits, 0.95), self._name(busiest) or busiest, upto == high
+        )
+
+    async def _offsets(self, since_ms: int, until_ms: int) -> tuple[int, int]:
+        """The events of that time are those with offsets in (low, high]."""
+        head = await self._store.journal.head()
+        low = max(await self._store.journal.offset_at(since_ms), head.first - 1)
+        return low, max(low, min(await self._store.journal.offset_at(until_ms), head.last))
+
+    def _name(self, actor: str) -> str:
+        key = self._store.records.get(Key, actor)
+        return key.name if key else ""
+
+
+def _share(values: list[int], share: float) -> int | None:
+    """Of sorted values, the one that this share of them does not exceed; None of none."""
+    return values[min(len(values) - 1, int(share * len(values)))] if values else None

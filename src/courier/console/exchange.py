@@ -7,11 +7,12 @@ from markupsafe import Markup
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from courier.console import Page, Redirect, Services, charts, forms, spans
+from courier.console import Page, Redirect, Services, charts, forms, queue_paths, spans
 from courier.console.facts import Facts
 from courier.console.past import Past
 from courier.console.queue import Problem, settings_of
 from courier.console.recent import QUIET
+from courier.console.refusals import Unmatched, nearest
 from courier.core.errors import InvalidRequest, NotFound, OverLimit
 from courier.core.routing import passes
 from courier.core.types import MINUTE_MS, SECOND_MS, Binding, Exchange, Queue, Rule
@@ -146,7 +147,7 @@ class ExchangePages:
         id, now_ms = call.params["queue"], self._services.clock.now_ms()
         last = await self._past.settings(call.tenant, id, now_ms + 1)
         if last is None:
-            raise NotFound("queue", id)
+            raise Unmatched("queue", id, nearest(id, queue_paths(self._services, call)))
         chosen = spans.span("", "", call.request.query.get("last", ["7d"])[-1], now_ms)
         series, tallies = await spans.series(self._store, last, chosen, 0)
         gone = [each.minute * MINUTE_MS for each in tallies if each.kind == "queue_deleted"]

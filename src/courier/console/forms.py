@@ -45,9 +45,10 @@ class Settings(Struct):
 
 
 class NewKey(Struct):
-    """Scopes and the names of queues, with commas between."""
+    """Scopes and the names of queues, with commas between; a `connected_app` opens Anypoint MQ."""
 
     name: str = ""
+    kind: str = "token"
     scopes: str = ""
     targets: str = ""
 

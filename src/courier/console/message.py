@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import urlencode
 
 from msgspec import Struct
 
@@ -12,6 +13,8 @@ from courier.console.facts import Facts
 from courier.console.guard import HEADERS, NOT_KEPT
 from courier.console.past import Past
 from courier.console.queue import may
+from courier.console.refusals import nearest
+from courier.console.shell import message_lines
 from courier.console.why import BEFORE_MAX, Waiting, is_over, where_it_went, why_late
 from courier.core.errors import NotFound
 from courier.core.types import MINUTE_MS, SECOND_MS, Message, Queue
@@ -59,6 +62,7 @@ class MessageFacts(Struct):
     history: bool
     own_id: bool
     seq: int = 0
+    shell: list[tuple[str, str]] = []
 
 
 class Found(Struct):
@@ -67,7 +71,7 @@ class Found(Struct):
     q: str
     hits: list[tuple[str, str]]
     looked: str
-    problem: str = ""
+    near: list[tuple[str, str]] = []
 
 
 class MessagePage:
@@ -125,6 +129,13 @@ class MessagePage:
                 history=True,
                 own_id=ids.message_seq(id, queue=queue.id) is None,
                 seq=message.seq if message else 0,
+                shell=message_lines(
+                    self._services.url,
+                    id,
+                    queue.id,
+                    queue.name,
+                    self._services.other_tenant(queue.tenant),
+                ),
             ),
         )
         return shown
@@ -192,10 +203,13 @@ class MessagePage:
         queues = [
             each for each in self._records.scan(Queue, tenant=call.tenant) if each.id in reach
         ]
+        if q.startswith("#"):
+            return await self._offset(call, q)
         hits = await self._messages(q, queues) if q else []
+        paths = [(each.name, f"/console/queues/{each.id}") for each in queues]
         if not hits and q:
-            hits = [(each.name, f"/console/queues/{each.id}") for each in queues
-                    if q.lower() in each.name.lower() or q == each.id]  # fmt: skip
+            hits = [(name, path) for name, path in paths
+                    if q.lower() in name.lower() or path.endswith(f"/{q}")]  # fmt: skip
         exact = [path for words, path in hits if words == q]
         if not wants_json(call.request) and (len(hits) == 1 or len(exact) == 1):
             return Redirect((exact or [path for _, path in hits])[0])
@@ -205,7 +219,24 @@ class MessagePage:
             f"through {asked:,} queues. A message that is done has left its queue: open it by "
             "its generated id."
         )
-        return Page("found.html", Found(q, hits[:FOUND_MAX], looked))
+        near = nearest(q, paths) if q and not hits else []
+        return Page("found.html", Found(q, hits[:FOUND_MAX], looked, near))
+
+    async def _offset(self, call: Call, q: str) -> Page | Redirect:
+        """The journal from the event with that offset on, older ones below it."""
+        text = q[1:].replace(",", "").strip()
+        if not may(call.key, "journal", ""):
+            return Page("found.html", Found(q, [], "Offsets need the scope journal."))
+        head = await self._store.journal.head()
+        looked = f"The journal has the offsets #{head.first:,} to #{head.last:,}."
+        if not (text.isascii() and text.isdigit() and len(text) < 19):
+            return Page("found.html", Found(q, [], looked))
+        offset = int(text)
+        if not head.first <= offset <= head.last:
+            return Page("found.html", Found(q, [], looked))
+        tenant = call.request.query.get("tenant", [""])[-1]
+        query = urlencode({"before": offset + 1, **({"tenant": tenant} if tenant else {})})
+        return Redirect(f"/console/events?{query}")
 
     async def _messages(self, q: str, queues: list[Queue]) -> list[tuple[str, str]]:
         """Messages of that id, in any of its spellings."""

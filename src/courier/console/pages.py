@@ -1,5 +1,6 @@
 """All pages, once the first of them is wanted: their handlers, and how they are rendered."""
 
+import html
 import re
 from pathlib import Path
 from typing import Any
@@ -37,8 +38,9 @@ _TEMPLATES = Path(__file__).parent / "templates"
 # What of a query is repeated in links: the parameters that pages know, and no more of each.
 VALUE_CHARACTERS_MAX = 500
 _PARAMETERS = frozenset(
-    ("q", "state", "sort", "after", "tenant", "since", "until", "last", "against", "path", "order",
-     "queue", "kind", "actor", "dialect", "before", "body", "at", "headers")
+    ("q", "state", "sort", "after", "tenant", "since", "until", "last", "against", "path",
+     "other_since", "other_until", "order", "queue", "kind", "actor",
+     "dialect", "before", "body", "at", "headers")
 )  # fmt: skip
 _LINK = re.compile(r'href="([^"#]*console[^"#]*)(#[^"]*)?"(?! data-now)')
 _SEARCH = re.compile(r'<form [^>]*method="get"[^>]*>(?!<!--now-->)')
@@ -91,6 +93,7 @@ class Pages:
         queue.gone = exchanges.deleted
         self._live = Live(services, facts, queues)
         self.planning = Planning(services, self._lake)
+        queue.plans_of = self.planning.marks
         for part in (
             Doors(services),
             self.files,
@@ -151,7 +154,7 @@ class Pages:
         return shown.encode("utf-8", "surrogatepass")
 
 
-def kept_at(html: str, at: str) -> str:
+def kept_at(text: str, at: str) -> str:
     """The page with `at` in every link to another page of the console, and in every search."""
     query = escape(urlencode({"at": at}))
 
@@ -162,8 +165,8 @@ def kept_at(html: str, at: str) -> str:
         return f'href="{path}{"&amp;" if "?" in path else "?"}{query}{mark}"'
 
     hidden = f'<input type="hidden" name="at" value="{escape(at)}">'
-    html = _LINK.sub(link, html)
-    return _SEARCH.sub(lambda match: match[0] + hidden, html)
+    text = _LINK.sub(link, text)
+    return _SEARCH.sub(lambda match: match[0] + hidden, text)
 
 
 def _finalize(value: Any) -> Any:
@@ -188,8 +191,11 @@ def again(query: dict[str, str], **changes: object) -> str:
 
 
 def _body(text: str) -> Markup:
-    """Text of several lines, as a text node; what cannot be seen is shown as an escape."""
-    return escape(printable(text, keep="\n\t"))
+    """Text of several lines, as a text node; what cannot be seen is shown as an escape.
+
+    Quotes stand for themselves there, and JSON has many of them.
+    """
+    return Markup(html.escape(printable(text, keep="\n\t"), quote=False))
 
 
 def _json(value: Any) -> str:

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from courier import ids
 from courier.console import Page, Redirect, Services, forms, operates, permits, queue_meant
 from courier.console.browsing import SEARCH_CHARACTERS_MAX
+from courier.console.charts import Mark
 from courier.console.lake import LakePages
 from courier.console.plans import Chosen, Plan, PlanFiles, Selection
 from courier.console.queue import may
@@ -306,20 +307,37 @@ class Planning:
 
     # --- showing it ---
 
+    async def _seen(self, call: Call) -> list[Plan]:
+        """Those that the key may look at, the newest first."""
+        reach, key = call.reach, call.key
+        assert key is not None
+        return [
+            plan
+            for plan in [*(await self.plans.all()).values()][::-1]
+            if operates(key)
+            or (
+                self.owns(plan, call.tenant)
+                and all(queue in reach for queue in permits.targets(plan))
+            )
+        ]
+
+    async def marks(self, call: Call, queue: Queue) -> list[Mark]:
+        """Plans that were run on a queue, as marks on its chart; the oldest first."""
+        return [
+            Mark(plan.started_ms, title(plan), plan.id)
+            for plan in (await self._seen(call))[::-1]
+            if plan.started_ms and queue.id in dict(plan.queues)
+        ]
+
     async def show_plans(self, call: Call) -> Page:
-        reach, rows = call.reach, []
-        assert call.key is not None
-        everything = operates(call.key)
-        for plan in [*(await self.plans.all()).values()][::-1]:
-            seen = self.owns(plan, call.tenant)
-            if everything or (seen and all(queue in reach for queue in permits.targets(plan))):
-                rows.append(
-                    PlanRow(
-                        plan.id, title(plan), self._state(plan), plan.made_ms,
-                        self._name(plan.made_by), plan.done, plan.undone_by,
-                    )
-                )  # fmt: skip
-        return Page("plans.html", PlansFacts(rows[:LISTED_MAX]))
+        rows = [
+            PlanRow(
+                plan.id, title(plan), self._state(plan), plan.made_ms,
+                self._name(plan.made_by), plan.done, plan.undone_by,
+            )
+            for plan in (await self._seen(call))[:LISTED_MAX]
+        ]  # fmt: skip
+        return Page("plans.html", PlansFacts(rows))
 
     async def show_plan(self, call: Call) -> Page:
         plan = await self._plan(call)
@@ -351,13 +369,8 @@ class Planning:
             by=self._name(plan.actors[-1] if plan.actors else plan.made_by),
             undo=undo_words(plan) if undoable(plan) else "",
             no_undo=never_undone(plan),
-            shell=self._shell(plan),
+            shell=plan_line(plan, self._services.other_tenant(plan.tenant)),
         )
-
-    def _shell(self, plan: Plan) -> str:
-        tenant = self._store.records.get(Tenant, plan.tenant)
-        name = tenant.name if tenant else plan.tenant
-        return plan_line(plan, tenant=name, first_tenant=self._services.first_tenant)
 
     def _name(self, id: str) -> str:
         key = self._store.records.get(Key, id)

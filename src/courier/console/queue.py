@@ -10,11 +10,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from courier.console import Page, Services, browsing, charts, operates, spans
-from courier.console.consumers import ConsumerRow, Consumers
+from courier.console.consumers import ConsumerRow, Consumers, Work
 from courier.console.facts import Facts, Known
 from courier.console.lake import AWAY, LakePages
 from courier.console.past import Past
 from courier.console.rules import Listening, Look, listener_trouble
+from courier.console.shell import queue_lines
 from courier.console.words import BEYOND, preview
 from courier.core import keys
 from courier.core.errors import Forbidden, NotFound, OverLimit
@@ -63,6 +64,8 @@ class Compared(Struct):
     there: spans.Totals
     since_ms: int
     until_ms: int
+    work_here: Work
+    work_there: Work
 
 
 class Messages(Struct):
@@ -120,6 +123,7 @@ class QueueFacts(Struct):
     problem: Problem | None = None
     draft: dict[str, str] = {}
     made: tuple[str, str] | None = None
+    shell: list[tuple[str, str]] = []
     against_line: tuple[int, ...] = ()
 
     @property
@@ -155,6 +159,7 @@ class QueuePage:
         self._past = Past(services)
         self._lake = lake
         self.gone: Callable[[Call], Awaitable[Page]]
+        self.plans_of: Callable[[Call, Queue], Awaitable[list[charts.Mark]]]
 
     def handlers(self) -> dict[str, Handler]:
         return {"show_queue": self.show_queue}
@@ -207,7 +212,8 @@ class QueuePage:
         chosen = spans.span(get("since", ""), get("until", ""), get("last", ""), now_ms)
         series, tallies = await spans.series(self._store, queue, chosen, held.count)
         against = get("against", "") if get("against", "") in spans.AGAINST else ""
-        compared, line = await self._compared(queue, chosen, against, tallies)
+        other = spans.shifted(chosen, against, get("other_since", ""), get("other_until", ""))
+        compared, line = await self._compared(queue, chosen, other, tallies)
         dead = self._records.get(Queue, queue.dead_letter) if queue.dead_letter else None
         reach = call.reach
         order = "oldest" if get("order", "") == "oldest" else "newest"
@@ -240,7 +246,7 @@ class QueuePage:
             chosen_totals=spans.totals(tallies, *(chosen.chosen or (chosen.since_ms,
                                                                     chosen.until_ms))),
             series=series,
-            marks=spans.marks(tallies),
+            marks=[*spans.marks(tallies), *await self._plan_marks(call, queue, chosen)],
             against=against,
             compared=compared,
             messages=await self._then(call, queue, at_ms) if at_ms else
@@ -256,6 +262,8 @@ class QueuePage:
             order=order,
             after=after,
             modified_ms=queue.modified_ms,
+            shell=queue_lines(self._services.url, queue.id, queue.name,
+                              self._services.other_tenant(queue.tenant)),
             against_line=line,
         )  # fmt: skip
 
@@ -278,6 +286,10 @@ class QueuePage:
             history.buried_hour,
         )
 
+    async def _plan_marks(self, call: Call, queue: Queue, chosen: spans.Span) -> list[charts.Mark]:
+        found = await self.plans_of(call, queue)
+        return [mark for mark in found if chosen.since_ms <= mark.at_ms < chosen.until_ms]
+
     def _exchanges(self, queue: Queue, reach: keys.Reach) -> list[str]:
         found = []
         for binding in self._records.scan(Binding, tenant=queue.tenant):
@@ -288,10 +300,9 @@ class QueuePage:
         return found
 
     async def _compared(
-        self, queue: Queue, chosen: spans.Span, against: str, tallies: Any
+        self, queue: Queue, chosen: spans.Span, other: tuple[int, int] | None, tallies: Any
     ) -> tuple[Compared | None, tuple[int, ...]]:
         """The other span's figures, and its line over this one."""
-        other = spans.shifted(chosen, against)
         if other is None:
             return None, ()
         first, last = chosen.chosen or (chosen.since_ms, chosen.until_ms)
@@ -299,7 +310,10 @@ class QueuePage:
             tenant=queue.tenant, id=queue.id, since_ms=other[0], until_ms=other[1]
         )
         here, there = spans.totals(tallies, first, last), spans.totals(theirs, *other)
-        compared = Compared(spans.difference(here, there), here, there, *other)
+        work_here = await self._consumers.between(queue, first, last)
+        work_there = await self._consumers.between(queue, *other)
+        says = spans.difference(here, there)
+        compared = Compared(says, here, there, *other, work_here, work_there)
         bucket_ms = chosen.bucket_ms
         line = [0] * max(1, -(-(chosen.until_ms - chosen.since_ms) // bucket_ms))
         for tally in theirs:

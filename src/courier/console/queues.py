@@ -26,7 +26,7 @@ ROWS_MAX = 1_000
 FILTER_CHARACTERS_MAX = 200
 # How long, and for how many pages, it is known which rows a page was made with.
 SHOWN_MS = 10 * SECOND_MS
-SHOWN_MAX = 200
+SHOWN_MAX = 64
 HELLO = "hello"
 # What every dialect takes as a name.
 NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
@@ -172,7 +172,7 @@ class QueuesPage:
         shown = [_row(each, now_ms, second, dead, backlogs) for each in page]
         tenant = self._services.store.records.get(Tenant, call.tenant)
         first = not known and not exchanges and not at_ms
-        self._remember(call, tuple(each.id for each in shown), first)
+        self._remember(call, tuple(each.id for each in shown[:ROWS]), first)
         return QueuesFacts(
             tenant=tenant.name if tenant else "",
             tenants=self._tenants(call),
@@ -253,8 +253,8 @@ class QueuesPage:
 def _address(call: Call) -> Hashable:
     """What decides which rows a page has: who asks, and its query."""
     query = call.request.query
-    asked = (query.get(name, [""])[-1] for name in ("q", "state", "sort", "after", "at", "rows"))
-    return call.key and call.key.id, call.tenant, *asked
+    asked = (query.get(name, [""])[-1] for name in ("q", "state", "sort", "after", "at"))
+    return call.key and call.key.id, call.tenant, *(each[:FILTER_CHARACTERS_MAX] for each in asked)
 
 
 def _wanted(known: Known, q: str, state: str) -> bool:

@@ -13,7 +13,7 @@ from courier.console.queue import Problem
 from courier.console.rules import ServerFacts
 from courier.core import keys
 from courier.core.errors import InvalidRequest
-from courier.core.types import OPERATOR, Exchange, Key, Queue, Tenant, Worker
+from courier.core.types import OPERATOR, Exchange, Key, KeyUse, Queue, Tenant, Worker
 from courier.web import Call, Handler
 
 KEYS_SHOWN_MAX = 500
@@ -34,6 +34,7 @@ class KeyRow(Struct):
     enabled: bool
     operator: bool
     own: bool
+    used_ms: int | None = None
 
 
 class ServerPage(Struct):
@@ -58,13 +59,17 @@ class Tenants(Struct):
 
 
 class Keys(Struct):
-    """`made` is a key that was just created, with the secret that nobody sees again."""
+    """`made` is a key that was just created, with the secret that nobody sees again.
+
+    `lines` are first requests with it, to each API that it opens.
+    """
 
     tenant: str
     tenants: list[str]
     rows: list[KeyRow]
     more: int
     made: tuple[str, str] | None = None
+    lines: list[tuple[str, str]] = []
     problem: Problem | None = None
 
 
@@ -139,6 +144,7 @@ class SettingsPages:
             key.enabled,
             key.tenant == OPERATOR,
             key.id == own,
+            use.at_ms if (use := self._records.get(KeyUse, key.id)) else None,
         )
 
     async def create_key(self, call: Call) -> Page:
@@ -152,6 +158,7 @@ class SettingsPages:
             return Page("keys.html", facts, 400)
         facts = self._keys(call)
         facts.made = (key.name, secret)
+        facts.lines = self._services.lines_of(key, secret)
         return Page("keys.html", facts)
 
     async def _create(self, call: Call, asked: forms.NewKey) -> tuple[Key, str]:
@@ -164,7 +171,11 @@ class SettingsPages:
         targets = [self._target(call.tenant, name) for name in _names(asked.targets)]
         grants = keys.grants(_names(asked.scopes) or ["read"], tuple(targets))
         return await self._services.admin.create_key(
-            tenant=call.tenant, name=asked.name, grants=grants, actor=call.actor
+            tenant=call.tenant,
+            name=asked.name,
+            grants=grants,
+            kind="connected_app" if asked.kind == "connected_app" else "token",
+            actor=call.actor,
         )
 
     def _target(self, tenant: str, name: str) -> str:

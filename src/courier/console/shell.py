@@ -1,13 +1,19 @@
-"""The line that does in a shell what a plan does."""
+"""Lines that do or show in a shell, or in the lake, what a page does."""
 
 import shlex
+from urllib.parse import quote
 
 from courier.console.plans import Plan
 from courier.console.words import iso
 
+_WITH_CURL = "curl, with the token of any key that sees the queue"
 
-def plan_line(plan: Plan, *, tenant: str, first_tenant: str) -> str:
-    """Its own words where there are some for it; every plan can be run by its id."""
+
+def plan_line(plan: Plan, tenant: str) -> str:
+    """Its own words where there are some for it; every plan can be run by its id.
+
+    Here and below, `tenant` is "" where the command line need not name it.
+    """
     selection = plan.selection
     named = bool(selection.seqs or selection.origin)
     if plan.action not in ("delete", "purge") or named or len(plan.queues) != 1:
@@ -23,6 +29,43 @@ def plan_line(plan: Plan, *, tenant: str, first_tenant: str) -> str:
         words += ["--search", selection.text]
     if selection.path:
         words += ["--path", selection.path]
-    if tenant != first_tenant:
-        words += ["--tenant", tenant]
-    return shlex.join(words)
+    return shlex.join([*words, *_of(tenant)])
+
+
+def queue_lines(url: str, id: str, name: str, tenant: str) -> list[tuple[str, str]]:
+    """What the page of a queue shows, elsewhere: words and the line."""
+    shown = shlex.join(["courier", "queue", "show", name, *_of(tenant)])
+    return [
+        ("The CLI", shown),
+        (
+            _WITH_CURL,
+            _curl(f"{url}/console/queues/{id}"),
+        ),
+        ("SQL", f"SELECT * FROM queue_minutes WHERE queue_id = '{id}' ORDER BY minute"),
+    ]
+
+
+def message_lines(url: str, id: str, queue: str, name: str, tenant: str) -> list[tuple[str, str]]:
+    shown = shlex.join(["courier", "message", "show", id, "--queue", name, *_of(tenant)])
+    path = f"{url}/console/messages/{quote(id, safe='')}?queue={queue}"
+    literal = id.replace("'", "''")
+    return [
+        ("The CLI", shown),
+        (_WITH_CURL, _curl(path)),
+        (
+            "SQL",
+            f"SELECT * FROM events WHERE queue_id = '{queue}' AND message_id = '{literal}' "
+            'ORDER BY "offset"',
+        ),
+    ]
+
+
+def _of(tenant: str) -> list[str]:
+    return ["--tenant", tenant] if tenant else []
+
+
+def _curl(url: str) -> str:
+    return (
+        f"curl {shlex.quote(url)} \\\n"
+        "  -H 'Accept: application/json' -H \"Authorization: Bearer $TOKEN\""
+    )

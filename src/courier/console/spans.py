@@ -17,7 +17,8 @@ LASTS = {"1h": HOUR_MS, "6h": 6 * HOUR_MS, "24h": DAY_MS, "7d": 7 * DAY_MS, "30d
 _BUCKETS_MS = (MINUTE_MS, 5 * MINUTE_MS, 30 * MINUTE_MS, 2 * HOUR_MS)
 BUCKETS_MAX = 361
 MARKS_MAX = 50
-AGAINST = {"": "nothing", "before": "the span before", "day": "yesterday", "week": "last week"}
+AGAINST = {"": "nothing", "before": "the span before", "day": "yesterday", "week": "last week",
+           "other": "another time:"}  # fmt: skip
 _DURATION = re.compile(r"(\d{1,12})\s*(ms|s|m|min|h|d)")
 _UNITS = {"ms": 1, "s": SECOND_MS, "m": MINUTE_MS, "min": MINUTE_MS, "h": HOUR_MS, "d": DAY_MS}
 
@@ -90,9 +91,14 @@ def span(since: str, until: str, last: str, now_ms: int) -> Span:
     return Span(begin, -(-final // MINUTE_MS) * MINUTE_MS, "", (first, final))
 
 
-def shifted(chosen: Span, against: str) -> tuple[int, int] | None:
-    """The span to compare with."""
+def shifted(chosen: Span, against: str, since: str = "", until: str = "") -> tuple[int, int] | None:
+    """The span to compare with; two times for `other`. Raises InvalidRequest."""
     first, last = chosen.chosen or (chosen.since_ms, chosen.until_ms)
+    if against == "other" and (since or until):
+        other = moment_ms(since, "other_since"), moment_ms(until, "other_until")
+        if other[0] >= other[1]:
+            raise InvalidRequest("other_since", "must be before `other_until`")
+        return other
     by_ms = {"before": last - first, "day": DAY_MS, "week": 7 * DAY_MS}.get(against)
     return None if by_ms is None else (first - by_ms, last - by_ms)
 

@@ -48,6 +48,11 @@ def clock(ms: int, now_ms: int) -> str:
     return f"{at:%Y-%m-%d %H:%M:%S}"
 
 
+def precise(ms: int, now_ms: int) -> str:
+    """The same to the millisecond."""
+    return f"{clock(ms, now_ms)}.{ms % 1_000:03d}"
+
+
 def minute(ms: int, now_ms: int) -> str:
     at = _moment(ms)
     return f"{at:%H:%M}" if at.date() == _moment(now_ms).date() else f"{at:%Y-%m-%d %H:%M}"
@@ -89,6 +94,7 @@ FILTERS = {
     "size": size,
     "duration": duration,
     "clock": clock,
+    "precise": precise,
     "minute": minute,
     "exact": exact,
     "iso": iso,
