@@ -6,6 +6,7 @@ a message's life. CUTS asks for more batches, SEED for another history.
 
 import asyncio
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -74,15 +75,12 @@ def expected(told: Told) -> Reference:
 @pytest.fixture(scope="module")
 def batches(spark: SparkSession, told: Told) -> Made:
     count = told.events.num_rows
-    calls = told.events.select(["at", "actor", "kind"]).to_pylist()
-    # Between two calls: a lease whose events are in two batches is two leases to the audit.
-    places = [cut for cut in range(1, count) if calls[cut - 1] != calls[cut]]
-    cuts = sorted(Random(SEED).sample(places, CUTS))
+    cuts = sorted(Random(SEED).sample(range(1, count), CUTS))
     lake = Lake(spark, told.events, tasks=1)
     for upto in cuts:
         lake.go_on(upto, broker=None)
     # As batches of few events are, between others: by DuckDB, of what Spark has made.
-    for upto in _cut_further(places, cuts[-1]):
+    for upto in _cut_further(range(cuts[-1] + 1, count)):
         lake.go_on(upto, broker=None, here=True)
     lake.go_on(count, broker=told.held)
     return lake.made()
@@ -91,14 +89,27 @@ def batches(spark: SparkSession, told: Told) -> Made:
 @pytest.fixture(scope="module")
 def few(spark: SparkSession, told: Told) -> Made:
     lake = Lake(spark, told.events, tasks=1)
-    for upto in _cut_further([*range(1, told.events.num_rows)], 0):
-        lake.go_on(upto, broker=None, here=True)
-    lake.go_on(told.events.num_rows, broker=None, here=True)
+    divided = _within_leases(told.events)
+    assert len(divided) > FEW_CUTS
+    for upto in sorted({*_cut_further(range(1, told.events.num_rows)), *_cut_further(divided)}):
+        lake.go_on(upto, broker=None, here=True, audits=True)
+    lake.go_on(told.events.num_rows, broker=told.held, here=True, audits=True)
     return lake.made()
 
 
-def _cut_further(places: list[int], after: int) -> list[int]:
-    return sorted(Random(SEED).sample([cut for cut in places if cut > after], FEW_CUTS))
+def _cut_further(places: Sequence[int]) -> list[int]:
+    return sorted(Random(SEED).sample(places, FEW_CUTS))
+
+
+def _within_leases(events: pa.Table) -> list[int]:
+    """Cuts that leave a part of what one call leased of a group of a FIFO queue."""
+    fifo = audit.fifo_queues(events)
+    calls = events.select(["kind", "queue_id", "at", "actor"]).to_pylist()
+    return [
+        cut
+        for cut, (before, after) in enumerate(pairwise(calls), 1)
+        if before == after and after["kind"] == "leased" and after["queue_id"] in fifo
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +137,14 @@ class Lake:
         self._audited, self._was_live = 0, self._messages
         self._here = False
 
-    def go_on(self, upto: int, *, broker: dict[str, int] | None, here: bool = False) -> None:
+    def go_on(
+        self,
+        upto: int,
+        *,
+        broker: dict[str, int] | None,
+        here: bool = False,
+        audits: bool = False,
+    ) -> None:
         after, self._upto, self._here = self._upto, upto, here
         told, new = self._told.slice(0, upto), self._told.slice(after, upto - after)
         events = self._frame(told, schema.EVENTS)
@@ -151,8 +169,8 @@ class Lake:
         self._hours = _kept(consumers.added(old, hours), schema.CONSUMERS_HOURS)
 
         # Also of many batches together.
-        if not here:
-            found = self.audited(broker=broker)
+        if audits or not here:
+            found = self.audited(broker=broker, here=here)
             self._audit = pa.concat_tables([self._audit, found])
             self._audited, self._was_live = upto, after_it
 
@@ -227,14 +245,16 @@ def test_batches_and_a_rebuild_make_what_plain_python_makes(
     assert in_order(getattr(few, table), *key) == wanted
 
 
-def test_the_audit_finds_nothing_in_any_batch(batches: Made, rebuilt: Made) -> None:
-    for row in (*batches.audit, *rebuilt.audit):
+def test_the_audit_finds_nothing_wherever_a_batch_ends(
+    batches: Made, few: Made, rebuilt: Made
+) -> None:
+    for row in (*batches.audit, *few.audit, *rebuilt.audit):
         found = {name: row[name] for name in ("difference", "gaps", *audit.FINDINGS) if row[name]}
         assert not found, row
 
 
 def test_duckdb_audits_as_spark_does(spark: SparkSession, told: Told) -> None:
-    """The second of two, cut where nobody cares for calls: so there is something to find."""
+    """The second of two, with messages that the broker does not have: there is something to find."""
     lake, count = Lake(spark, told.events, tasks=1), told.events.num_rows
     lake.go_on(count // 2 + 1, broker=None)
     lake.go_on(count, broker=None, here=True)

@@ -103,13 +103,15 @@ def _told(ordered: str, *, with_known: bool) -> str:
     that were before them in their group.
     """
     remembered = f"""
-select /*+ broadcast(about) */ queue_id, seq, attempts, `group`, {LEASED} as opens
+select /*+ broadcast(about) */
+    queue_id, seq, attempts, `group`, last_leased_at, last_leased_by, {LEASED} as opens
 from {{known}} semi join (
     select queue_id, seq from {{events}} where kind in {CHANGES} and not {ordered}
 ) as about using (queue_id, seq)
 where not {ordered}
 union all
-select /*+ broadcast(tops) */ queue_id, seq, attempts, `group`, {LEASED}
+select /*+ broadcast(tops) */
+    queue_id, seq, attempts, `group`, last_leased_at, last_leased_by, {LEASED}
 from {{known}} join (
     select queue_id, max(seq) as top from {{events}} where kind in {CHANGES} and {ordered}
     group by queue_id
@@ -127,7 +129,9 @@ where kind in {("published", *CHANGES)}
     if with_known:
         happened += f"""
 union all
-select queue_id, seq, 0, '{LIVE}', null, null, attempts, `group`, null, null, null, null, opens
+select
+    queue_id, seq, 0, '{LIVE}', if(opens, last_leased_at, null), if(opens, last_leased_by, null),
+    attempts, `group`, null, null, null, null, opens
 from ({remembered})
 """
     steps = f"""

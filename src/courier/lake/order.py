@@ -3,7 +3,8 @@
 A lease takes the messages of a group from its first on, and nothing of a group of which anything
 is leased. So when a message is leased, every earlier one of its group has ended or is leased by
 the same call, and so is whatever else is leased of the group. Events of one call have the same
-time and actor, and stand together.
+time and actor, and stand together. A run of the audit may begin in the midst of a call: then what
+the call leased before is known as live messages that were last leased at its time, by its actor.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -45,13 +46,14 @@ select
     (sum(change) over by_offset) - change as leases,
     lag(struct(kind, at, actor, place)) over by_offset as before
 from ({_PLACED})
-window by_offset as (partition by queue_id, in_group order by offset, seq)
+-- Of the messages that were there before all events, those that are leased come last.
+window by_offset as (partition by queue_id, in_group order by offset, change, seq)
 """
 _CALLS = f"""
 select
     *,
     kind = 'leased' and coalesce(
-        before.kind = 'leased' and before.at = at and before.actor = actor, false
+        before.kind in {("leased", LIVE)} and before.at = at and before.actor = actor, false
     ) as follows,
     place - before.place - 1 as skipped
 from ({_IN_LINE})
