@@ -5,11 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import duckdb
-import polars as pl
 import pyarrow.fs as pafs
 import pytest
-from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 import courier.lake
@@ -74,23 +71,6 @@ def test_tasks_write_and_read_a_bucket_too(
     assert _all(by_tasks) == _all(lake)
     read = courier.lake.read(spark, "events", lake=by_tasks.root)
     assert read.count() == len(rows(by_tasks.events))
-
-
-def test_other_engines_and_any_spark_read_a_bucket(spark: SparkSession, lake: Lake) -> None:
-    uri, options = lake.messages.uri, storage.delta_options(lake.root)
-    expected = sorted(row["seq"] for row in rows(lake.messages) if row["outcome"] == "acked")
-    assert len(expected) == 10
-    delta = DeltaTable(uri, storage_options=options)
-    wanted = [("outcome", "=", "acked")]
-    assert sorted(delta.to_pyarrow_table(filters=wanted)["seq"].to_pylist()) == expected
-    with duckdb.connect() as connection:
-        connection.register("messages", delta.to_pyarrow_dataset())
-        found = connection.sql("select seq from messages where outcome = 'acked' order by seq")
-        assert [seq for (seq,) in found.fetchall()] == expected
-    frame = pl.scan_delta(uri, storage_options=options).filter(pl.col("outcome") == "acked")
-    assert frame.collect()["seq"].sort().to_list() == expected
-    read = courier.lake.read(spark, "messages", lake=lake.root).where("outcome = 'acked'")
-    assert sorted(row["seq"] for row in read.collect()) == expected
 
 
 def test_the_catalog_of_a_bucket_has_the_rows_that_delta_has(

@@ -1,7 +1,8 @@
-"""Other engines open the lake, and find in it what Spark finds."""
+"""Other engines open the lake, on a disk and in a bucket, and find in it what Spark finds."""
 
 import json
 import shutil
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -9,12 +10,15 @@ from typing import Any
 import duckdb
 import polars as pl
 import pyarrow as pa
+import pyarrow.fs as pafs
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, QueryBuilder
 from pyspark.sql import SparkSession
 
-from courier.lake import erasure, iceberg, upkeep
+import courier.lake
+from courier.lake import erasure, iceberg, storage, upkeep, views
 from courier.lake.catalog import Lake
+from courier.lake.tables import LakeError
 from tests.lake.lakes import SmallLake, rows
 
 TABLES = ("events", "messages", "queue_minutes", "consumers_hours", "audit")
@@ -26,66 +30,59 @@ LOOKED_AT = {
     "consumers_hours": ("attempts", "hour", "actor"),
     "audit": ("accepted", "run_at", "queue"),
 }
-Found = tuple[int, int | None, datetime | None, int]
+# Rows, a sum, the latest time and how many texts.
+Found = tuple[int, int, datetime, int]
+Count = Callable[[Lake, str], Found]
 
 
-@pytest.fixture(scope="module")
-def by_spark(spark: SparkSession, small: SmallLake) -> dict[str, Found]:
-    """Rows, a sum, the latest time and how many texts, as Spark reads them."""
-    found = {}
-    for name in TABLES:
-        number, time, text = LOOKED_AT[name]
-        rows = getattr(small.lake, name).read(spark)
-        ((count, total, last_us, texts),) = rows.selectExpr(
-            "count(*)",
-            f"sum(`{number}`)",
-            f"unix_micros(max(`{time}`))",
-            f"count(distinct `{text}`)",
-        ).collect()
-        last = None if last_us is None else datetime.fromtimestamp(last_us / 1e6, UTC)
-        found[name] = (count, total, last, texts)
-    assert found["events"][0] > 100 and found["messages"][0] > 50
-    return found
+def _counted(name: str, micros: str, quote: str = '"') -> str:
+    """The question in SQL; `micros` makes microseconds of a time."""
+    number, time, text = (f"{quote}{column}{quote}" for column in LOOKED_AT[name])
+    return (
+        f"select count(*) as n, sum({number}) as total, {micros.format(time)} as last, "
+        f"count(distinct {text}) as texts from {name}"
+    )
 
 
-def uri(lake: Lake, name: str) -> str:
-    return str(getattr(lake, name).uri)
+def _found(count: int, total: int, last_us: int, texts: int) -> Found:
+    return count, int(total), datetime.fromtimestamp(last_us / 1e6, UTC), texts
 
 
-@pytest.mark.parametrize("name", TABLES)
-def test_delta_rs_reads_what_spark_reads(
-    small: SmallLake, by_spark: dict[str, Found], name: str
-) -> None:
-    table = pa.table(DeltaTable(uri(small.lake, name)).to_pyarrow_table())
-    assert found_by_duckdb(table, name) == by_spark[name]
+def _delta(lake: Lake, name: str) -> DeltaTable:
+    options = storage.delta_options(lake.root)
+    return DeltaTable(f"{lake.root}/{name}", storage_options=options)
 
 
-@pytest.mark.parametrize("name", TABLES)
-def test_duckdb_reads_what_spark_reads(
-    small: SmallLake, by_spark: dict[str, Found], name: str
-) -> None:
-    rows = DeltaTable(uri(small.lake, name)).to_pyarrow_dataset()
-    assert found_by_duckdb(rows, name) == by_spark[name]
-
-
-def found_by_duckdb(rows: Any, name: str) -> Found:
-    number, time, text = LOOKED_AT[name]
+def _asked_in_duckdb(rows: Any, name: str) -> Found:
     with duckdb.connect() as connection:
-        connection.register("rows", rows)
-        ((count, total, last_us, texts),) = connection.execute(
-            f'select count(*), sum("{number}"), epoch_us(max("{time}")),'
-            f' count(distinct "{text}") from rows'
-        ).fetchall()
-    last = None if last_us is None else datetime.fromtimestamp(last_us / 1e6, UTC)
-    return count, total, last, texts
+        connection.register(name, rows)
+        asked = _counted(name, "epoch_us(max({}))")
+        return _found(*connection.execute(asked).fetchall()[0])
 
 
-@pytest.mark.parametrize("name", TABLES)
-def test_polars_reads_what_spark_reads(
-    small: SmallLake, by_spark: dict[str, Found], name: str
-) -> None:
+def _by_spark(spark: SparkSession) -> Count:
+    def count(lake: Lake, name: str) -> Found:
+        courier.lake.read(spark, name, lake=lake.root).createOrReplaceTempView(name)
+        [found] = spark.sql(_counted(name, "unix_micros(max({}))", "`")).collect()
+        return _found(*found)
+
+    return count
+
+
+def _by_delta_rs(lake: Lake, name: str) -> Found:
     number, time, text = LOOKED_AT[name]
-    rows = pl.scan_delta(uri(small.lake, name))
+    table = _delta(lake, name).to_pyarrow_table(columns=[number, time, text])
+    values = {column: table[column].drop_null().to_pylist() for column in (number, time, text)}
+    return table.num_rows, sum(values[number]), max(values[time]), len({*values[text]})
+
+
+def _by_duckdb(lake: Lake, name: str) -> Found:
+    return _asked_in_duckdb(_delta(lake, name).to_pyarrow_dataset(), name)
+
+
+def _by_polars(lake: Lake, name: str) -> Found:
+    number, time, text = LOOKED_AT[name]
+    rows = pl.scan_delta(f"{lake.root}/{name}", storage_options=storage.delta_options(lake.root))
     count, total, last, texts = (
         rows.select(
             pl.len(),
@@ -96,19 +93,95 @@ def test_polars_reads_what_spark_reads(
         .collect()
         .row(0)
     )
-    assert (count, total, last, texts) == (
-        by_spark[name][0],
-        by_spark[name][1] or 0,
-        by_spark[name][2],
-        by_spark[name][3],
-    )
+    return count, total, last, texts
+
+
+def _by_a_sql_client(lake: Lake, name: str) -> Found:
+    """DataFusion, as delta-rs has it: SQL, and nothing of ours."""
+    asked = QueryBuilder().register(name, _delta(lake, name))
+    [row] = pa.table(asked.execute(_counted(name, "max({})"))).to_pylist()
+    return row["n"], row["total"], row["last"], row["texts"]
+
+
+def _by_the_catalog(folder: Path) -> Count:
+    def count(lake: Lake, name: str) -> Found:
+        file = folder / "catalog.db"
+        iceberg.sync(lake, file)
+        table = iceberg.opened(lake, file).load_table((iceberg.NAME, name))
+        return _asked_in_duckdb(table.scan().to_arrow(), name)
+
+    return count
+
+
+def _by_the_views(folder: Path) -> Count:
+    def count(lake: Lake, name: str) -> Found:
+        views.write(lake, folder / "views.duckdb")
+        with duckdb.connect(str(folder / "views.duckdb"), read_only=True) as connection:
+            asked = _counted(name, "epoch_us(max({}))")
+            return _found(*connection.execute(asked).fetchall()[0])
+
+    return count
+
+
+@pytest.fixture(scope="module")
+def expected(spark: SparkSession, small: SmallLake) -> dict[str, Found]:
+    """What Spark finds on the disk."""
+    found = {name: _by_spark(spark)(small.lake, name) for name in TABLES}
+    assert found["events"][0] > 100 and found["messages"][0] > 50
+    return found
+
+
+@pytest.fixture(scope="module")
+def in_bucket(small: SmallLake, bucket: str) -> Lake:
+    """The same lake in object storage."""
+    lake = Lake(f"{bucket}/open")
+    system, root = storage.filesystem(lake.root)
+    for table in small.lake.tables:
+        pafs.copy_files(
+            table.uri,
+            f"{root}/{table.name}",
+            source_filesystem=pafs.LocalFileSystem(),
+            destination_filesystem=system,
+        )
+    return lake
+
+
+@pytest.mark.parametrize("where", ["disk", "bucket"])
+@pytest.mark.parametrize(
+    "who", ["Spark", "delta-rs", "DuckDB", "Polars", "a SQL client", "the catalog", "the views"]
+)
+def test_every_engine_finds_what_spark_finds(
+    spark: SparkSession,
+    small: SmallLake,
+    in_bucket: Lake,
+    expected: dict[str, Found],
+    tmp_path: Path,
+    who: str,
+    where: str,
+) -> None:
+    engines: dict[str, Count] = {
+        "Spark": _by_spark(spark),
+        "delta-rs": _by_delta_rs,
+        "DuckDB": _by_duckdb,
+        "Polars": _by_polars,
+        "a SQL client": _by_a_sql_client,
+        "the catalog": _by_the_catalog(tmp_path),
+        "the views": _by_the_views(tmp_path),
+    }
+    lake = small.lake if where == "disk" else in_bucket
+    if (who, where) == ("the views", "bucket"):
+        with pytest.raises(LakeError, match="DuckDB alone cannot open a bucket"):
+            engines[who](lake, "events")
+        assert not [*tmp_path.iterdir()]
+        return
+    assert {name: engines[who](lake, name) for name in TABLES} == expected
 
 
 def test_times_are_in_utc_and_bodies_are_bytes(small: SmallLake) -> None:
-    table = pa.table(DeltaTable(uri(small.lake, "messages")).to_pyarrow_table())
+    table = pa.table(DeltaTable(small.lake.messages.uri).to_pyarrow_table())
     assert table.schema.field("published_at").type == pa.timestamp("us", tz="UTC")
     assert pa.types.is_binary(table.schema.field("body").type)
-    frame = pl.read_delta(uri(small.lake, "messages"))
+    frame = pl.read_delta(small.lake.messages.uri)
     assert frame.schema["published_at"] == pl.Datetime("us", "UTC")
     assert frame.schema["body"] == pl.Binary
     orders = frame.filter(pl.col("queue") == "orders").sort("seq")
@@ -117,7 +190,7 @@ def test_times_are_in_utc_and_bodies_are_bytes(small: SmallLake) -> None:
 
 
 def test_polars_finds_rows_by_any_column(small: SmallLake) -> None:
-    rows = pl.scan_delta(uri(small.lake, "messages"))
+    rows = pl.scan_delta(small.lake.messages.uri)
     acked = rows.filter((pl.col("queue") == "orders") & (pl.col("outcome") == "acked"))
     assert acked.collect().height == 25
     assert rows.filter(pl.col("done_at").is_null()).collect()["ended"].unique().to_list() == [
@@ -126,7 +199,7 @@ def test_polars_finds_rows_by_any_column(small: SmallLake) -> None:
 
 
 def test_delta_rs_finds_rows_by_any_column(small: SmallLake) -> None:
-    table = DeltaTable(uri(small.lake, "messages"))
+    table = DeltaTable(small.lake.messages.uri)
     wanted = [("queue", "=", "orders"), ("outcome", "=", "acked")]
     assert pa.table(table.to_pyarrow_table(filters=wanted)).num_rows == 25
 

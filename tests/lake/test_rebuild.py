@@ -254,7 +254,7 @@ def test_the_audit_finds_nothing_wherever_a_batch_ends(
 
 
 def test_duckdb_audits_as_spark_does(spark: SparkSession, told: Told) -> None:
-    """The second of two, with messages that the broker does not have: there is something to find."""
+    """The second of two, with messages that the broker does not have, so that some are found."""
     lake, count = Lake(spark, told.events, tasks=1), told.events.num_rows
     lake.go_on(count // 2 + 1, broker=None)
     lake.go_on(count, broker=None, here=True)
