@@ -24,7 +24,6 @@ from bench.lake import new_session
 from bench.plan import Plan
 from bench.table import Row
 from courier.clock import SystemClock
-from courier.lake import archive
 from courier.lake.catalog import LIVE, Lake
 from courier.lake.log import LOG
 from courier.lake.pipeline import UPKEEP_BATCHES, Pipeline
@@ -135,8 +134,7 @@ class Batches:
         return calls / UPKEEP_BATCHES, looks / UPKEEP_BATCHES
 
     def _batch(self) -> None:
-        after = archive.last(self._old.lake.events)
-        self._pipeline._bring(self._pipeline._read(after), next(self._numbers))
+        self._pipeline._bring(next(self._numbers))
 
 
 def measure_aging(directory: Path, plan: Plan) -> Aging:

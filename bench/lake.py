@@ -21,7 +21,9 @@ from bench.plan import Plan
 from bench.table import Row
 from bench.workload import WORKLOADS, scripts
 from courier.lake.catalog import Lake
+from courier.lake.client import Client, Place, Slice
 from courier.lake.session import session
+from courier.lake.tasks import Pages
 
 PARTS = 2
 READ = "journal into Spark"
@@ -115,8 +117,12 @@ class _Trial:
     def _archive(self) -> float:
         """What the pipeline does with a batch's events, all of them in one."""
         table = Lake(self._new("lake")).events
+        place = Place(self._url, self._token)
         began_s = time.perf_counter()
-        written = table.write(self._journal(), batch=0, files_max=PARTS)
+        with Client(place) as broker:
+            head = broker.head()
+        part = Slice(head.epoch, head.first - 1, head.last)
+        written = table.write(Pages(self._spark, place, part), batch=0, files_max=PARTS)
         assert table.commit(written, app="bench", batch=0)
         return time.perf_counter() - began_s
 

@@ -108,7 +108,9 @@ def _bring(spark: SparkSession, lake: Lake, small: SmallLake, *, batch: int) -> 
         .option("endingOffset", str(upto))
         .load()
     )
-    archive.append(lake.events, rows, first=1, batch=batch, began_ms=0, files_max=1)
+    after = archive.last(lake.events)
+    new = rows.where(f"offset > {after}")
+    archive.append(lake.events, new, after=after, batch=batch, began_ms=0, files_max=1)
     tables = derived.Derived(spark, lake, lambda offset: None)
     tables.catch_up(batch=batch, began_ms=0, audit=True)
 
@@ -250,9 +252,9 @@ def test_events_that_a_token_may_not_see_are_missed(
     events = Lake(str(tmp_path / "lake")).events
     rows = small.lake.events.read(spark).drop("date").where("offset <> 5")
     with pytest.raises(LakeError, match="needs the operator's token"):
-        archive.append(events, rows, first=1, batch=0, began_ms=0, files_max=1)
+        archive.append(events, rows, after=0, batch=0, began_ms=0, files_max=1)
     with pytest.raises(archive.Gap, match=r"the next event for the lake is 1,.* begins with 6"):
-        archive.append(events, rows.where("offset > 4"), first=1, batch=0, began_ms=0, files_max=1)
+        archive.append(events, rows.where("offset > 4"), after=0, batch=0, began_ms=0, files_max=1)
     assert archive.last(events) == 0
 
 
@@ -302,7 +304,7 @@ def test_the_first_audit_of_a_day_tells_of_every_queue(
         f"cast({upto + 1} as bigint) as offset",
         *[name for name in event.columns if name not in ("offset", "date")],
     )
-    archive.append(lake.events, moved, first=1, batch=1, began_ms=0, files_max=1)
+    archive.append(lake.events, moved, after=upto, batch=1, began_ms=0, files_max=1)
     tables = derived.Derived(spark, lake, lambda offset: None)
     later_ms = tables._clock.now_ms() + 86_400_000
     monkeypatch.setattr(tables._clock, "now_ms", lambda: later_ms)

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
 
-from courier.lake import sql
 from courier.lake.tables import LakeError, Table
 
 if TYPE_CHECKING:
     from courier.lake.sql import Rows
+    from courier.lake.tasks import Pages
 
 # A table's transactions are numbered by the last offset in it. So what it has does not depend on
 # who wrote it, or on a checkpoint.
@@ -131,31 +131,20 @@ def pass_gap(events: Table, span: Span, *, pipeline: str, now: datetime) -> None
 
 def append(
     events: Table,
-    rows: "Rows",
+    rows: "Rows | Pages",
     *,
-    first: int,
+    after: int,
     batch: int,
     began_ms: int,
     files_max: int,
-    upto_max: int | None = None,
 ) -> Span:
-    """Add those of the rows that the table does not have yet; which offsets they were.
-
-    An empty table begins with the offset `first`. `upto_max` bounds the rows' offsets, if known.
-    """
-    after = last(events)
-    new = sql.where(rows, f"offset > {after}")
-    rows_max = None if upto_max is None else upto_max - (after or first - 1)
-    written = events.write(new, batch=batch, files_max=files_max, rows_max=rows_max)
+    """Add events that follow the offset `after`, the table's last; which offsets they were."""
+    written = events.write(rows, batch=batch, files_max=files_max)
     if not written.rows:
         return Span(after, after)
     low, upto = written.range("offset")
-    expected = after + 1 if after else first
-    if low != expected:
-        raise Gap(
-            f"the next event for the lake is {expected}, and what came begins with {low}: "
-            "choose another checkpoint with --checkpoint"
-        )
+    if low != after + 1:
+        raise Gap(f"the next event for the lake is {after + 1}, and what came begins with {low}")
     span = Span(low - 1, upto)
     if written.rows != span.rows:
         raise LakeError(

@@ -5,13 +5,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
-from pyspark.sql.streaming.readwriter import DataStreamReader
 
 from courier import ids
 from courier.clock import SystemClock
@@ -26,6 +25,7 @@ from courier.lake.schema import EVENTS
 from courier.lake.session import cores, is_remote
 from courier.lake.storage import is_elsewhere
 from courier.lake.tables import LakeError
+from courier.lake.tasks import Pages
 
 ROWS_MAX = 500_000
 # Batches between two runs.
@@ -42,9 +42,6 @@ AUDIT_EVERY_S = 60.0
 # As many events after a batch may be looked at to know what the broker held at its end.
 LATER_MAX = 100_000
 ASKED_S_MAX = 5
-# Has Spark read a batch that ends at an offset.
-Read = Callable[[int], DataFrame]
-Reader = TypeVar("Reader", DataFrameReader, DataStreamReader)
 
 
 @dataclass(frozen=True)
@@ -197,7 +194,7 @@ class Pipeline:
             after = archive.last(self._lake.events) or self._first - 1
             while after < last and not self.end.is_set():
                 with self._busy:
-                    after = self._bring(self._read(after), batch)
+                    after = self._bring(batch)
                 batch += 1
             if every_ms is None:
                 return
@@ -209,28 +206,16 @@ class Pipeline:
         if self._audit_s <= time.monotonic() and not self._busy.locked():
             self._settle()
 
-    def _read(self, after: int) -> Read:
-        """How Spark reads events after an offset up to another, in one batch."""
-
-        def read(upto: int) -> DataFrame:
-            rows = self._reader(self._spark.read, after=after)
-            return rows.option("endingOffset", str(upto)).load()
-
-        return read
-
-    def _reader(self, reader: Reader, *, after: int) -> Reader:
-        return (
-            reader.format("courier")
+    def _start(self, every_ms: int | None) -> StreamingQuery:
+        rows = (
+            self._spark.readStream.format("courier")
             .option("url", self._asked.url)
             .option("token", self._asked.token)
             .option("awaySeconds", str(int(self._asked.away_s_max)))
-            .option("startingOffset", str(after or "earliest"))
+            .option("startingOffset", str(archive.last(self._lake.events) or "earliest"))
+            .option("maxRowsPerTrigger", str(self._rows_max))
+            .load()
         )
-
-    def _start(self, every_ms: int | None) -> StreamingQuery:
-        after = archive.last(self._lake.events)
-        reader = self._reader(self._spark.readStream, after=after)
-        rows = reader.option("maxRowsPerTrigger", str(self._rows_max)).load()
         writer = (
             rows.writeStream.queryName(self._name)
             .option("checkpointLocation", self._checkpoint)
@@ -268,36 +253,33 @@ class Pipeline:
 
     # --- one batch ---
 
-    def _batch(self, rows: DataFrame, batch: int) -> None:
+    def _batch(self, _: DataFrame, batch: int) -> None:
+        """The query says when there is a batch; its rows are read where they are written."""
         try:
             with self._busy:
                 if self.end.is_set():
                     raise Ending
-                self._bring(lambda upto: rows, batch)
+                self._bring(batch)
         except Exception as error:
             self._failure = error
             raise
 
-    def _bring(self, read: Read, batch: int) -> int:
-        """Bring a batch into all tables, and return how far it came.
-
-        `read` has Spark read it; it ends at the given offset at the latest.
-        """
+    def _bring(self, batch: int) -> int:
+        """Bring the next events into all tables, and return how far it came."""
         began_s, began_ms = time.monotonic(), self._clock.now_ms()
         after = archive.last(self._lake.events) or self._first - 1
         with Client(self._asked) as broker:
             head = broker.head()
-            # A batch of the query may end before: then the next one has fewer rows that are new.
-            upto = min(head.last, after + self._rows_max)
-            few = _few(broker, Slice(head.epoch, after, upto))
+            # A batch of the query may end before: then the next one has fewer events.
+            part = Slice(head.epoch, after, min(head.last, after + self._rows_max))
+            few = _few(broker, part)
             span = archive.append(
                 self._lake.events,
-                read(upto) if few is None else few,
-                first=self._first,
+                Pages(self._spark, self._asked, part) if few is None else few,
+                after=after,
                 batch=batch,
                 began_ms=began_ms,
                 files_max=cores(self._spark),
-                upto_max=head.last,
             )
             broker.commit(self._name, span.upto)
         self._batch_at = batch
@@ -310,7 +292,7 @@ class Pipeline:
         if self._batches % VACUUM_BATCHES == 0:
             upkeep.vacuum(self._lake)
         self._report(Done(batch, span.upto, span.rows, time.monotonic() - began_s))
-        return upto
+        return span.upto
 
     def _audit_due(self) -> bool:
         due = time.monotonic() >= self._audit_s

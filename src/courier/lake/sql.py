@@ -6,8 +6,8 @@ comes out of both.
 """
 
 import re
-from collections.abc import Iterator
-from functools import lru_cache
+from collections.abc import Iterator, Mapping
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
@@ -68,6 +68,16 @@ def where(rows: "Rows", condition: str) -> Any:
     if isinstance(rows, pa.Table):
         return run(f"select * from {{rows}} where {condition}", rows=rows)
     return rows.where(condition)
+
+
+def completed(rows: pa.Table, made: Mapping[str, str], schema: pa.Schema) -> pa.Table:
+    """The rows in a schema whose columns in `made` are what SQL makes of the others."""
+    for name, of in made.items():
+        column = run(f"select {of} as {name} from {{rows}}", rows=rows)[name]
+        place = rows.schema.get_field_index(name)
+        add = rows.append_column if place < 0 else partial(rows.set_column, place)
+        rows = add(name, column)
+    return rows.select(schema.names).cast(schema)
 
 
 @lru_cache(maxsize=1)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from courier.lake.sql import Rows
+    from courier.lake.tasks import Pages
 
 COMMIT_TRIES = 5
 LOOK_BACK = 1_000
@@ -339,8 +340,7 @@ class Table:
 
     def _completed(self, rows: pa.Table) -> pa.Table:
         """With the columns of partitions."""
-        made = sql.run(f"select {', '.join(self._columns())} from {{rows}}", rows=rows)
-        return made.cast(self.schema.arrow())
+        return sql.completed(rows, self._derived, self.schema.arrow())
 
     def _columns(self) -> list[str]:
         """SQL for all of them, of rows that need not have those of partitions."""
@@ -350,7 +350,7 @@ class Table:
     # --- writing ---
 
     def write(
-        self, rows: "Rows", *, batch: int, files_max: int = 1, rows_max: int | None = None
+        self, rows: "Rows | Pages", *, batch: int, files_max: int = 1, rows_max: int | None = None
     ) -> Written:
         """Write the files of a batch; they belong to the table once committed.
 
@@ -359,19 +359,23 @@ class Table:
         name = f"{batch:012d}"
         if isinstance(rows, pa.Table):
             return self._write_here(self._completed(rows), name)
+        from courier.lake.tasks import Pages, copy_by_tasks, write_by_tasks
+
+        unique = f"{name}-{ids.new_id()[:12]}"
+        if isinstance(rows, Pages):
+            by = self._derived
+            copied = copy_by_tasks(rows, self.uri, unique, partition_by=by, files_max=files_max)
+            return Written(copied)
         columns = self._order()
         rows = rows.selectExpr(*self._columns()).coalesce(files_max)
         if rows_max is not None and rows_max <= FEW_ROWS:
             found = _collected(rows)
             if found is not None:
                 return self._write_here(found, name)
-        from courier.lake.tasks import write_by_tasks
-
         if columns:
             rows = rows.sortWithinPartitions(*columns)
-        name = f"{name}-{ids.new_id()[:12]}"
         days, limit = self.partition_by, self._rows_max
-        return Written(write_by_tasks(rows, self.uri, name, partition_by=days, rows_max=limit))
+        return Written(write_by_tasks(rows, self.uri, unique, partition_by=days, rows_max=limit))
 
     def _order(self) -> list[str]:
         return [*self.partition_by, *self._sort_by] if self._sort_by else []
