@@ -93,8 +93,8 @@ def _published(block: Block, at: int, count: int, detail: Any) -> dict[str, Any]
     columns: dict[str, Any] = {
         "seq": list(range(first, first + count)),
         "published_ms": block.at_ms,
-        "size": packed(block.sizes_of(at, count)),
-        "content_type": packed(block.types_of(at, count)),
+        "size": _packed_part(block.sizes, at, count),
+        "content_type": _packed_part(block.types, at, count),
         "body": block.bodies[at : at + count],
     }
     if block.rare:
@@ -111,6 +111,10 @@ def _published(block: Block, at: int, count: int, detail: Any) -> dict[str, Any]
     if detail is not None:
         columns["detail"] = detail
     return columns
+
+
+def _packed_part(values: Any, at: int, count: int) -> Any:
+    return packed(values[at : at + count]) if isinstance(values, list) else values
 
 
 def any_of(values: Sequence[Any]) -> bool:
