@@ -13,7 +13,7 @@ from typing import Any
 
 import uvloop
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from courier import files, sealing, serving, tls, traffic
 from courier.admissions import Admissions
@@ -51,14 +51,16 @@ from courier.delivery.verifier import DomainVerifier
 from courier.delivery.workers import Workers
 from courier.dialects import anypoint, discue
 from courier.dialects.anypoint.names import Regions
-from courier.dialects.anypoint.site import Services
+from courier.dialects.anypoint.site import AnypointServices
 from courier.dialects.cloudflare import Cloudflare
 from courier.dialects.cloudflare.events import Events
 from courier.dialects.discue.lockout import Lockout
 from courier.dialects.discue.names import Spelling
 from courier.dialects.discue.names import read as read_id
-from courier.dialects.discue.site import Services as DiscueServices
+from courier.dialects.discue.site import DiscueServices
+from courier.dialects.site import SiteServices
 from courier.ops import Ops
+from courier.ops.services import OpsServices
 from courier.proxies import BadProxies, Proxies
 from courier.proxies import networks as trusted_networks
 from courier.steering import Steering
@@ -283,59 +285,45 @@ def build(store: Store, config: Config, clock: SteadyClock, *, port: int) -> Cou
         journal_retention_ms=config.journal_retention_ms,
         journal_bytes_max=config.journal_bytes_max,
     )
+    services = SiteServices(store=store, broker=broker, admin=admin, clock=clock, sealer=sealer)
+    shared = asdict(services)
     sites: list[Site] = [
         Cloudflare(
-            store,
-            broker,
-            admin,
-            clock,
+            services,
             follower,
             json_body_encoding=config.json_body_encoding,
             api_rate_max=config.api_rate_max,
         ),
         *anypoint.sites(
-            Services(
-                store,
-                broker,
-                admin,
-                clock,
-                sealer,
-                usage,
-                Regions(config.region),
-                config.url(port),
+            AnypointServices(
+                **shared, usage=usage, regions=Regions(config.region), url=config.url(port)
             )
         ),
         *discue.sites(
             DiscueServices(
-                store,
-                broker,
-                admin,
-                clock,
-                sealer,
-                Lockout(),
-                Rate("the API", limit=config.api_rate_max, window_ms=API_WINDOW_MS),
-                asyncio.Lock(),
-                config.url(port),
-                credentials,
-                verifier,
-                listener_urls,
+                **shared,
+                lockout=Lockout(),
+                api_rate=Rate("the API", limit=config.api_rate_max, window_ms=API_WINDOW_MS),
+                edit=asyncio.Lock(),
+                url=config.url(port),
+                tenants=credentials,
+                verifier=verifier,
+                listener_urls=listener_urls,
             )
         ),
         Ops(
-            store,
-            broker,
-            admin,
-            clock,
-            telemetry,
-            sweeper,
-            credentials,
-            sealer,
-            places,
-            announcer,
-            engine,
-            listener_urls,
-            journal_page_max=config.journal_page_max,
-            metrics_public=config.metrics_public,
+            OpsServices(
+                **shared,
+                telemetry=telemetry,
+                sweeper=sweeper,
+                credentials=credentials,
+                places=places,
+                announcer=announcer,
+                engine=engine,
+                listener_urls=listener_urls,
+                journal_page_max=config.journal_page_max,
+                metrics_public=config.metrics_public,
+            ),
             front="console" if config.console else "",
         ),
     ]

@@ -354,10 +354,9 @@ class Route(Struct, frozen=True):
     """One operation. `reach` has no default: every new route needs a decision.
 
     `body` None: a request body is not read. `scope` None: no key needed; `any`: any key will
-    do. `settings`: not about messages, and so under the rate limit for such calls. `status` is
-    that of a usual answer, `others` are further good ones. `contract` is the operation's name in
-    the vendor's own description. `body_bytes_max` 0 is the site's. `body` bytes: as it was sent.
-    One that is not `described` only catches what would miss its own route.
+    do. `status` is that of a usual answer, `others` are further good ones. `contract` is the
+    operation's name in the vendor's own description. `body_bytes_max` 0 is the site's. `body`
+    bytes: as it was sent. One that is not `described` only catches what would miss its own route.
     """
 
     method: Method
@@ -371,7 +370,6 @@ class Route(Struct, frozen=True):
     result: Any = None
     query: tuple["Parameter", ...] = ()
     family: str = ""
-    settings: bool = False
     status: int = 200
     others: tuple[int, ...] = ()
     contract: str = ""

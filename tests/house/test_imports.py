@@ -49,6 +49,7 @@ MAY_IMPORT = {
         "courier.core",
         "courier.delivery",
         "courier.long_texts",
+        "courier.refusals",
         "courier.web",
     ),
     "courier.console": (

@@ -439,7 +439,7 @@ def test_sealed_bodies_are_opened_only_for_readers_of_the_journal(
         ({"once": "k", "first": "-1"}, "first: expected a number from 0 to"),
         ({"once": "k", "first": "9" * 30}, "first: expected a number from 0 to"),
         ({"once": "k", "first": "1.5"}, "first: expected a number from 0 to"),
-        ({"once": "k", "last": "yes"}, "last: expected true or false, not 'yes'"),
+        ({"once": "k", "last": "yes"}, "last: expected false or true, not 'yes'"),
         ({"once": "k", "digest": "0" * 32}, "digest: must be empty where first is 0"),
         ({"once": "k", "first": 1, "digest": "0" * 31}, "digest: is not one that was told"),
         ({"once": "k", "first": 1, "digest": "X" * 32}, "digest: is not one that was told"),

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
-from courier import refusals
 from courier.console.guard import ForeignForm
 from courier.core.errors import (
     BrokerError,
@@ -16,6 +15,7 @@ from courier.core.errors import (
     RowsChanged,
     SchemaBroken,
 )
+from courier.refusals import OURS, Refusal, Refusals
 
 RETRY_AFTER_S = 5
 NEAREST_MAX = 5
@@ -60,6 +60,17 @@ class Trouble(Struct):
     near: tuple[tuple[str, str], ...] = ()
 
 
+_REFUSALS = Refusals(
+    {
+        **OURS,
+        SchemaBroken: Refusal(400, "invalid_request"),
+        ForeignForm: Refusal(403, "forbidden"),
+        RowsChanged: Refusal(409, "conflict"),
+        PlanConflict: Refusal(409, "conflict"),
+    }
+)
+
+
 def retry_after_s(error: BrokerError, status: int) -> int:
     if isinstance(error, OutOfSpace):
         return OutOfSpace.RETRY_AFTER_S
@@ -69,11 +80,5 @@ def retry_after_s(error: BrokerError, status: int) -> int:
 
 
 def refusal(error: BrokerError) -> tuple[int, str]:
-    match error:
-        case SchemaBroken():
-            return 400, "invalid_request"
-        case ForeignForm():
-            return 403, "forbidden"
-        case RowsChanged() | PlanConflict():
-            return 409, "conflict"
-    return refusals.refusal(error)
+    refused = _REFUSALS.of(error)
+    return refused.status, str(refused.code)

@@ -14,6 +14,8 @@ from courier.dialects.example import curl, example
 from courier.web import JSON, Parameter, Request, Response, Route
 
 NO_CONTENT = 204
+# What a body is that is not JSON.
+ARROW = "application/vnd.apache.arrow.stream"
 _PATH_PARAMETER = re.compile(r"{(\w+)}")
 
 
@@ -32,9 +34,9 @@ class Documents:
         *,
         home: str = "",
         envelope: Callable[[dict[str, Any]], dict[str, Any]],
-        failure: dict[str, Any],
+        failure: Mapping[str, Any],
         failures: Sequence[int],
-        security: dict[str, Any],
+        security: Mapping[str, Any],
         samples: Mapping[str, Any],
     ) -> None:
         self._title = title
@@ -57,6 +59,7 @@ class Documents:
     def _document(self) -> Response:
         routes = self._routes
         types = [each for route in routes for each in (route.body, route.result) if each]
+        types = [each for each in types if each is not bytes]
         types += [parameter.type for route in routes for parameter in route.query]
         schemas, components = msgspec.json.schema_components(
             types, ref_template="#/components/schemas/{name}"
@@ -80,7 +83,7 @@ class Documents:
 
     def example(self, route: Route) -> Any:
         """A body for the route, None if it has none."""
-        return None if route.body is None else example(route.body, self._samples)
+        return None if route.body in (None, bytes) else example(route.body, self._samples)
 
     @property
     def _header(self) -> str:
@@ -154,7 +157,9 @@ def _operation(
     if route.body is not None:
         operation["requestBody"] = {
             "required": not route.body_optional,
-            "content": _json(schema_of[id(route.body)], shown),
+            "content": {ARROW: {}}
+            if route.body is bytes
+            else _json(schema_of[id(route.body)], shown),
         }
     if route.scope is not None:
         operation["security"] = [{"token": []}]
@@ -190,7 +195,7 @@ def _section(prefix: str, route: Route, header: str, body: Any) -> str:
     label = f"curl: {html.escape(route.summary)}"
     parts.append(f'<pre tabindex="0" aria-label="{label}">{html.escape(line)}</pre>')
     for label, type in (("Request", route.body), ("Result", route.result)):
-        if type is not None:
+        if type not in (None, bytes):
             schema = msgspec.json.format(msgspec.json.encode(msgspec.json.schema(type)))
             text = html.escape(schema.decode())
             shown = f'<pre tabindex="0">{text}</pre>'

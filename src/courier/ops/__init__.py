@@ -1,33 +1,12 @@
 """Courier's own routes: health, metrics, the journal, and what the operator does."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import msgspec
-
-from courier import refusals
-from courier.clock import Clock
 from courier.core import keys
-from courier.core.admin import Admin
-from courier.core.announcer import Announcer
-from courier.core.broker import Broker
-from courier.core.errors import (
-    BrokerError,
-    ClaimLost,
-    Forbidden,
-    NotFound,
-    OutOfSpace,
-    RowsChanged,
-)
-from courier.core.sealed import Sealer
-from courier.core.store import Store
-from courier.core.sweeper import Sweeper
+from courier.core.errors import ClaimLost, Forbidden, NotFound, RowsChanged
 from courier.core.types import OPERATOR, Key, Queue, Scope, Tenant
-from courier.credentials import Credentials
-from courier.delivery.engine import Engine
-from courier.delivery.places import Places
-from courier.delivery.urls import Rules
-from courier.dialects import json
+from courier.dialects.site import DocumentedSite, encode
 from courier.ops.bulk import BulkRoutes
 from courier.ops.claims import ClaimRoutes
 from courier.ops.events import EventRoutes
@@ -35,81 +14,66 @@ from courier.ops.health import HealthRoutes
 from courier.ops.journal import JournalRoutes, OffsetTrimmed
 from courier.ops.listeners import ListenerRoutes
 from courier.ops.operator import OperatorRoutes
+from courier.ops.services import OpsServices
 from courier.ops.workers import WorkerRoutes
-from courier.telemetry import Telemetry
-from courier.web import Call, Head, NoRoute, Request, Response, Route
+from courier.refusals import OURS, Refusal, Refusals
+from courier.web import Call, NoRoute, Request, Response, Route
 
-# Of what is refused, names may be as long as a path.
-MESSAGE_CHARACTERS_MAX = 1_000
+_TEXTS = {"code": {"type": "string"}, "message": {"type": "string"}}
+_ERROR = {"type": "object", "required": ["code", "message"], "properties": _TEXTS}
+_FAILURE = {"type": "object", "required": ["error"], "properties": {"error": _ERROR}}
+# For the examples of its page; None is left out.
+_SAMPLES = {"beside": None, "targets": None, "secret": None, "scopes": ["read"], "lease_ms": 60_000}
 
-_encode = msgspec.json.Encoder().encode
 
-
-class Ops:
+class Ops(DocumentedSite):
     """The site at the root."""
 
     name = "courier"
     prefix = ""
+    title = "Courier"
+    docs_path = "/courier/v1"
     body_bytes_max = 4 << 20
-    segments: Sequence[str] = ()
-    loose: frozenset[str] = frozenset()
+    refusals = Refusals(
+        {
+            **OURS,
+            RowsChanged: Refusal(409, "rows_changed"),
+            ClaimLost: Refusal(409, "claim_lost"),
+            OffsetTrimmed: Refusal(410, "trimmed"),
+        }
+    )
+    failures = (400, 401, 403, 404, 405, 408, 409, 410, 413, 429, 503)
+    failure = _FAILURE
+    samples = _SAMPLES
 
-    def __init__(
-        self,
-        store: Store,
-        broker: Broker,
-        admin: Admin,
-        clock: Clock,
-        telemetry: Telemetry,
-        sweeper: Sweeper,
-        credentials: Credentials,
-        sealer: Sealer,
-        places: Places,
-        announcer: Announcer,
-        engine: Engine,
-        listener_urls: Rules,
-        *,
-        journal_page_max: int,
-        metrics_public: bool,
-        front: str,
-    ) -> None:
+    def __init__(self, services: OpsServices, *, front: str) -> None:
         """`front` is where browsers that ask for / are sent; "" for nowhere."""
         self._front = front
-        self._records = store.records
-        self._keyring = keys.Keyring(store)
-        self._clock = clock
-        self._routes = [
-            *HealthRoutes(
-                store, clock, telemetry, sweeper, engine, metrics_public=metrics_public
-            ).routes(),
-            *JournalRoutes(store, admin, sweeper, page_max=journal_page_max).routes(),
-            *OperatorRoutes(store, broker, admin, credentials).routes(),
-            *BulkRoutes(broker, admin, sealer).routes(),
-            *ClaimRoutes(broker, admin).routes(),
-            *ListenerRoutes(store, admin, clock, sealer, engine, listener_urls).routes(),
-            *WorkerRoutes(admin, clock, sealer, places).routes(),
-            *EventRoutes(admin, announcer).routes(),
-        ]
-        if front:
-            route = Route("GET", "/", self.front, None, "public", "Lead browsers to the console")
-            self._routes.append(route)
+        self._records = services.store.records
+        self._keyring = keys.Keyring(services.store)
+        self._clock = services.clock
+        families = (
+            HealthRoutes(services),
+            JournalRoutes(services),
+            OperatorRoutes(services),
+            BulkRoutes(services),
+            ClaimRoutes(services),
+            ListenerRoutes(services),
+            WorkerRoutes(services),
+            EventRoutes(services),
+        )
+        super().__init__([route for family in families for route in family.table()])
 
     def routes(self) -> Sequence[Route]:
-        return self._routes
+        if not self._front:
+            return super().routes()
+        front = Route("GET", "/", self.front, None, "public", "Lead browsers to the console")
+        return [*super().routes(), front]
 
     async def front(self, call: Call) -> Response:
         if "text/html" not in call.request.header(b"accept"):
             raise NoRoute("/")
         return Response(b"", 303, headers=((b"location", self._front.encode()),))
-
-    def proof(self, head: Head) -> Hashable | None:
-        return None
-
-    def proven_until_ms(self, request: Request) -> int | None:
-        return None
-
-    def repeat(self, call: Call, route: Route) -> None:
-        """No call is let through without being asked about."""
 
     async def authenticate(self, request: Request) -> Key:
         return await self._keyring.find(request.bearer(), now_ms=self._clock.now_ms())
@@ -136,34 +100,14 @@ class Ops:
                 raise NotFound("queue", name)
 
     def decode(self, raw: bytes, route: Route, request: Request) -> Any:
-        if route.body is bytes:
-            return raw
-        return json.decode(raw if raw or not route.body_optional else b"{}", route.body)
+        return raw if route.body is bytes else super().decode(raw, route, request)
 
-    def answer(self, result: Any, route: Route, request: Request) -> Response:
-        return result if isinstance(result, Response) else Response(_encode(result))
-
-    def refuse(self, error: BrokerError, route: Route | None, request: Request) -> Response:
-        status, code = refusal(error)
-        message = str(error)[:MESSAGE_CHARACTERS_MAX]
-        body = _encode({"error": {"code": code, "message": message}})
-        after_s = OutOfSpace.RETRY_AFTER_S if isinstance(error, OutOfSpace) else 1
-        headers = ((b"retry-after", b"%d" % after_s),) if status in (429, 503) else ()
-        return Response(body, status, headers=headers)
+    def refused(self, refused: Refusal, request: Request) -> Response:
+        body = {"error": {"code": refused.code, "message": refused.message}}
+        return Response(encode(body), refused.status)
 
     def broken(self) -> Response:
         return Response(b'{"error":{"code":"internal","message":"internal error"}}', 500)
-
-
-def refusal(error: BrokerError) -> tuple[int, str]:
-    match error:
-        case RowsChanged():
-            return 409, "rows_changed"
-        case ClaimLost():
-            return 409, "claim_lost"
-        case OffsetTrimmed():
-            return 410, "trimmed"
-    return refusals.refusal(error)
 
 
 def _holds(key: Key, scope: Scope) -> bool:

@@ -7,16 +7,15 @@ from functools import partial
 from typing import Any
 
 from courier.core import keys
-from courier.core.admin import Admin
-from courier.core.broker import Broker
 from courier.core.errors import Conflict, Forbidden, InvalidRequest, RowsChanged
-from courier.core.sealed import Sealer, body_place
+from courier.core.sealed import body_place
 from courier.core.types import OPERATOR, Draft, Queue
+from courier.dialects.openapi import ARROW
+from courier.dialects.site import flag, number
 from courier.ops.digests import DIGEST_BYTES, digests
-from courier.ops.query import flag, number
+from courier.ops.services import OpsFamily
 from courier.web import Call, Parameter, Route
 
-ARROW = "application/vnd.apache.arrow.stream"
 REQUEST_BYTES_MAX = 32 << 20
 KEY_CHARACTERS_MAX = 256
 
@@ -24,11 +23,8 @@ _PUBLISH = "/courier/v1/tenants/{tenant}/queues/{queue}/publish"
 _DIGEST = re.compile(rf"[0-9a-f]{{{2 * DIGEST_BYTES}}}")
 
 
-class BulkRoutes:
-    def __init__(self, broker: Broker, admin: Admin, sealer: Sealer) -> None:
-        self._broker = broker
-        self._admin = admin
-        self._sealer = sealer
+class BulkRoutes(OpsFamily):
+    family = "bulk"
 
     def routes(self) -> list[Route]:
         key = Parameter("once", str, "The key that the rows are numbered under")
@@ -95,10 +91,6 @@ class BulkRoutes:
     def _opener(self, queue: Queue) -> Callable[[bytes, str], bytes]:
         """Reads bodies that were sealed on any queue of the same tenant."""
         return partial(self._sealer.open, place=body_place(queue.tenant))
-
-    def _queue(self, call: Call) -> Queue:
-        tenant = self._admin.tenant(call.params["tenant"])
-        return self._admin.queue_named(tenant.id, call.params["queue"])
 
 
 def _key(call: Call, name: str = "once") -> str:

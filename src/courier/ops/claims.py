@@ -8,15 +8,14 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
-from courier.core.admin import Admin
-from courier.core.broker import Broker
 from courier.core.errors import InvalidRequest
 from courier.core.types import HOUR_MS, Message, Queue
+from courier.dialects.openapi import ARROW
+from courier.dialects.site import number
 from courier.long_texts import LongTexts
-from courier.ops.query import number
+from courier.ops.services import OpsFamily
 from courier.web import Call, Parameter, Response, Route
 
-ARROW = "application/vnd.apache.arrow.stream"
 # All messages of a claim are acknowledged at once, and nobody is served meanwhile.
 COUNT_MAX = 20_000
 LEASE_MS_MAX = 12 * HOUR_MS
@@ -37,10 +36,8 @@ class ExtendBody(Struct):
     lease_ms: _LeaseMs
 
 
-class ClaimRoutes:
-    def __init__(self, broker: Broker, admin: Admin) -> None:
-        self._broker = broker
-        self._admin = admin
+class ClaimRoutes(OpsFamily):
+    family = "claims"
 
     def routes(self) -> list[Route]:
         return [
@@ -98,8 +95,7 @@ class ClaimRoutes:
     def _claim(self, call: Call) -> tuple[Queue, str]:
         name = call.params["name"]
         _check("name", name)
-        tenant = self._admin.tenant(call.params["tenant"])
-        return self._admin.queue_named(tenant.id, call.params["queue"]), name
+        return self._queue(call), name
 
     def _rendered(
         self, queue: Queue, messages: Sequence[Message], texts: LongTexts, *, arrow: bool

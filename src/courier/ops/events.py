@@ -5,9 +5,9 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
-from courier.core.admin import Admin
-from courier.core.announcer import Announcer, Told
+from courier.core.announcer import Told
 from courier.core.errors import InvalidRequest, OverLimit
+from courier.ops.services import OpsFamily
 from courier.web import Call, Route
 
 PAYLOAD_BYTES_MAX = 100_000
@@ -23,10 +23,8 @@ class EventBody(Struct, forbid_unknown_fields=True):
     id: Annotated[str, Meta(min_length=1, max_length=128)] | UnsetType = UNSET
 
 
-class EventRoutes:
-    def __init__(self, admin: Admin, announcer: Announcer) -> None:
-        self._admin = admin
-        self._announcer = announcer
+class EventRoutes(OpsFamily):
+    family = "events"
 
     def routes(self) -> list[Route]:
         return [
@@ -38,9 +36,8 @@ class EventRoutes:
 
     async def send_event(self, call: Call) -> Told:
         body: EventBody = call.body
-        tenant = self._admin.tenant(call.params["tenant"])
-        return await self._announcer.announce(
-            tenant.id,
+        return await self._services.announcer.announce(
+            self._tenant(call),
             body.source,
             body.event,
             _payload(body.payload),

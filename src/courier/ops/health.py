@@ -4,36 +4,19 @@ from typing import Literal
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from courier.clock import Clock
 from courier.core.slices import Slices
-from courier.core.store import Store
-from courier.core.sweeper import SWEEP, Sweeper
+from courier.core.sweeper import SWEEP
 from courier.core.types import SECOND_MS, Head, Listener, Pipeline, Queue, Tenant
-from courier.delivery.engine import Engine
-from courier.telemetry import GaugeLines, Telemetry, exposition, label_text
+from courier.ops.services import OpsFamily
+from courier.telemetry import GaugeLines, exposition, label_text
 from courier.web import Call, Response, Route
 
 
-class HealthRoutes:
-    def __init__(
-        self,
-        store: Store,
-        clock: Clock,
-        telemetry: Telemetry,
-        sweeper: Sweeper,
-        engine: Engine,
-        *,
-        metrics_public: bool,
-    ) -> None:
-        self._engine = engine
-        self._metrics_scope: Literal["metrics"] | None = None if metrics_public else "metrics"
-        self._store = store
-        self._records = store.records
-        self._clock = clock
-        self._telemetry = telemetry
-        self._sweeper = sweeper
+class HealthRoutes(OpsFamily):
+    family = "health"
 
     def routes(self) -> list[Route]:
+        scope: Literal["metrics"] | None = None if self._services.metrics_public else "metrics"
         return [
             Route("GET", "/health", self.health, None, "public", "Is the process up"),
             Route("GET", "/ready", self.ready, None, "public", "Can the store be written"),
@@ -41,8 +24,8 @@ class HealthRoutes:
                 "GET",
                 "/metrics",
                 self.metrics,
-                self._metrics_scope,
-                "whole" if self._metrics_scope else "public",
+                scope,
+                "whole" if scope else "public",
                 "Figures for Prometheus",
             ),
         ]
@@ -58,7 +41,7 @@ class HealthRoutes:
         """In slices: with many queues and listeners, others have their turn between them."""
         now_ms = self._clock.now_ms()
         tenants = {tenant.id: tenant.name for tenant in self._records.scan(Tenant)}
-        found = [*self._telemetry.metrics(), *self._counters()]
+        found = [*self._services.telemetry.metrics(), *self._counters()]
         lines: list[GaugeLines] = []
         # What servers share is told by the one that sweeps, so that sums over all are right.
         if SWEEP in await self._store.hold([SWEEP], now_ms=now_ms):
@@ -123,22 +106,22 @@ class HealthRoutes:
         pushes = CounterMetricFamily(
             "courier_pushes", "Requests made to listeners.", labels=("outcome",)
         )
-        pushes.add_metric(("taken",), self._engine.pushed)
-        pushes.add_metric(("failed",), self._engine.failed)
+        pushes.add_metric(("taken",), self._services.engine.pushed)
+        pushes.add_metric(("failed",), self._services.engine.failed)
         in_flight = GaugeMetricFamily(
             "courier_pushes_in_flight",
             "Requests that listeners have not answered yet.",
-            value=self._engine.in_flight,
+            value=self._services.engine.in_flight,
         )
         held = GaugeMetricFamily(
             "courier_push_bytes_in_flight",
             "Bytes of messages on their way to listeners and workers.",
-            value=self._engine.room.held,
+            value=self._services.engine.room.held,
         )
         trims = CounterMetricFamily(
             "courier_journal_forced_trims",
             "Times the journal was cut before its readers were done, for lack of space.",
-            value=self._sweeper.forced_trims,
+            value=self._services.sweeper.forced_trims,
         )
         return [
             pushes,
@@ -162,7 +145,7 @@ class HealthRoutes:
 
     async def _room_gauges(self) -> list[Metric]:
         """Absent as long as the rate of events is not known."""
-        room = await self._sweeper.room()
+        room = await self._services.sweeper.room()
         if room is None:
             return []
         return [

@@ -9,13 +9,11 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from courier.core import journal
-from courier.core.admin import Admin
 from courier.core.errors import Forbidden, InvalidRequest, Rejected
-from courier.core.store import Store
-from courier.core.sweeper import Sweeper
 from courier.core.types import OPERATOR, Pipeline, Run
+from courier.dialects.site import number
 from courier.long_texts import LongTexts
-from courier.ops.query import number
+from courier.ops.services import OpsFamily
 from courier.web import Call, Response, Route
 
 PAGE = 1_000
@@ -42,13 +40,8 @@ class OffsetTrimmed(Rejected):
         )
 
 
-class JournalRoutes:
-    def __init__(self, store: Store, admin: Admin, sweeper: Sweeper, *, page_max: int) -> None:
-        self._store = store
-        self._records = store.records
-        self._sweeper = sweeper
-        self._admin = admin
-        self._page_max = page_max
+class JournalRoutes(OpsFamily):
+    family = "journal"
 
     def routes(self) -> list[Route]:
         return [
@@ -77,7 +70,7 @@ class JournalRoutes:
         as_arrow = ARROW in call.request.header(b"accept")
         after = number(call.request, "after", default=0, high=1 << 62)
         limit = number(call.request, "limit", default=PAGE, low=1, high=1 << 62)
-        limit = min(limit, self._page_max)
+        limit = min(limit, self._services.journal_page_max)
         wanted = _Wanted(
             call.tenant,
             queues=_names(query.get("queues")),
@@ -112,7 +105,7 @@ class JournalRoutes:
             at_ms = number(call.request, "at_ms", default=0, high=1 << 62)
             told["before"] = min(head.last, await self._store.journal.offset_at(at_ms))
         if "room" in call.request.query:
-            room = await self._sweeper.room()
+            room = await self._services.sweeper.room()
             told["room"] = None if room is None else msgspec.to_builtins(room)
         return told
 

@@ -7,19 +7,14 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 
 from courier import ids
-from courier.clock import Clock
 from courier.core import attempts
-from courier.core.admin import Admin
 from courier.core.errors import InvalidRequest, NotFound
 from courier.core.listeners import Retried, check_title, record_name
-from courier.core.sealed import Sealer
-from courier.core.store import Store
-from courier.core.types import ANSWER_KEPT_BYTES, Listener, Liveness, PushStats, Queue, Report
+from courier.core.types import ANSWER_KEPT_BYTES, Listener, Liveness, PushStats, Report
 from courier.delivery import secrets, signing, trial
-from courier.delivery.engine import Engine
 from courier.delivery.pace import IN_FLIGHT_MAX, PER_SECOND_MAX
-from courier.delivery.urls import Rules
-from courier.ops.query import number
+from courier.dialects.site import number
+from courier.ops.services import OpsFamily
 from courier.web import Call, Route
 
 _LISTENERS = "/courier/v1/tenants/{tenant}/queues/{queue}/listeners"
@@ -57,23 +52,8 @@ class ListenerBody(Struct):
     per_second_max: Annotated[int, Meta(ge=0, le=PER_SECOND_MAX)] = 0
 
 
-class ListenerRoutes:
-    def __init__(
-        self,
-        store: Store,
-        admin: Admin,
-        clock: Clock,
-        sealer: Sealer,
-        engine: Engine,
-        listener_urls: Rules,
-    ) -> None:
-        self._store = store
-        self._records = store.records
-        self._admin = admin
-        self._clock = clock
-        self._sealer = sealer
-        self._engine = engine
-        self._urls = listener_urls
+class ListenerRoutes(OpsFamily):
+    family = "listeners"
 
     def routes(self) -> list[Route]:
         return [
@@ -96,10 +76,6 @@ class ListenerRoutes:
                   "Also push what the queue still holds", body=BackfillBody, body_optional=True),
         ]  # fmt: skip
 
-    def _queue(self, call: Call) -> Queue:
-        tenant = self._admin.tenant(call.params["tenant"])
-        return self._admin.queue_named(tenant.id, call.params["queue"])
-
     def _listener(self, call: Call) -> Listener:
         queue = self._queue(call)
         for listener in self._records.scan(Listener, parent=queue.id):
@@ -117,8 +93,8 @@ class ListenerRoutes:
         queue, now_ms, id = self._queue(call), self._clock.now_ms(), ids.new_id()
         check_title(body.name)
         liveness_url = body.url if body.liveness_url is UNSET else body.liveness_url
-        self._urls.check(body.url, queue.tenant, field="url")
-        self._urls.check(liveness_url, queue.tenant, field="liveness_url")
+        self._services.listener_urls.check(body.url, queue.tenant, field="url")
+        self._services.listener_urls.check(liveness_url, queue.tenant, field="liveness_url")
         given = signing.new_secret() if body.secret is UNSET else signing.checked(body.secret)
         listener = Listener(
             id=id,
@@ -171,7 +147,7 @@ class ListenerRoutes:
         )
 
     async def test_listener(self, call: Call) -> dict[str, Any]:
-        result = await trial.send(self._engine, self._listener(call), self._queue(call))
+        result = await trial.send(self._services.engine, self._listener(call), self._queue(call))
         report = Report(
             result.status, result.error, result.duration_ms, result.body[:ANSWER_KEPT_BYTES]
         )

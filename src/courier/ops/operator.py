@@ -6,14 +6,13 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 
 from courier.core import keys
-from courier.core.admin import Admin
-from courier.core.broker import Broker, Redriven
+from courier.core.broker import Redriven
 from courier.core.errors import Conflict, InvalidRequest
 from courier.core.rotation import OVERLAP_MS, OVERLAP_MS_MAX
 from courier.core.slices import Slices
-from courier.core.store import Store
 from courier.core.types import OPERATOR, SECOND_MS, Exchange, Key, Queue, Tenant
-from courier.credentials import FIRST_TENANT, OPERATOR_NAME, Credentials
+from courier.credentials import FIRST_TENANT, OPERATOR_NAME
+from courier.ops.services import OpsFamily
 from courier.web import Call, Route
 
 _NAME = Annotated[
@@ -60,14 +59,8 @@ class FrozenBody(Struct):
     frozen: bool
 
 
-class OperatorRoutes:
-    def __init__(
-        self, store: Store, broker: Broker, admin: Admin, credentials: Credentials
-    ) -> None:
-        self._records = store.records
-        self._broker = broker
-        self._admin = admin
-        self._credentials = credentials
+class OperatorRoutes(OpsFamily):
+    family = "tenants"
 
     def routes(self) -> list[Route]:
         return [
@@ -99,7 +92,7 @@ class OperatorRoutes:
         if body.name == OPERATOR_NAME:
             raise Conflict("tenant", body.name)
         beside = "" if body.beside is UNSET else body.beside
-        tenant, made = await self._credentials.create_tenant(
+        tenant, made = await self._services.credentials.create_tenant(
             body.name, beside=beside, actor=call.actor
         )
         return {"tenant": _tenant(tenant), "credentials": made}
@@ -109,12 +102,12 @@ class OperatorRoutes:
         if name == FIRST_TENANT:
             raise InvalidRequest("tenant", f"'{name}' comes with the server and stays")
         await self._admin.delete_tenant(name, actor=call.actor)
-        self._credentials.forget(name)
+        self._services.credentials.forget(name)
         return {}
 
     def _tenant_id(self, call: Call) -> str:
         name = call.params["tenant"]
-        return OPERATOR if name == OPERATOR_NAME else self._admin.tenant(name).id
+        return OPERATOR if name == OPERATOR_NAME else self._tenant(call)
 
     async def list_keys(self, call: Call) -> dict[str, Any]:
         rows = []
@@ -160,10 +153,10 @@ class OperatorRoutes:
             self._tenant_id(call),
             call.params["key"],
             overlap_ms=OVERLAP_MS if body.overlap_ms is UNSET else body.overlap_ms,
-            finish=self._credentials.finished,
+            finish=self._services.credentials.finished,
             actor=call.actor,
         )
-        self._credentials.renew(call.params["tenant"], key.id, secret)
+        self._services.credentials.renew(call.params["tenant"], key.id, secret)
         return {"key": self._key(key), "token": secret}
 
     def _key(self, key: Key) -> dict[str, Any]:
@@ -184,10 +177,6 @@ class OperatorRoutes:
             "expires_ms": key.expires_ms,
             "old_secrets_until_ms": [each.until_ms for each in key.retired],
         }
-
-    def _queue(self, call: Call) -> Queue:
-        tenant = self._admin.tenant(call.params["tenant"])
-        return self._admin.queue_named(tenant.id, call.params["queue"])
 
     async def redrive(self, call: Call) -> Redriven:
         body: RedriveBody = call.body

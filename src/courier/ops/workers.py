@@ -6,14 +6,11 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from courier import ids
-from courier.clock import Clock
-from courier.core.admin import Admin
 from courier.core.errors import InvalidRequest, NotFound
-from courier.core.sealed import Sealer
 from courier.core.types import DAY_MS, Secret, Worker
 from courier.delivery import signing
-from courier.delivery.places import Places
 from courier.delivery.secrets import opened, resealed, sealed
+from courier.ops.services import OpsFamily
 from courier.web import Call, Route
 
 _WORKERS = "/courier/v1/tenants/{tenant}/workers"
@@ -27,12 +24,8 @@ class WorkerBody(Struct):
     secret: str | UnsetType = UNSET
 
 
-class WorkerRoutes:
-    def __init__(self, admin: Admin, clock: Clock, sealer: Sealer, places: Places) -> None:
-        self._admin = admin
-        self._clock = clock
-        self._sealer = sealer
-        self._places = places
+class WorkerRoutes(OpsFamily):
+    family = "workers"
 
     def routes(self) -> list[Route]:
         return [
@@ -45,19 +38,18 @@ class WorkerRoutes:
                   "What calls to a worker are signed with"),
         ]  # fmt: skip
 
-    def _tenant_id(self, call: Call) -> str:
-        return self._admin.tenant(call.params["tenant"]).id
-
     async def list_workers(self, call: Call) -> dict[str, Any]:
-        tenant = self._tenant_id(call)
-        found = {name: _shown(name, url) for name, url in self._places.set_urls(tenant).items()}
+        tenant = self._tenant(call)
+        found = {
+            name: _shown(name, url) for name, url in self._services.places.set_urls(tenant).items()
+        }
         for worker in self._admin.workers.list(tenant):
             found[worker.name] = _shown(worker.name, worker.url, worker)
         return {"workers": [found[name] for name in sorted(found)]}
 
     async def put_worker(self, call: Call) -> dict[str, Any]:
         body: WorkerBody = call.body
-        tenant, name = self._tenant_id(call), call.params["worker"]
+        tenant, name = self._tenant(call), call.params["worker"]
         now_ms = self._clock.now_ms()
         given = None if body.secret is UNSET else signing.checked(body.secret)
 
@@ -86,16 +78,16 @@ class WorkerRoutes:
         return sealed(secret, self._sealer, Worker, tenant=tenant, id=id)
 
     async def remove_worker(self, call: Call) -> dict[str, Any]:
-        tenant, name = self._tenant_id(call), call.params["worker"]
+        tenant, name = self._tenant(call), call.params["worker"]
         known = self._admin.workers.find(tenant, name)
-        if known is None and name in self._places.set_urls(tenant):
+        if known is None and name in self._services.places.set_urls(tenant):
             raise InvalidRequest("worker", f"'{name}' comes from the setting worker_urls")
         await self._admin.workers.remove(tenant, name, actor=call.actor)
         return {}
 
     async def worker_secret(self, call: Call) -> dict[str, str]:
         name = call.params["worker"]
-        place = self._places.find(self._tenant_id(call), name)
+        place = self._services.places.find(self._tenant(call), name)
         if place is None:
             raise NotFound("worker", name)
         return {"secret": place.secrets[0]}

@@ -21,7 +21,7 @@ from courier.core.usage import Usage
 from courier.credentials import FIRST_TENANT, Credentials
 from courier.dialects import anypoint
 from courier.dialects.anypoint.names import Regions
-from courier.dialects.anypoint.site import Services
+from courier.dialects.anypoint.site import AnypointServices
 from courier.sealing import Sealer
 from courier.store.embedded import EmbeddedStore
 from courier.telemetry import Telemetry
@@ -143,7 +143,16 @@ def _client(store: Store, runner: asyncio.Runner, data: Path) -> Iterator[Timed]
         journal_retention_ms=FOREVER_MS,
         journal_bytes_max=1 << 40,
     )
-    services = Services(store, broker, admin, clock, sealer, usage, Regions(REGION), URL)
+    services = AnypointServices(
+        store=store,
+        broker=broker,
+        admin=admin,
+        clock=clock,
+        sealer=sealer,
+        usage=usage,
+        regions=Regions(REGION),
+        url=URL,
+    )
     app = App(
         anypoint.sites(services),
         telemetry=Telemetry(log_requests=False),

@@ -23,7 +23,7 @@ from courier.delivery.urls import Rules
 from courier.delivery.verifier import DomainVerifier
 from courier.dialects import discue
 from courier.dialects.discue.lockout import Lockout
-from courier.dialects.discue.site import Services
+from courier.dialects.discue.site import DiscueServices
 from courier.sealing import Sealer
 from courier.store.embedded import EmbeddedStore
 from courier.telemetry import Telemetry
@@ -94,19 +94,19 @@ def _client(
     broker = Broker(store, clock, limits, sealer)
     admin = Admin(store, clock, limits)
     credentials = Credentials(admin, sealer, data=data, url=URL, region="us-east-1")
-    services = Services(
-        store,
-        broker,
-        admin,
-        clock,
-        sealer,
-        Lockout(),
-        Rate("the API", limit=0),
-        asyncio.Lock(),
-        URL,
-        credentials,
-        DomainVerifier(store, admin.domains, transport, clock),
-        Rules(_targets(), None),
+    services = DiscueServices(
+        store=store,
+        broker=broker,
+        admin=admin,
+        clock=clock,
+        sealer=sealer,
+        lockout=Lockout(),
+        api_rate=Rate("the API", limit=0),
+        edit=asyncio.Lock(),
+        url=URL,
+        tenants=credentials,
+        verifier=DomainVerifier(store, admin.domains, transport, clock),
+        listener_urls=Rules(_targets(), None),
     )
     app = App(
         discue.sites(services),

@@ -6,7 +6,7 @@ from courier.dialects.anypoint.bindings import BindingRoutes
 from courier.dialects.anypoint.clients import ClientRoutes
 from courier.dialects.anypoint.destinations import DestinationRoutes
 from courier.dialects.anypoint.messages import BrokerSite
-from courier.dialects.anypoint.site import AnypointSite, Services
+from courier.dialects.anypoint.site import AnypointServices, AnypointSite
 from courier.dialects.anypoint.stats import StatsSite
 
 
@@ -17,19 +17,14 @@ class AdminSite(AnypointSite):
     docs_path = "/v1"
     title = "Courier: Anypoint MQ, admin"
 
-    def __init__(self, services: Services) -> None:
-        super().__init__(
-            services,
-            [
-                *DestinationRoutes(services).routes(),
-                *BindingRoutes(services).routes(),
-                *ClientRoutes(services).routes(),
-                tokens.app_token(services, "/v1/authorize", with_client=False),
-            ],
-        )
+    def __init__(self, services: AnypointServices) -> None:
+        families = (DestinationRoutes(services), BindingRoutes(services), ClientRoutes(services))
+        routes = [route for family in families for route in family.table()]
+        token = tokens.app_token(services, "/v1/authorize", with_client=False)
+        super().__init__(services, [*routes, token])
 
 
-def sites(services: Services) -> list[AnypointSite]:
+def sites(services: AnypointServices) -> list[AnypointSite]:
     return [
         BrokerSite(services),
         AdminSite(services),

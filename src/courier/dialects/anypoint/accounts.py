@@ -1,18 +1,17 @@
 """The few account calls that clients need: tokens, and which ids they stand for."""
 
-from typing import Any
-
 from msgspec import Struct
 
 from courier.core.errors import Unauthenticated
 from courier.core.types import Key, Tenant
 from courier.dialects.anypoint import tokens
-from courier.dialects.anypoint.errors import Refusal
 from courier.dialects.anypoint.names import environment_id, organization_id
-from courier.dialects.anypoint.site import AnypointSite, Services
+from courier.dialects.anypoint.site import AnypointFamily, AnypointServices, AnypointSite
+from courier.refusals import Refusal
 from courier.web import Call, Request, Response, Route
 
 _ORGANIZATION = "/api/organizations/{organizationId}"
+_FAILURE = {"type": "string"}
 TEXT = b"text/plain; charset=UTF-8"
 
 
@@ -52,25 +51,21 @@ class AccountsSite(AnypointSite):
 
     prefix = "/accounts"
     title = "Courier: Anypoint accounts"
+    failure = _FAILURE
     counted = False
 
-    def __init__(self, services: Services) -> None:
-        super().__init__(services, AccountRoutes(services).routes())
+    def __init__(self, services: AnypointServices) -> None:
+        super().__init__(services, AccountRoutes(services).table())
 
     def refused(self, refused: Refusal, request: Request) -> Response:
         return Response(refused.message.encode(), refused.status, TEXT)
-
-    def failure_schema(self) -> dict[str, Any]:
-        return {"type": "string"}
 
     def broken(self) -> Response:
         return Response(b"internal error", 500, TEXT)
 
 
-class AccountRoutes:
-    def __init__(self, services: Services) -> None:
-        self._services = services
-        self._records = services.store.records
+class AccountRoutes(AnypointFamily):
+    family = "accounts"
 
     def routes(self) -> list[Route]:
         services = self._services
@@ -79,13 +74,11 @@ class AccountRoutes:
             tokens.connected_app_token(services, "/api/v2/oauth2/token"),
             tokens.user_token(services, "/login"),
             tokens.user_token(services, "/api/login", contract="log_in_by_api"),
-            Route("GET", "/api/me", self.me, "any", "own", "Who the token is of", result=MeResult,
-                  family="accounts"),
+            Route("GET", "/api/me", self.me, "any", "own", "Who the token is of", result=MeResult),
             Route("GET", _ORGANIZATION, self.organization, "any", "own", "Get an organization",
-                  result=OrganizationResult, family="accounts"),
+                  result=OrganizationResult),
             Route("GET", _ORGANIZATION + "/environments", self.environments, "any", "own",
-                  "List the environments that the token reaches", result=EnvironmentsResult,
-                  family="accounts"),
+                  "List the environments that the token reaches", result=EnvironmentsResult),
         ]  # fmt: skip
 
     def _own(self, call: Call) -> Tenant:

@@ -9,7 +9,7 @@ from courier.core.errors import InvalidRequest
 from courier.core.types import Binding, Exchange, Queue, Rule
 from courier.dialects.anypoint.destinations import REGION
 from courier.dialects.anypoint.paging import PARAMETERS, choice, page, starts_with
-from courier.dialects.anypoint.site import Services
+from courier.dialects.anypoint.site import AnypointFamily
 from courier.web import Call, Route
 
 _EXCHANGE = "/v1" + REGION + "/bindings/exchanges/{exchangeId}"
@@ -102,36 +102,29 @@ def _rules(rule: Rule | None) -> list[RuleBody] | UnsetType:
     return [RuleBody(rule.name, kind, test, rule.value)]
 
 
-class BindingRoutes:
-    def __init__(self, services: Services) -> None:
-        self._records = services.store.records
-        self._admin = services.admin
-        self._regions = services.regions
+class BindingRoutes(AnypointFamily):
+    family = "bindings"
 
     def routes(self) -> list[Route]:
         many: dict[str, Any] = {"result": list[BindingResult], "query": PARAMETERS}
-        family: dict[str, Any] = {"family": "bindings"}
         return [
             Route("GET", _EXCHANGE, self.bindings_of_exchange, "queues:read", "target",
-                  "List the bindings of an exchange", **many, **family),
+                  "List the bindings of an exchange", **many),
             Route("GET", "/v1" + REGION + "/bindings/queues/{queueId}", self.bindings_of_queue,
-                  "queues:read", "target", "List the bindings of a queue", **many, **family),
+                  "queues:read", "target", "List the bindings of a queue", **many),
             Route("GET", _BINDING, self.get_binding, "queues:read", "target", "Get a binding",
-                  result=BindingResult, query=PARAMETERS[-1:], **family),
+                  result=BindingResult, query=PARAMETERS[-1:]),
             Route("PUT", _BINDING, self.put_binding, "queues:write", "target",
-                  "Bind a queue to an exchange", result=BindingResult, **family),
+                  "Bind a queue to an exchange", result=BindingResult),
             Route("DELETE", _BINDING, self.delete_binding, "queues:write", "target",
                   "Unbind a queue",
-                  status=204, **family),
+                  status=204),
             Route("PUT", _RULES, self.put_rules, "queues:write", "target",
                   "Set the rule of a binding",
-                  body=RulesBody, result=BindingResult, status=201, **family),
+                  body=RulesBody, result=BindingResult, status=201),
             Route("DELETE", _RULES, self.delete_rules, "queues:write", "target",
-                  "Let a binding take everything", status=204, **family),
+                  "Let a binding take everything", status=204),
         ]  # fmt: skip
-
-    def _name(self, call: Call, param: str) -> str:
-        return self._regions.name(call.params[param], call.params["regionId"])
 
     def _list(self, call: Call, bindings: list[Binding], *, by: str) -> list[BindingResult]:
         query = call.request.query

@@ -12,7 +12,7 @@ from courier.core.sealed import Sealer, field_place, open_text, seal_text
 from courier.core.types import Key
 from courier.dialects.anypoint.destinations import ENVIRONMENT
 from courier.dialects.anypoint.names import REGIONS
-from courier.dialects.anypoint.site import Services
+from courier.dialects.anypoint.site import AnypointFamily
 from courier.web import Call, Route
 
 # An app may publish to and consume from everything in its environment.
@@ -52,28 +52,22 @@ def _place(key: Key) -> bytes:
     return field_place(Key, "sealed", tenant=key.tenant, id=key.id)
 
 
-class ClientRoutes:
-    def __init__(self, services: Services) -> None:
-        self._records = services.store.records
-        self._admin = services.admin
-        self._clock = services.clock
-        self._sealer = services.sealer
-        self._regions = services.regions
-        self._url = services.url
+class ClientRoutes(AnypointFamily):
+    family = "clients"
 
     def routes(self) -> list[Route]:
         clients = "/v1" + ENVIRONMENT + "/clients"
         regions = "/v1" + ENVIRONMENT + "/regions"
         return [
             Route("GET", clients, self.list_clients, "keys:read", "whole", "List client apps",
-                  result=list[ClientResult], family="clients"),
+                  result=list[ClientResult]),
             Route("PUT", clients, self.create_client, "keys:write", "whole", "Create a client app",
-                  body=ClientBody, result=ClientResult, family="clients"),
+                  body=ClientBody, result=ClientResult),
             Route("POST", _CLIENT, self.renew_client, "keys:write", "whole",
-                  "Give a client app another secret", result=ClientResult, family="clients"),
+                  "Give a client app another secret", result=ClientResult),
             Route("DELETE", _CLIENT, self.delete_client, "keys:write", "whole",
                   "Delete a client app",
-                  result=dict[str, str], family="clients"),
+                  result=dict[str, str]),
             Route("GET", regions, self.list_regions, "any", "own", "List regions",
                   result=list[RegionResult], family="regions"),
             Route("GET", regions + "/{regionId}", self.get_region, "any", "own", "Get a region",
@@ -127,10 +121,10 @@ class ClientRoutes:
         return {}
 
     def _region(self, region: str) -> RegionResult:
-        url = f"{self._url}/api/v1"
+        url = f"{self._services.url}/api/v1"
         if region != self._regions.own:
             # The broker's paths name no region, so the host name does.
-            parts = urlsplit(self._url)
+            parts = urlsplit(self._services.url)
             host = parts.netloc.replace("127.0.0.1", "localhost").replace("[::1]", "localhost")
             url = f"{parts.scheme}://mq-{region}.{host}{parts.path}/api/v1"
         return RegionResult(region, region, region, "region", url, REGIONS[region])

@@ -12,8 +12,8 @@ from courier.dialects.anypoint import settings
 from courier.dialects.anypoint.names import checked_name, id_of
 from courier.dialects.anypoint.paging import PARAMETERS, choice, page, starts_with
 from courier.dialects.anypoint.settings import DestinationResult, Mode
-from courier.dialects.anypoint.site import JSON, Services
-from courier.dialects.anypoint.wire import given
+from courier.dialects.anypoint.site import JSON, AnypointFamily
+from courier.dialects.site import given
 from courier.web import Call, Parameter, Response, Route
 
 _ORGANIZATION = "/organizations/{organizationId}"
@@ -30,13 +30,8 @@ _LIST = (
 )
 
 
-class DestinationRoutes:
-    def __init__(self, services: Services) -> None:
-        self._records = services.store.records
-        self._broker = services.broker
-        self._admin = services.admin
-        self._clock = services.clock
-        self._regions = services.regions
+class DestinationRoutes(AnypointFamily):
+    family = "queues"
 
     def routes(self) -> list[Route]:
         queue, exchange = settings.QueueResult, settings.ExchangeResult
@@ -46,24 +41,23 @@ class DestinationRoutes:
                   "List queues and exchanges", result=list[DestinationResult], query=_LIST,
                   family="destinations"),
             Route("PUT", "/v1" + _QUEUE, self.put_queue, "queues:write", "target",
-                  "Create a queue, or replace its settings", body=settings.QueueBody, result=queue,
-                  family="queues"),
+                  "Create a queue, or replace its settings", body=settings.QueueBody, result=queue),
             Route("GET", "/v1" + _QUEUE, self.get_queue, "queues:read", "target", "Get a queue",
-                  result=queue, family="queues"),
+                  result=queue),
             Route("PATCH", "/v1" + _QUEUE, self.patch_queue, "queues:write", "target",
                   "Change settings of a queue; unnamed dead letters end", body=settings.QueueBody,
-                  result=queue, family="queues"),
+                  result=queue),
             Route("PATCH", "/v2" + _QUEUE, self.patch_queue_v2, "queues:write", "target",
                   "Change only the given settings of a queue", body=settings.QueueBody,
-                  result=queue, family="queues"),
+                  result=queue),
             Route("DELETE", "/v1" + _QUEUE, self.delete_queue, "queues:write", "target",
-                  "Delete a queue and its messages", status=204, family="queues"),
+                  "Delete a queue and its messages", status=204),
             Route("DELETE", "/v1" + _QUEUE + "/messages", self.purge_queue, "queues:write",
                   "target",
-                  "Delete all messages of a queue", status=204, family="queues"),
+                  "Delete all messages of a queue", status=204),
             Route("PUT", "/v1" + _QUEUE + "/fallback", self.put_fallback, "queues:write", "target",
                   "Failover to another region; not offered", body=settings.FallbackBody,
-                  status=501, family="queues"),
+                  status=501),
             Route("PUT", "/v1" + _EXCHANGE, self.put_exchange, "queues:write", "target",
                   "Create an exchange, or replace its settings", body=settings.ExchangeBody,
                   body_optional=True, result=exchange, family="exchanges"),
@@ -80,9 +74,6 @@ class DestinationRoutes:
             Route("DELETE", "/v1" + _ORGANIZATION, self.clear_organization, "queues:write", "whole",
                   "Delete everything in an organization", status=204, family="everything"),
         ]  # fmt: skip
-
-    def _name(self, call: Call, param: str) -> str:
-        return self._regions.name(call.params[param], call.params["regionId"])
 
     def _queue(self, call: Call) -> Queue:
         return self._admin.queue_named(call.tenant, self._name(call, "queueId"))

@@ -3,11 +3,10 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import msgspec
 from msgspec import UNSET
 
 from courier import ids
-from courier.core.broker import Broker, Routable
+from courier.core.broker import Routable
 from courier.core.errors import BrokerError, InvalidRequest, NotFound, OverLimit, Rejected
 from courier.core.slices import Slices
 from courier.core.types import (
@@ -22,8 +21,9 @@ from courier.core.types import (
     Settlement,
 )
 from courier.dialects.anypoint import tokens, wire
-from courier.dialects.anypoint.errors import Refusal
-from courier.dialects.anypoint.site import JSON, AnypointSite, Services
+from courier.dialects.anypoint.site import JSON, AnypointServices, AnypointSite
+from courier.dialects.site import Family, encode, given
+from courier.refusals import Refusal
 from courier.web import Call, Parameter, Request, Response, Route
 
 LEASED_MAX = 120_000
@@ -40,8 +40,15 @@ _CONTRACT = (
 )
 _ONE = "ByMessageidLocksByLockid"
 
-_encode = msgspec.json.Encoder().encode
 _NOTHING = Response(b"", 204)
+
+_TEXT = {"type": "string"}
+_FAILURE = {
+    "type": "object",
+    "required": ["status", "statusMessage"],
+    "properties": {"status": {"const": "failure"}, "statusMessage": _TEXT, "messageId": _TEXT},
+}
+_FAILURES = {"anyOf": [_FAILURE, {"type": "array", "items": _FAILURE}]}
 
 # What settles a lease: from its sequence and attempt.
 Settle = Callable[[int, int], Settlement]
@@ -53,13 +60,14 @@ class BrokerSite(AnypointSite):
     prefix = "/api/v1"
     title = "Courier: Anypoint MQ, broker"
     body_bytes_max = REQUEST_BYTES_MAX
+    failure = _FAILURES
     for_apps = True
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: AnypointServices) -> None:
         token = tokens.app_token(
             services, "/authorize", with_client=True, contract="createAuthorize"
         )
-        super().__init__(services, [*MessageRoutes(services.broker).routes(), token])
+        super().__init__(services, [*MessageRoutes(services).table(), token])
 
     def refuse(self, error: BrokerError, route: Route | None, request: Request) -> Response:
         if isinstance(error, NotFound):  # also a queue that goes while somebody waits for it
@@ -77,31 +85,17 @@ class BrokerSite(AnypointSite):
         body = {"status": "failure", "statusMessage": refused.message}
         if "messageId" in request.params:
             body["messageId"] = request.params["messageId"]
-        return Response(_encode(body), refused.status, JSON)
-
-    def failure_schema(self) -> dict[str, Any]:
-        text = {"type": "string"}
-        result = {
-            "type": "object",
-            "required": ["status", "statusMessage"],
-            "properties": {
-                "status": {"const": "failure"},
-                "statusMessage": text,
-                "messageId": text,
-            },
-        }
-        return {"anyOf": [result, {"type": "array", "items": result}]}
+        return Response(encode(body), refused.status, JSON)
 
     def broken(self) -> Response:
         return Response(b'{"status":"failure","statusMessage":"internal error"}', 500, JSON)
 
 
-class MessageRoutes:
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+class MessageRoutes(Family[AnypointServices]):
+    family = "messages"
 
     def routes(self) -> list[Route]:
-        common: dict[str, Any] = {"reach": "target", "family": "messages"}
+        common: dict[str, Any] = {"reach": "target"}
         publish: dict[str, Any] = {"scope": "messages:publish", **common}
         consume: dict[str, Any] = {"scope": "messages:consume", **common}
         locks: dict[str, Any] = {**consume, "family": "locks"}
@@ -170,7 +164,7 @@ class MessageRoutes:
             for result in results:
                 if result.status == "successful":
                     result.status, result.statusMessage = "failure", "another message is too large"
-            return Response(_encode(results), 413, JSON)
+            return Response(encode(results), 413, JSON)
         if made:
             await self._publish(call, made)
         return results
@@ -223,7 +217,7 @@ class MessageRoutes:
     ) -> wire.Result | Response:
         [result] = await self._settle(call, [(call.params["messageId"], lock, settle)], what)
         if result.status == "failure":
-            return Response(_encode(result), 400, JSON)
+            return Response(encode(result), 400, JSON)
         result.lockId = UNSET
         return result
 
@@ -245,7 +239,7 @@ class MessageRoutes:
                 how: Settle | Rejected = settle(item)
             except Rejected as error:
                 how = error
-            items.append((wire.given(item.messageId, ""), wire.given(item.lockId, ""), how))
+            items.append((given(item.messageId, ""), given(item.lockId, ""), how))
         return await self._settle(call, items, what)
 
     async def _settle(

@@ -8,7 +8,8 @@ from msgspec.structs import replace
 from courier import ids
 from courier.core.errors import InvalidRequest
 from courier.core.types import DAY_MS, HOUR_MS, MINUTE_MS, Exchange, Queue
-from courier.dialects.anypoint.wire import DELAY_MS_MAX, TTL_MS_MAX, given, whole
+from courier.dialects.anypoint.wire import DELAY_MS_MAX, TTL_MS_MAX, whole
+from courier.dialects.site import given
 
 TTL_MS_DEFAULT = 7 * DAY_MS
 LOCK_MS_DEFAULT = 2 * MINUTE_MS

@@ -1,22 +1,16 @@
 """What the four Anypoint APIs have in common: sessions, who may reach what, and refusals."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
-import msgspec
-
-from courier.clock import Clock
-from courier.core.admin import Admin
-from courier.core.broker import Broker
-from courier.core.errors import BrokerError, Forbidden, NotFound, Unauthenticated
-from courier.core.sealed import Sealer
-from courier.core.store import Store
+from courier.core.errors import Forbidden, NotFound, Unauthenticated
 from courier.core.types import Exchange, Key, Queue, Scope, Tenant
 from courier.core.usage import Usage
-from courier.dialects import json, openapi
 from courier.dialects.anypoint import credentials, names
-from courier.dialects.anypoint.errors import Refusal, refusal
-from courier.web import Call, Head, Request, Response, Route, WrongMethod
+from courier.dialects.anypoint.errors import REFUSALS
+from courier.dialects.site import DocumentedSite, Family, SiteServices, encode
+from courier.refusals import Refusal
+from courier.web import Call, Head, Request, Response, Route
 
 JSON = b"application/json; charset=UTF-8"
 # Settings are short; only messages may be longer.
@@ -25,7 +19,6 @@ REQUEST_BYTES_MAX = 1 << 20
 SESSION_REMEMBERED_MS = 1_000
 # Families of routes that are no use of queues or exchanges.
 UNCOUNTED = ("clients", "regions")
-_TOKEN = {"token": {"type": "http", "scheme": "bearer"}}
 # For the examples of its pages; None is left out.
 _SAMPLES = {
     "type": "queue",
@@ -46,75 +39,52 @@ _SAMPLES = {
     "value": "NL",
 }
 
-_encode = msgspec.json.Encoder().encode
 
+class AnypointServices(SiteServices, frozen=True, kw_only=True):
+    """`url` is the public base address."""
 
-class Services(msgspec.Struct, frozen=True):
-    """What every route may need."""
-
-    store: Store
-    broker: Broker
-    admin: Admin
-    clock: Clock
-    sealer: Sealer
     usage: Usage
     regions: names.Regions
     url: str
 
 
-class AnypointSite:
+class AnypointFamily(Family[AnypointServices]):
+    def __init__(self, services: AnypointServices) -> None:
+        super().__init__(services)
+        self._regions = services.regions
+
+    def _name(self, call: Call, param: str) -> str:
+        """The core's name for what a part of the path names."""
+        return self._regions.name(call.params[param], call.params["regionId"])
+
+
+class AnypointSite(DocumentedSite):
     """One of the APIs. `counted`: its requests count as usage. `for_apps`: client apps may call."""
 
     name = "anypoint"
-    prefix = ""
-    title = ""
     body_bytes_max = REQUEST_BYTES_MAX
-    segments: Sequence[str] = ()
+    content_type = JSON
     # What only handlers read.
     loose = frozenset({"messageId", "lockId"})
+    refusals = REFUSALS
+    failures = (400, 401, 403, 404, 405, 413, 429, 503)
+    failure: Mapping[str, Any] = {
+        "type": "object",
+        "required": ["status", "message"],
+        "properties": {"status": {"type": "integer"}, "message": {"type": "string"}},
+    }
+    samples = _SAMPLES
     counted = True
     for_apps = False
-    docs_path = ""
 
-    def __init__(self, services: Services, routes: Sequence[Route]) -> None:
+    def __init__(self, services: AnypointServices, routes: Sequence[Route]) -> None:
+        super().__init__(routes)
         self._records = services.store.records
         self._admin = services.admin
         self._sessions = services.admin.sessions
         self._usage = services.usage
         self._clock = services.clock
         self._regions = services.regions
-        self._routes = routes
-        self._documents = openapi.Documents(
-            self.title,
-            self.prefix,
-            [route for route in routes if route.described],
-            home=self.docs_path,
-            envelope=lambda result: result,
-            failure=self.failure_schema(),
-            failures=(400, 401, 403, 404, 405, 413, 429, 503),
-            security=_TOKEN,
-            samples=_SAMPLES,
-        )
-
-    def routes(self) -> Sequence[Route]:
-        return [
-            *self._routes,
-            Route(
-                "GET",
-                f"{self.docs_path}/openapi.json",
-                self.openapi,
-                None,
-                "public",
-                "This API as OpenAPI",
-            ),
-            Route("GET", f"{self.docs_path}/docs", self.docs, None, "public", "This API as a page"),
-        ]
-
-    async def openapi(self, call: Call) -> Response:
-        return self._documents.document(call.request)
-
-    async def docs(self, call: Call) -> Response:
-        return self._documents.page(call.request)
 
     def proof(self, head: Head) -> Hashable | None:
         headers = head.headers
@@ -195,39 +165,14 @@ class AnypointSite:
     def decode(self, raw: bytes, route: Route, request: Request) -> Any:
         if route.body is credentials.Credentials:
             return credentials.decode(raw, request)
-        if route.body_optional and not raw.strip():
-            raw = b"{}"
-        return json.decode(raw, route.body)
-
-    def answer(self, result: Any, route: Route, request: Request) -> Response:
-        if isinstance(result, Response):
-            return result
-        if route.status == openapi.NO_CONTENT:
-            return Response(b"", route.status)
-        return Response(_encode(result), route.status, JSON)
-
-    def refuse(self, error: BrokerError, route: Route | None, request: Request) -> Response:
-        refused = refusal(error)
-        response = self.refused(refused, request)
-        if refused.retry_after_s is not None:
-            response.headers = ((b"retry-after", b"%d" % refused.retry_after_s),)
-        if isinstance(error, WrongMethod):
-            response.headers = ((b"allow", ", ".join(error.allowed).encode()),)
-        return response
+        return super().decode(raw, route, request)
 
     def refused(self, refused: Refusal, request: Request) -> Response:
         body = {"status": refused.status, "message": refused.message}
-        return Response(_encode(body), refused.status, JSON)
-
-    def failure_schema(self) -> dict[str, Any]:
-        return {
-            "type": "object",
-            "required": ["status", "message"],
-            "properties": {"status": {"type": "integer"}, "message": {"type": "string"}},
-        }
+        return Response(encode(body), refused.status, JSON)
 
     def broken(self) -> Response:
-        return Response(_encode({"status": 500, "message": "internal error"}), 500, JSON)
+        return Response(encode({"status": 500, "message": "internal error"}), 500, JSON)
 
 
 def _token(request: Request) -> str:

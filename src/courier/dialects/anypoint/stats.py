@@ -13,7 +13,7 @@ from courier.dialects.anypoint.dates import parse
 from courier.dialects.anypoint.destinations import named_ids
 from courier.dialects.anypoint.names import id_of
 from courier.dialects.anypoint.paging import choice
-from courier.dialects.anypoint.site import AnypointSite, Services
+from courier.dialects.anypoint.site import AnypointFamily, AnypointServices, AnypointSite
 from courier.dialects.anypoint.wire import whole
 from courier.web import Call, Parameter, Route
 
@@ -93,40 +93,28 @@ class StatsSite(AnypointSite):
     title = "Courier: Anypoint MQ, stats"
     counted = False
 
-    def __init__(self, services: Services) -> None:
-        super().__init__(services, StatsRoutes(services).routes())
+    def __init__(self, services: AnypointServices) -> None:
+        super().__init__(services, StatsRoutes(services).table())
 
 
-class StatsRoutes:
-    def __init__(self, services: Services) -> None:
-        self._store = services.store
-        self._records = services.store.records
-        self._broker = services.broker
-        self._admin = services.admin
-        self._clock = services.clock
-        self._usage = services.usage
-        self._regions = services.regions
+class StatsRoutes(AnypointFamily):
+    family = "stats"
 
     def routes(self) -> list[Route]:
-        family: dict[str, Any] = {"family": "stats"}
         return [
             Route("GET", _REGION + "/queues", self.current, "queues:read", "listed",
                   "What queues hold now", result=list[Current],
-                  query=(Parameter("destinationIds", str, "Queues, separated by commas."),),
-                  **family),
+                  query=(Parameter("destinationIds", str, "Queues, separated by commas."),)),
             Route("GET", _REGION + "/queues/{queueId}", self.queue_series, "queues:read", "target",
-                  "What happened on a queue", result=QueueSeries, query=_SERIES, **family),
+                  "What happened on a queue", result=QueueSeries, query=_SERIES),
             Route("GET", _REGION + "/exchanges/{exchangeId}", self.exchange_series, "queues:read",
                   "target",
-                  "What happened on an exchange", result=ExchangeSeries, query=_SERIES, **family),
+                  "What happened on an exchange", result=ExchangeSeries, query=_SERIES),
             Route("GET", _ORGANIZATION, self.organization_use, "usage:read", "whole",
-                  "What an organization used", result=list[Use], query=_USAGE, **family),
+                  "What an organization used", result=list[Use], query=_USAGE),
             Route("GET", _ENVIRONMENT, self.environment_use, "usage:read", "whole",
-                  "What an environment used", result=list[Use], query=_USAGE, **family),
+                  "What an environment used", result=list[Use], query=_USAGE),
         ]  # fmt: skip
-
-    def _name(self, call: Call, param: str) -> str:
-        return self._regions.name(call.params[param], call.params["regionId"])
 
     async def current(self, call: Call) -> list[Current]:
         ids = named_ids(call.request.query)
@@ -225,7 +213,7 @@ class StatsRoutes:
         period: Any = choice(query, "period", _PERIODS)
         start_ms, end_ms = self._dates(query, _PERIOD_MS[period])
         now_ms = self._clock.now_ms()
-        await self._usage.flush(self._store, now_ms=now_ms)
+        await self._services.usage.flush(self._store, now_ms=now_ms)
         use: dict[int, Use] = {}
         slices = Slices()
         for tenant in tenants:

@@ -12,7 +12,7 @@ from courier.core.sessions import SESSION_MS
 from courier.core.types import SECOND_MS, Tenant
 from courier.dialects.anypoint import names
 from courier.dialects.anypoint.credentials import Credentials, basic
-from courier.dialects.anypoint.site import Services
+from courier.dialects.anypoint.site import AnypointServices
 from courier.web import Call, Route
 
 CREDENTIALS_BYTES_MAX = 64 << 10
@@ -31,7 +31,7 @@ class Token(msgspec.Struct, omit_defaults=True):
     redirectUrl: str | msgspec.UnsetType = msgspec.UNSET
 
 
-async def key_of_client(services: Services, call: Call, kind: str) -> Proof:
+async def key_of_client(services: AnypointServices, call: Call, kind: str) -> Proof:
     """The app that the credentials are of; raises Unauthenticated."""
     asked: Credentials = call.body
     id, secret = asked.client_id, asked.client_secret
@@ -44,14 +44,14 @@ async def key_of_client(services: Services, call: Call, kind: str) -> Proof:
     return await _checked(services, secret, kind, id=id)
 
 
-async def key_of_user(services: Services, call: Call) -> Proof:
+async def key_of_user(services: AnypointServices, call: Call) -> Proof:
     asked: Credentials = call.body
     if not asked.username or not asked.password:
         raise Unauthenticated("missing")
     return await _checked(services, asked.password, "user", name=asked.username)
 
 
-async def _checked(services: Services, secret: str, kind: str, **wanted: str) -> Proof:
+async def _checked(services: AnypointServices, secret: str, kind: str, **wanted: str) -> Proof:
     ring = keys.Keyring(services.store)
     proof = await ring.prove(secret, now_ms=services.clock.now_ms(), kind=kind)
     if any(getattr(proof.key, field) != value for field, value in wanted.items()):
@@ -59,12 +59,14 @@ async def _checked(services: Services, secret: str, kind: str, **wanted: str) ->
     return proof
 
 
-async def _open(services: Services, call: Call, proof: Proof) -> str:
+async def _open(services: AnypointServices, call: Call, proof: Proof) -> str:
     actor = replace(call.actor, id=proof.key.id)
     return await services.admin.sessions.open(proof.key, until_ms=proof.until_ms, actor=actor)
 
 
-def app_token(services: Services, path: str, *, with_client: bool, contract: str = "") -> Route:
+def app_token(
+    services: AnypointServices, path: str, *, with_client: bool, contract: str = ""
+) -> Route:
     """The route that gives an app its token."""
 
     async def authorize(call: Call) -> Token:
@@ -82,7 +84,7 @@ def app_token(services: Services, path: str, *, with_client: bool, contract: str
     return _route(path, authorize, "A token for a client app", contract)
 
 
-def connected_app_token(services: Services, path: str) -> Route:
+def connected_app_token(services: AnypointServices, path: str) -> Route:
     async def authorize_connected_app(call: Call) -> Token:
         proof = await key_of_client(services, call, "connected_app")
         token = await _open(services, call, proof)
@@ -91,7 +93,7 @@ def connected_app_token(services: Services, path: str) -> Route:
     return _route(path, authorize_connected_app, "A token for a connected app")
 
 
-def user_token(services: Services, path: str, *, contract: str = "") -> Route:
+def user_token(services: AnypointServices, path: str, *, contract: str = "") -> Route:
     async def log_in(call: Call) -> Token:
         token = await _open(services, call, await key_of_user(services, call))
         return Token(token, "bearer", redirectUrl="/home/")

@@ -7,7 +7,7 @@ own) are among them too, together under the name OWN_HEADERS.
 from collections.abc import Callable, Mapping, Sequence
 from email.utils import formatdate
 from functools import lru_cache, partial
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
@@ -17,6 +17,7 @@ from courier.core.broker import Routable
 from courier.core.errors import InvalidRequest, OverLimit, Rejected
 from courier.core.types import DAY_MS, MINUTE_MS, SECOND_MS, Draft, Message, Queue
 from courier.dialects import folding, json
+from courier.dialects.site import given
 from courier.long_texts import LongTexts
 
 BATCH_MAX = 10
@@ -56,14 +57,8 @@ _BROKER_HEADERS = frozenset(
 )
 _NO_HEADERS: dict[str, Any] = {}
 
-T = TypeVar("T")
 _encode = msgspec.json.Encoder().encode
 _pack = msgspec.msgpack.Encoder().encode
-
-
-def given(value: T | UnsetType | None, default: T) -> T:
-    """Clients write null for what they do not mean to say."""
-    return default if value is UNSET or value is None else value
 
 
 def whole(value: Any, field: str, *, low: int, high: int) -> int:

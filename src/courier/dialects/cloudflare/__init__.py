@@ -1,38 +1,31 @@
 """Cloudflare Queues: the API that wrangler and the `cloudflare` SDKs speak."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from courier.clock import Clock
 from courier.core import keys
-from courier.core.admin import Admin
-from courier.core.broker import Broker
-from courier.core.errors import (
-    BrokerError,
-    Forbidden,
-    InvalidRequest,
-    NotFound,
-)
+from courier.core.errors import BrokerError, Forbidden, InvalidRequest, NotFound
 from courier.core.follower import Follower
 from courier.core.limits import API_WINDOW_MS, Rate
-from courier.core.store import Store
 from courier.core.types import Key
-from courier.dialects import json, openapi
 from courier.dialects.cloudflare import wire
 from courier.dialects.cloudflare.consumers import ConsumerRoutes
-from courier.dialects.cloudflare.errors import refusal
+from courier.dialects.cloudflare.errors import REFUSALS
 from courier.dialects.cloudflare.identity import IdentityRoutes
 from courier.dialects.cloudflare.messages import MessageRoutes
 from courier.dialects.cloudflare.paging import Paged
 from courier.dialects.cloudflare.queues import QueueRoutes
 from courier.dialects.cloudflare.subscriptions import SubscriptionRoutes
+from courier.dialects.site import DocumentedSite, SiteServices, encode
+from courier.refusals import Refusal
 from courier.web import Call, Head, Request, Response, Route
 
+# Families of routes that have a rate.
+_SETTINGS = ("queues", "consumers", "subscriptions")
 _HEAD = b'{"success":true,"errors":[],"messages":[],"result":'
-_TOKEN = {"token": {"type": "http", "scheme": "bearer"}}
 # For the examples of its page; None is left out.
 _SAMPLES = {
     "jurisdiction": None,
@@ -48,79 +41,81 @@ _SAMPLES = {
     "queue_id": "QUEUE_ID",
 }
 
-_encode = msgspec.json.Encoder().encode
+_FAILURE = {
+    "type": "object",
+    "required": ["success", "errors", "messages", "result"],
+    "properties": {
+        "success": {"const": False},
+        "errors": {
+            "type": "array",
+            "minItems": 1,
+            "items": {
+                "type": "object",
+                "required": ["code", "message"],
+                "properties": {"code": {"type": "integer"}, "message": {"type": "string"}},
+            },
+        },
+        "messages": {"type": "array", "maxItems": 0},
+        "result": {"type": "null"},
+    },
+}
 
 
-class _Error(Struct, omit_defaults=True):
+class CloudflareError(Struct, omit_defaults=True):
     code: int
     message: str
     error_chain: list[dict[str, Any]] = []
 
 
-class Cloudflare:
+class Cloudflare(DocumentedSite):
     """The site under /client/v4."""
 
     name = "cloudflare"
     prefix = "/client/v4"
+    title = "Courier: Cloudflare Queues"
     body_bytes_max = 4 << 20
-    segments: Sequence[str] = ()
-    loose: frozenset[str] = frozenset()
+    refusals = REFUSALS
+    failures = (400, 401, 403, 404, 405, 409, 413, 429, 503)
+    failure = _FAILURE
+    samples = _SAMPLES
 
     def __init__(
         self,
-        store: Store,
-        broker: Broker,
-        admin: Admin,
-        clock: Clock,
+        services: SiteServices,
         follower: Follower,
         *,
         json_body_encoding: str,
         api_rate_max: int,
     ) -> None:
-        self._keyring = keys.Keyring(store)
-        self._admin = admin
-        self._clock = clock
+        self._keyring = keys.Keyring(services.store)
+        self._admin = services.admin
+        self._clock = services.clock
         self._api_rate = Rate("the API", limit=api_rate_max, window_ms=API_WINDOW_MS)
-        self._routes = [
-            *QueueRoutes(store, broker, admin, clock).routes(),
-            *ConsumerRoutes(store, admin, clock).routes(),
-            *MessageRoutes(broker, admin, wire.Bodies(json_body_encoding)).routes(),
-            *SubscriptionRoutes(store, admin, clock, follower).routes(),
-            *IdentityRoutes(store).routes(),
-        ]
-        self._documents = openapi.Documents(
-            "Courier: Cloudflare Queues",
-            self.prefix,
-            self._routes,
-            envelope=_envelope,
-            failure=_FAILURE,
-            failures=(400, 401, 403, 404, 405, 409, 413, 429, 503),
-            security=_TOKEN,
-            samples=_SAMPLES,
+        families = (
+            QueueRoutes(services),
+            ConsumerRoutes(services),
+            MessageRoutes(services, wire.Bodies(json_body_encoding)),
+            SubscriptionRoutes(services, follower),
+            IdentityRoutes(services),
         )
+        super().__init__([route for family in families for route in family.table()])
 
-    def routes(self) -> Sequence[Route]:
-        return [
-            *self._routes,
-            Route("GET", "/openapi.json", self.openapi, None, "public", "This API as OpenAPI"),
-            Route("GET", "/docs", self.docs, None, "public", "This API as a page"),
-        ]
-
-    async def openapi(self, call: Call) -> Response:
-        return self._documents.document(call.request)
-
-    async def docs(self, call: Call) -> Response:
-        return self._documents.page(call.request)
+    def envelope(self, result: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "type": "object",
+            "required": ["success", "errors", "messages", "result"],
+            "properties": {
+                "success": {"const": True},
+                "errors": {"type": "array", "maxItems": 0},
+                "messages": {"type": "array", "maxItems": 0},
+                "result": result,
+                "result_info": msgspec.json.schema_components([wire.ResultInfo])[1]["ResultInfo"],
+            },
+        }
 
     def proof(self, head: Head) -> Hashable | None:
         headers = head.headers
         return headers.get(b"authorization"), headers.get(b"x-auth-key")
-
-    def proven_until_ms(self, request: Request) -> int | None:
-        return None
-
-    def repeat(self, call: Call, route: Route) -> None:
-        """Nothing: only calls about settings have a rate."""
 
     async def authenticate(self, request: Request) -> Key:
         secret = ""
@@ -135,7 +130,7 @@ class Cloudflare:
         account = call.params.get("account_id", call.key.tenant)
         if account != call.key.tenant or not account:
             raise Forbidden("account")
-        if route.settings:
+        if route.family in _SETTINGS:
             self._api_rate.take(call.key.id, 1, now_ms=self._clock.now_ms())
         call.hold(route)
         id = call.params.get("queue_id")
@@ -156,73 +151,30 @@ class Cloudflare:
             raise
         call.require(found.parent)
 
-    def decode(self, raw: bytes, route: Route, request: Request) -> Any:
-        if route.body_optional and not raw.strip():
-            raw = b"{}"
-        return json.decode(raw, route.body)
-
     def answer(self, result: Any, route: Route, request: Request) -> Response:
         if isinstance(result, Response):
             return result
         if isinstance(result, Paged):
-            info = _encode(result.info)
-            return Response(_HEAD + _encode(result.rows) + b',"result_info":' + info + b"}")
-        return Response(_HEAD + _encode(result) + b"}")
+            info = encode(result.info)
+            return Response(_HEAD + encode(result.rows) + b',"result_info":' + info + b"}")
+        return Response(_HEAD + encode(result) + b"}")
 
     def refuse(self, error: BrokerError, route: Route | None, request: Request) -> Response:
-        refused = refusal(error, route)
+        response = super().refuse(error, route, request)
+        if response.status == 409:
+            response.headers += ((b"x-should-retry", b"false"),)
+        return response
+
+    def refused(self, refused: Refusal, request: Request) -> Response:
         chain = [{"code": 6111, "message": "Invalid format for Authorization header"}]
-        headers: tuple[tuple[bytes, bytes], ...] = ()
-        if refused.retry_after_s is not None:
-            headers = ((b"retry-after", b"%d" % refused.retry_after_s),)
-        if refused.status == 409:
-            headers = ((b"x-should-retry", b"false"),)
-        if refused.code == 7001:
-            headers = ((b"allow", ", ".join(getattr(error, "allowed", ())).encode()),)
-        return _failure(
-            refused.status,
-            _Error(refused.code, refused.message, chain if refused.code == 6003 else []),
-            headers,
-        )
+        code = int(refused.code)
+        error = CloudflareError(code, refused.message, chain if code == 6003 else [])
+        return _failure(refused.status, error)
 
     def broken(self) -> Response:
-        return _failure(500, _Error(15000, "internal error"))
+        return _failure(500, CloudflareError(15000, "internal error"))
 
 
-def _failure(status: int, error: _Error, headers: tuple[tuple[bytes, bytes], ...] = ()) -> Response:
-    body = b'{"success":false,"errors":[%s],"messages":[],"result":null}' % _encode(error)
-    return Response(body, status, headers=headers)
-
-
-def _envelope(result: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "required": ["success", "errors", "messages", "result"],
-        "properties": {
-            "success": {"const": True},
-            "errors": {"type": "array", "maxItems": 0},
-            "messages": {"type": "array", "maxItems": 0},
-            "result": result,
-            "result_info": msgspec.json.schema_components([wire.ResultInfo])[1]["ResultInfo"],
-        },
-    }
-
-
-_FAILURE: dict[str, Any] = {
-    "type": "object",
-    "required": ["success", "errors", "messages", "result"],
-    "properties": {
-        "success": {"const": False},
-        "errors": {
-            "type": "array",
-            "minItems": 1,
-            "items": {
-                "type": "object",
-                "required": ["code", "message"],
-                "properties": {"code": {"type": "integer"}, "message": {"type": "string"}},
-            },
-        },
-        "messages": {"type": "array", "maxItems": 0},
-        "result": {"type": "null"},
-    },
-}
+def _failure(status: int, error: CloudflareError) -> Response:
+    body = b'{"success":false,"errors":[%s],"messages":[],"result":null}' % encode(error)
+    return Response(body, status)

@@ -6,12 +6,11 @@ from typing import Any
 from msgspec.structs import replace
 
 from courier import ids
-from courier.clock import Clock
-from courier.core.admin import Admin, Policy
+from courier.core.admin import Policy
 from courier.core.errors import Conflict, InvalidRequest, NotFound
-from courier.core.store import Store
 from courier.core.types import SECOND_MS, Consumer, Queue
 from courier.dialects.cloudflare import wire
+from courier.dialects.site import Family, SiteServices, given
 from courier.web import Call, Route
 
 _CONSUMERS = "/accounts/{account_id}/queues/{queue_id}/consumers"
@@ -19,28 +18,23 @@ _CONSUMER = _CONSUMERS + "/{consumer_id}"
 _ID = re.compile("[0-9a-f]{32}")
 
 
-class ConsumerRoutes:
-    def __init__(self, store: Store, admin: Admin, clock: Clock) -> None:
-        self._records = store.records
-        self._admin = admin
-        self._clock = clock
+class ConsumerRoutes(Family[SiteServices]):
+    family = "consumers"
 
     def routes(self) -> list[Route]:
-        common: dict[str, Any] = {"family": "consumers", "settings": True}
         return [
             Route("POST", _CONSUMERS, self.create_consumer, "queues:write", "target",
                   "Create a consumer",
-                  body=wire.ConsumerBody, result=wire.ConsumerResult, **common),
+                  body=wire.ConsumerBody, result=wire.ConsumerResult),
             Route("GET", _CONSUMERS, self.list_consumers, "queues:read", "target", "List consumers",
-                  result=list[wire.ConsumerResult], **common),
+                  result=list[wire.ConsumerResult]),
             Route("GET", _CONSUMER, self.get_consumer, "queues:read", "target", "Get a consumer",
-                  result=wire.ConsumerResult, **common),
+                  result=wire.ConsumerResult),
             Route("PUT", _CONSUMER, self.put_consumer, "queues:write", "target",
                   "Replace a consumer, or create it", body=wire.ConsumerBody,
-                  result=wire.ConsumerResult, **common),
+                  result=wire.ConsumerResult),
             Route("DELETE", _CONSUMER, self.delete_consumer, "queues:write", "target",
-                  "Delete a consumer",
-                  **common),
+                  "Delete a consumer"),
         ]  # fmt: skip
 
     def _result(self, call: Call, queue: Queue, consumer: Consumer) -> wire.ConsumerResult:
@@ -87,7 +81,7 @@ class ConsumerRoutes:
                 **settings,
             )
 
-        dead_letter = wire.given(body.dead_letter_queue, "")
+        dead_letter = given(body.dead_letter_queue, "")
         if dead_letter and not re.search(wire.NAME, dead_letter):
             # Another dialect may allow more; only what would be created must fit here.
             known = self._records.named(Queue, tenant=call.tenant, name=dead_letter)

@@ -1,10 +1,6 @@
 """What each error is in Cloudflare's words: status, code, message."""
 
-from msgspec import Struct
-
 from courier.core.errors import (
-    AnswersFull,
-    BrokerError,
     ClaimLost,
     Conflict,
     Forbidden,
@@ -13,96 +9,41 @@ from courier.core.errors import (
     InvalidRequest,
     NotFound,
     NotPullable,
-    OutOfSpace,
     OverLimit,
     Paused,
     RateLimited,
     SchemaBroken,
-    ShuttingDown,
-    StoreUnavailable,
     Unauthenticated,
+    Unavailable,
 )
 from courier.dialects.json import REQUIRED
-from courier.web import BodiesFull, BodyLate, NoRoute, NotJson, Route, WrongMethod
+from courier.refusals import Refusal, Refusals
+from courier.web import BodyLate, NoRoute, NotJson, Route, WrongMethod
+
+_OVER_LIMIT = {
+    "queue bytes": Refusal(429, 10251),
+    "queues": Refusal(400, 10026),
+    "message bytes": Refusal(413, 10204),
+    "batch bytes": Refusal(413, 10205),
+    "batch messages": Refusal(413, 10206),
+}
 
 
-class Refusal(Struct, frozen=True):
-    status: int
-    code: int
-    message: str
-    retry_after_s: int | None = None
+def _of(route: Route | None) -> tuple[str, str]:
+    """Family and operation."""
+    return (route.family, route.operation) if route else ("", "")
 
 
-def refusal(error: BrokerError, route: Route | None) -> Refusal:
-    family = route.family if route else ""
-    operation = route.operation if route else ""
-    match error:
-        case InvalidRequest():
-            return Refusal(400, _invalid(error, family, operation), _sentence(error))
-        case NotJson():
-            code = {"push": 10208, "push_batch": 10208}.get(operation, 10026)
-            return Refusal(400, 0 if family == "subscriptions" else code, str(error))
-        case SchemaBroken():
-            return Refusal(400, 10207, str(error))
-        case OverLimit():
-            return _over_limit(error, operation)
-        case Unauthenticated(why="missing"):
-            message = "Missing X-Auth-Key, X-Auth-Email or Authorization headers"
-            return Refusal(400, 9106, message)
-        case Unauthenticated(why="malformed"):
-            return Refusal(400, 6003, "Invalid request headers")
-        case Unauthenticated() if operation == "verify_token":
-            return Refusal(401, 1000, "Invalid API Token")
-        case Unauthenticated():
-            return Refusal(403, 9109, "Invalid access token")
-        case Forbidden(limited=True) if family == "messages":
-            return Refusal(403, 10106, "this token may not use that queue")
-        case Forbidden():
-            return Refusal(403, 10000, "Authentication error")
-        case NotFound():
-            return Refusal(404, _not_found(error, family), str(error))
-        case Conflict(kind="queue" | "exchange"):
-            return Refusal(
-                409,
-                11009,
-                f"Queue name '{error.ref}' is already taken. "
-                "Please use a different name and try again.",
-            )
-        case Conflict(kind="consumer"):
-            return Refusal(400, 11004, f"Queue '{error.ref}' already has a consumer.")
-        case Conflict():
-            return Refusal(405, 0, f"subscription '{error.ref}' is on the same source and queue")
-        case InUse():
-            return Refusal(
-                400, 11005, f"queue '{error.ref}' serves as dead letter queue for {error.by}"
-            )
-        case ClaimLost():
-            return Refusal(409, 0, str(error))
-        case Paused():
-            return Refusal(409, 0, "queue_delivery_paused")
-        case NotPullable():
-            message = "messages cannot be pulled unless http_pull mode is enabled"
-            return Refusal(405, 0, message)
-        case Frozen():
-            return Refusal(429, 10252, str(error), 60)
-        case RateLimited():
-            code = 971 if error.what == "the API" else 10250
-            return Refusal(429, code, str(error), -(-error.retry_after_ms // 1000))
-        case NoRoute():
-            return Refusal(404, 7003, str(error))
-        case WrongMethod():
-            return Refusal(405, 7001, str(error))
-        case OutOfSpace():
-            return Refusal(503, 15000, str(error), OutOfSpace.RETRY_AFTER_S)
-        case BodyLate():
-            return Refusal(408, 10026, str(error))
-        case StoreUnavailable() | ShuttingDown() | AnswersFull() | BodiesFull():
-            return Refusal(503, 15000, str(error), 1)
-    raise TypeError(f"no refusal for {type(error).__name__}")
+def _invalid(error: InvalidRequest, route: Route | None) -> Refusal:
+    message = str(error)
+    if error.reason == REQUIRED:
+        message = f'Required at "{error.field}"'
+    elif error.reason.startswith("Unrecognized"):
+        message = error.reason
+    return Refusal(400, _invalid_code(error.field, *_of(route)), message)
 
 
-def _invalid(error: InvalidRequest, family: str, operation: str) -> int:
-    field = error.field
+def _invalid_code(field: str, family: str, operation: str) -> int:
     top, _, _ = field.partition(".")
     match family:
         case "subscriptions":
@@ -127,31 +68,72 @@ def _invalid(error: InvalidRequest, family: str, operation: str) -> int:
     return 10026
 
 
-def _sentence(error: InvalidRequest) -> str:
-    if error.reason == REQUIRED:
-        return f'Required at "{error.field}"'
-    return str(error) if not error.reason.startswith("Unrecognized") else error.reason
+def _not_json(error: NotJson, route: Route | None) -> Refusal:
+    family, operation = _of(route)
+    code = 10208 if operation in ("push", "push_batch") else 10026
+    return Refusal(400, 0 if family == "subscriptions" else code)
 
 
-def _over_limit(error: OverLimit, operation: str) -> Refusal:
-    match error.what:
-        case "queue bytes":
-            return Refusal(429, 10251, str(error), 60)
-        case "queues":
-            return Refusal(400, 10026, str(error))
-        case "message bytes":
-            return Refusal(413, 10204, str(error))
-        case "batch bytes":
-            return Refusal(413, 10205, str(error))
-        case "batch messages":
-            return Refusal(413, 10206, str(error))
-    code = {"push": 10204, "push_batch": 10205}.get(operation, 10026)
-    return Refusal(413, code, str(error))
+def _over_limit(error: OverLimit, route: Route | None) -> Refusal:
+    if error.what in _OVER_LIMIT:
+        return _OVER_LIMIT[error.what]
+    return Refusal(413, {"push": 10204, "push_batch": 10205}.get(_of(route)[1], 10026))
 
 
-def _not_found(error: NotFound, family: str) -> int:
-    if family == "subscriptions":
-        return 0
+def _unauthenticated(error: Unauthenticated, route: Route | None) -> Refusal:
+    if error.why == "missing":
+        return Refusal(400, 9106, "Missing X-Auth-Key, X-Auth-Email or Authorization headers")
+    if error.why == "malformed":
+        return Refusal(400, 6003, "Invalid request headers")
+    if _of(route)[1] == "verify_token":
+        return Refusal(401, 1000, "Invalid API Token")
+    return Refusal(403, 9109, "Invalid access token")
+
+
+def _forbidden(error: Forbidden, route: Route | None) -> Refusal:
+    if error.limited and _of(route)[0] == "messages":
+        return Refusal(403, 10106, "this token may not use that queue")
+    return Refusal(403, 10000, "Authentication error")
+
+
+def _not_found(error: NotFound, route: Route | None) -> Refusal:
+    family = _of(route)[0]
+    codes = {"subscriptions": 0, "messages": 10104}
+    return Refusal(404, 11002 if error.kind == "consumer" else codes.get(family, 11000))
+
+
+def _conflict(error: Conflict, route: Route | None) -> Refusal:
+    if error.kind in ("queue", "exchange"):
+        taken = f"Queue name '{error.ref}' is already taken."
+        return Refusal(409, 11009, f"{taken} Please use a different name and try again.")
     if error.kind == "consumer":
-        return 11002
-    return 10104 if family == "messages" else 11000
+        return Refusal(400, 11004, f"Queue '{error.ref}' already has a consumer.")
+    return Refusal(405, 0, f"subscription '{error.ref}' is on the same source and queue")
+
+
+def _in_use(error: InUse, route: Route | None) -> Refusal:
+    return Refusal(400, 11005, f"queue '{error.ref}' serves as dead letter queue for {error.by}")
+
+
+REFUSALS = Refusals(
+    {
+        InvalidRequest: _invalid,
+        NotJson: _not_json,
+        SchemaBroken: Refusal(400, 10207),
+        OverLimit: _over_limit,
+        Unauthenticated: _unauthenticated,
+        Forbidden: _forbidden,
+        NotFound: _not_found,
+        Conflict: _conflict,
+        InUse: _in_use,
+        ClaimLost: Refusal(409, 0),
+        Paused: Refusal(409, 0, "queue_delivery_paused"),
+        NotPullable: Refusal(405, 0, "messages cannot be pulled unless http_pull mode is enabled"),
+        Frozen: Refusal(429, 10252),
+        RateLimited: lambda error, _: Refusal(429, 971 if error.what == "the API" else 10250),
+        NoRoute: Refusal(404, 7003),
+        WrongMethod: Refusal(405, 7001),
+        BodyLate: Refusal(408, 10026),
+        Unavailable: Refusal(503, 15000),
+    }
+)

@@ -1,29 +1,28 @@
 """Who am I: the calls wrangler makes to find its account."""
 
-from courier.core.store import Store
 from courier.core.types import Tenant
 from courier.dialects.cloudflare import wire
 from courier.dialects.cloudflare.paging import Paged, page
+from courier.dialects.site import Family, SiteServices
 from courier.web import Call, Route
 
 
-class IdentityRoutes:
-    def __init__(self, store: Store) -> None:
-        self._records = store.records
+class IdentityRoutes(Family[SiteServices]):
+    family = "identity"
 
     def routes(self) -> list[Route]:
         return [
             Route("GET", "/user/tokens/verify", self.verify_token, "any", "own", "Check this token",
-                  result=wire.TokenResult, family="identity"),
+                  result=wire.TokenResult),
             Route("GET", "/user", self.user, "any", "own", "Who this token belongs to",
-                  result=wire.UserResult, family="identity"),
+                  result=wire.UserResult),
             Route("GET", "/accounts", self.accounts, "any", "own", "Accounts this token can use",
-                  result=list[wire.AccountResult], family="identity"),
+                  result=list[wire.AccountResult]),
             Route("GET", "/memberships", self.memberships, "any", "own", "The same, as memberships",
-                  result=list[wire.MembershipResult], family="identity"),
+                  result=list[wire.MembershipResult]),
             Route("GET", "/accounts/{account_id}/workers/services/{service}", self.service, "any",
                   "own",
-                  "A worker's environment", result=wire.ServiceResult, family="identity"),
+                  "A worker's environment", result=wire.ServiceResult),
         ]  # fmt: skip
 
     def _account(self, call: Call) -> wire.AccountResult:

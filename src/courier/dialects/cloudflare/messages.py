@@ -1,17 +1,15 @@
 """Messages: push, pull, settle, peek, and purge by reference."""
 
 from collections.abc import Awaitable
-from typing import Any
 
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from courier.core.admin import Admin
-from courier.core.broker import Broker
 from courier.core.errors import InvalidRequest, NotPullable
 from courier.core.slices import Slices
 from courier.core.types import SECOND_MS, Ack, Draft, Outcome, Retry, Settlement
 from courier.dialects.cloudflare import wire
+from courier.dialects.site import Family, SiteServices, given
 from courier.web import Call, Route
 
 _MESSAGES = "/accounts/{account_id}/queues/{queue_id}/messages"
@@ -21,32 +19,32 @@ TURN_EVERY = 128
 _NOT_A_LEASE = "this is not a lease on this queue"
 
 
-class MessageRoutes:
-    def __init__(self, broker: Broker, admin: Admin, bodies: wire.Bodies) -> None:
-        self._broker = broker
-        self._admin = admin
+class MessageRoutes(Family[SiteServices]):
+    family = "messages"
+
+    def __init__(self, services: SiteServices, bodies: wire.Bodies) -> None:
+        super().__init__(services)
         self._bodies = bodies
 
     def routes(self) -> list[Route]:
-        family: dict[str, Any] = {"family": "messages"}
         return [
             Route("POST", _MESSAGES, self.push, "messages:publish", "target", "Push one message",
-                  body=wire.PushBody, result=wire.PushResult, **family),
+                  body=wire.PushBody, result=wire.PushResult),
             Route("POST", _MESSAGES + "/batch", self.push_batch, "messages:publish", "target",
                   "Push up to 100 messages, all or none", body=wire.BatchBody,
-                  result=wire.PushResult, **family),
+                  result=wire.PushResult),
             Route("POST", _MESSAGES + "/pull", self.pull, "messages:consume", "target",
                   "Lease messages", body=wire.PullBody, body_optional=True,
-                  result=wire.PullResult, **family),
+                  result=wire.PullResult),
             Route("POST", _MESSAGES + "/ack", self.ack, "messages:consume", "target",
                   "Acknowledge leased messages, or have them retried", body=wire.AckBody,
-                  body_optional=True, result=wire.AckResult, **family),
+                  body_optional=True, result=wire.AckResult),
             Route("POST", _MESSAGES + "/peek", self.peek, "messages:consume", "target",
                   "Look at messages without leasing them", body=wire.PeekBody,
-                  body_optional=True, result=wire.PeekResult, **family),
+                  body_optional=True, result=wire.PeekResult),
             Route("POST", _MESSAGES + "/purge", self.purge_refs, "messages:consume", "target",
                   "Delete peeked messages", body=wire.PurgeRefsBody, body_optional=True,
-                  result=wire.PurgeRefsResult, **family),
+                  result=wire.PurgeRefsResult),
         ]  # fmt: skip
 
     def push(self, call: Call) -> Awaitable[wire.PushResult]:
@@ -72,8 +70,8 @@ class MessageRoutes:
             lease = body.visibility_timeout
         pulled = await self._broker.pull(
             call.queue,
-            count=wire.whole(wire.given(body.batch_size, consumer.batch_size), "batch_size"),
-            lease_ms=wire.whole(wire.given(lease, call.queue.lease_ms), "visibility_timeout_ms"),
+            count=wire.whole(given(body.batch_size, consumer.batch_size), "batch_size"),
+            lease_ms=wire.whole(given(lease, call.queue.lease_ms), "visibility_timeout_ms"),
             actor=call.actor,
             allowance=call.request.allowance,
         )
@@ -140,7 +138,7 @@ class MessageRoutes:
 
     async def peek(self, call: Call) -> wire.PeekResult:
         body: wire.PeekBody = call.body
-        count = wire.whole(wire.given(body.batch_size, wire.PULL_COUNT_DEFAULT), "batch_size")
+        count = wire.whole(given(body.batch_size, wire.PULL_COUNT_DEFAULT), "batch_size")
         peeked = await self._broker.peek(call.queue, count=count, allowance=call.request.allowance)
         texts = call.long_texts()
         shown = [self._bodies.peeked(message, ref, texts) for message, ref in peeked]

@@ -5,8 +5,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from courier.core.errors import InvalidRequest
 from courier.dialects.cloudflare.wire import ResultInfo
+from courier.dialects.site import number
 from courier.web import Request
 
 _PAGE_MAX = 1_000_000_000
@@ -17,20 +17,10 @@ class Paged(Struct):
     info: ResultInfo
 
 
-def number(request: Request, name: str, *, default: int, high: int) -> int:
-    """A query parameter that is a number from 1 to `high`."""
-    text = request.query.get(name, [""])[-1]
-    if not text:
-        return default
-    if not (text.isascii() and text.isdigit() and len(text) <= 10 and 1 <= int(text) <= high):
-        raise InvalidRequest(name, f"expected a number from 1 to {high}, not '{text[:40]}'")
-    return int(text)
-
-
 def page(request: Request, rows: Sequence[Any], *, per_page: int, per_page_max: int) -> Paged:
     """One page of `rows`; past the end it is empty."""
-    this = number(request, "page", default=1, high=_PAGE_MAX)
-    size = number(request, "per_page", default=per_page, high=per_page_max)
+    this = number(request, "page", default=1, low=1, high=_PAGE_MAX)
+    size = number(request, "per_page", default=per_page, low=1, high=per_page_max)
     part = rows[(this - 1) * size : this * size]
     return Paged(part, info(this, size, len(part), len(rows)))
 

@@ -8,15 +8,12 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from courier import ids
-from courier.clock import Clock
-from courier.core.admin import Admin
-from courier.core.broker import Broker
 from courier.core.errors import BrokerError, InvalidRequest
 from courier.core.slices import Slices
-from courier.core.store import Store
 from courier.core.types import Queue
 from courier.dialects.cloudflare import wire
 from courier.dialects.cloudflare.paging import Paged, info, page
+from courier.dialects.site import Family, SiteServices
 from courier.web import Call, Parameter, Response, Route
 
 PER_PAGE = 100
@@ -27,12 +24,8 @@ METRICS_EVENTS_MAX = 86_400
 _QUEUE = "/accounts/{account_id}/queues/{queue_id}"
 
 
-class QueueRoutes:
-    def __init__(self, store: Store, broker: Broker, admin: Admin, clock: Clock) -> None:
-        self._records = store.records
-        self._broker = broker
-        self._admin = admin
-        self._clock = clock
+class QueueRoutes(Family[SiteServices]):
+    family = "queues"
 
     def routes(self) -> list[Route]:
         paging = (
@@ -43,31 +36,27 @@ class QueueRoutes:
         return [
             Route("POST", "/accounts/{account_id}/queues", self.create_queue, "queues:write",
                   "whole",
-                  "Create a queue", body=wire.NewQueueBody, result=wire.QueueResult,
-                  family="queues", settings=True),
+                  "Create a queue", body=wire.NewQueueBody, result=wire.QueueResult),
             Route("GET", "/accounts/{account_id}/queues", self.list_queues, "queues:read", "listed",
-                  "List queues", result=list[wire.QueueResult], query=paging,
-                  family="queues", settings=True),
+                  "List queues", result=list[wire.QueueResult], query=paging),
             Route("GET", _QUEUE, self.get_queue, "queues:read", "target", "Get a queue",
-                  result=wire.QueueResult, family="queues", settings=True),
+                  result=wire.QueueResult),
             Route("PUT", _QUEUE, self.replace_queue, "queues:write", "target",
                   "Replace a queue's settings; those left out go back to their defaults",
-                  body=wire.QueueBody, result=wire.QueueResult, family="queues", settings=True),
+                  body=wire.QueueBody, result=wire.QueueResult),
             Route("PATCH", _QUEUE, self.edit_queue, "queues:write", "target",
                   "Change some of a queue's settings", body=wire.QueueBody,
-                  result=wire.QueueResult, family="queues", settings=True),
+                  result=wire.QueueResult),
             Route("DELETE", _QUEUE, self.delete_queue, "queues:write", "target",
-                  "Delete a queue with its messages, consumer and subscriptions",
-                  family="queues", settings=True),
+                  "Delete a queue with its messages, consumer and subscriptions"),
             Route("GET", _QUEUE + "/metrics", self.get_metrics, "queues:read", "target",
                   "Backlog of a queue; as a stream of events when asked for text/event-stream",
-                  result=wire.Metrics, family="queues", settings=True),
+                  result=wire.Metrics),
             Route("POST", _QUEUE + "/purge", self.start_purge, "queues:write", "target",
                   "Delete all messages of a queue", body=wire.PurgeBody, body_optional=True,
-                  result=wire.QueueResult, family="queues", settings=True),
+                  result=wire.QueueResult),
             Route("GET", _QUEUE + "/purge", self.purge_status, "queues:read", "target",
-                  "State of the last purge", result=wire.PurgeStatusResult,
-                  family="queues", settings=True),
+                  "State of the last purge", result=wire.PurgeStatusResult),
         ]  # fmt: skip
 
     def _result(self, call: Call, queue: Queue) -> wire.QueueResult:

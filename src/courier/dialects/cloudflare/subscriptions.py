@@ -1,21 +1,17 @@
 """Event subscriptions: which events become messages on which queue."""
 
 from contextlib import AbstractAsyncContextManager, nullcontext
-from typing import Any
 
 from msgspec import UNSET
 from msgspec.structs import replace
 
 from courier import ids
-from courier.clock import Clock
 from courier.core import news
-from courier.core.admin import Admin
-from courier.core.errors import InvalidRequest
 from courier.core.follower import Follower
-from courier.core.store import Store
 from courier.core.types import EventSubscription
 from courier.dialects.cloudflare import sources, wire
 from courier.dialects.cloudflare.paging import Paged, page
+from courier.dialects.site import Family, SiteServices, choice, given
 from courier.web import Call, Parameter, Route
 
 _SUBSCRIPTIONS = "/accounts/{account_id}/event_subscriptions/subscriptions"
@@ -32,15 +28,14 @@ _ORDERS = {
 }
 
 
-class SubscriptionRoutes:
-    def __init__(self, store: Store, admin: Admin, clock: Clock, follower: Follower) -> None:
-        self._records = store.records
-        self._admin = admin
-        self._clock = clock
+class SubscriptionRoutes(Family[SiteServices]):
+    family = "subscriptions"
+
+    def __init__(self, services: SiteServices, follower: Follower) -> None:
+        super().__init__(services)
         self._follower = follower
 
     def routes(self) -> list[Route]:
-        common: dict[str, Any] = {"family": "subscriptions", "settings": True}
         query = (
             Parameter("page", int, "From 1."),
             Parameter("per_page", int, "1 to 100, 20 by default."),
@@ -51,18 +46,15 @@ class SubscriptionRoutes:
         result = wire.SubscriptionResult
         return [
             Route("POST", _SUBSCRIPTIONS, self.create_subscription, "queues:write", "named",
-                  "Create an event subscription", body=wire.SubscriptionBody, result=result,
-                  **common),
+                  "Create an event subscription", body=wire.SubscriptionBody, result=result),
             Route("GET", _SUBSCRIPTIONS, self.list_subscriptions, "queues:read", "listed",
-                  "List event subscriptions", result=list[wire.SubscriptionResult], query=query,
-                  **common),
+                  "List event subscriptions", result=list[wire.SubscriptionResult], query=query),
             Route("GET", _SUBSCRIPTION, self.get_subscription, "queues:write", "target",
-                  "Get an event subscription", result=result, **common),
+                  "Get an event subscription", result=result),
             Route("PATCH", _SUBSCRIPTION, self.edit_subscription, "queues:write", "target",
-                  "Change an event subscription", body=wire.SubscriptionEdit, result=result,
-                  **common),
+                  "Change an event subscription", body=wire.SubscriptionEdit, result=result),
             Route("DELETE", _SUBSCRIPTION, self.delete_subscription, "queues:write", "target",
-                  "Delete an event subscription", result=result, **common),
+                  "Delete an event subscription", result=result),
         ]  # fmt: skip
 
     async def create_subscription(self, call: Call) -> wire.SubscriptionResult:
@@ -80,8 +72,8 @@ class SubscriptionRoutes:
                 parent=queue.id,
                 created_ms=now_ms,
                 modified_ms=now_ms,
-                title=wire.given(body.name, f"{queue.name} {source['type']}"),
-                enabled=wire.given(body.enabled, True),
+                title=given(body.name, f"{queue.name} {source['type']}"),
+                enabled=given(body.enabled, True),
                 source=source,
                 events=events,
                 since=since,
@@ -97,12 +89,8 @@ class SubscriptionRoutes:
 
     async def list_subscriptions(self, call: Call) -> Paged:
         reach, query = call.reach, call.request.query
-        order = query.get("order", ["name"])[-1]
-        direction = query.get("direction", ["asc"])[-1]
-        if order not in _ORDERS:
-            raise InvalidRequest("order", f"expected one of {', '.join(_ORDERS)}")
-        if direction not in ("asc", "desc"):
-            raise InvalidRequest("direction", "expected asc or desc")
+        order = choice(call.request, "order", tuple(_ORDERS))
+        direction = choice(call.request, "direction", ("asc", "desc"))
         found = self._records.scan(
             EventSubscription, tenant=call.tenant, parent=query.get("queue_id", [None])[-1]
         )
@@ -132,8 +120,8 @@ class SubscriptionRoutes:
                 return replace(
                     known,
                     modified_ms=self._clock.now_ms(),
-                    title=wire.given(body.name, known.title),
-                    enabled=wire.given(body.enabled, known.enabled),
+                    title=given(body.name, known.title),
+                    enabled=given(body.enabled, known.enabled),
                     events=known.events
                     if body.events is UNSET
                     else sources.events(source["type"], body.events),

@@ -6,7 +6,7 @@ because clients send `2.0` where an integer is meant; `whole` takes them apart.
 
 from base64 import b64encode
 from datetime import UTC, datetime
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
@@ -22,6 +22,7 @@ from courier.core.types import (
     Queue,
     QueueStats,
 )
+from courier.dialects.site import given
 from courier.long_texts import LongTexts
 
 MESSAGE_BYTES_MAX = 128_000
@@ -30,7 +31,6 @@ BATCH_MESSAGES_MAX = 100
 LEASE_MS_MAX = 43_200_000
 PULL_COUNT_DEFAULT = 5
 
-T = TypeVar("T")
 _INTEGER = {"type": "integer"}
 Delay = Annotated[float, Meta(ge=0, le=86_400, extra_json_schema=_INTEGER)]
 Count = Annotated[float, Meta(ge=1, le=100, extra_json_schema=_INTEGER)]
@@ -47,10 +47,6 @@ def whole(value: float, field: str) -> int:
     if value != int(value):
         raise InvalidRequest(field, f"expected an integer, not {value}")
     return int(value)
-
-
-def given(value: T | UnsetType | None, default: T) -> T:
-    return default if value is UNSET or value is None else value
 
 
 def time_text(ms: int) -> str:

@@ -7,12 +7,12 @@ from courier.dialects.discue.events import EventRoutes
 from courier.dialects.discue.listeners import ListenerRoutes
 from courier.dialects.discue.messages import MessageRoutes
 from courier.dialects.discue.queues import QueueRoutes
-from courier.dialects.discue.site import Discue, Services
+from courier.dialects.discue.site import Discue, DiscueServices
 
 PREFIX = "/v1"
 
 
-def sites(services: Services) -> list[Discue]:
+def sites(services: DiscueServices) -> list[Discue]:
     routes = [
         route
         for family in (
@@ -24,6 +24,6 @@ def sites(services: Services) -> list[Discue]:
             DomainRoutes(services),
             EventRoutes(services),
         )
-        for route in family.routes()
+        for route in family.table()
     ]
     return [Discue(services, routes, prefix=PREFIX), Discue(services, routes, prefix="")]

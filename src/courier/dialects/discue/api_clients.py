@@ -6,7 +6,7 @@ from courier import ids
 from courier.core.errors import Conflict, Forbidden, InvalidRequest, NotFound
 from courier.core.types import OPERATOR, Tenant
 from courier.dialects.discue import names
-from courier.dialects.discue.site import Answer, Services
+from courier.dialects.discue.site import Answer, DiscueFamily
 from courier.dialects.discue.wire import Named
 from courier.web import Call, Route
 
@@ -33,25 +33,23 @@ class ClientAnswer(Struct):
     api_key: str = ""
 
 
-class ClientRoutes:
-    def __init__(self, services: Services) -> None:
-        self._records = services.store.records
-        self._tenants = services.tenants
+class ClientRoutes(DiscueFamily):
+    family = "api_clients"
 
     def routes(self) -> list[Route]:
         return [
             Route("POST", _CLIENTS, self.create_client, "admin", "whole", "Create an API client",
-                  body=ClientBody, body_optional=True, result=ClientAnswer, family="api_clients"),
+                  body=ClientBody, body_optional=True, result=ClientAnswer),
             Route("PUT", _CLIENTS, self.create_client, "admin", "whole", "Create an API client",
                   body=ClientBody, body_optional=True, described=False),
             Route("PUT", _CLIENT, self.rename_client, "admin", "whole", "Rename an API client",
-                  body=ClientBody, body_optional=True, result=ClientAnswer, family="api_clients"),
+                  body=ClientBody, body_optional=True, result=ClientAnswer),
         ]  # fmt: skip
 
     async def create_client(self, call: Call) -> Answer:
         _operator(call)
         name = _free(call.body.chosen() or f"client-{ids.new_id()[-12:]}")
-        tenant, made = await self._tenants.create_tenant(name, actor=call.actor)
+        tenant, made = await self._services.tenants.create_tenant(name, actor=call.actor)
         members = {"api_client": _member(tenant), "api_key": made["discue"]["api_key"]}
         return Answer(members, _path(tenant))
 
@@ -65,7 +63,9 @@ class ClientRoutes:
         if name is not None and name != tenant.name:
             if tenant.name == _FIRST:
                 raise InvalidRequest("name", f"'{_FIRST}' comes with the server and stays")
-            tenant = await self._tenants.rename_tenant(tenant, _free(name), actor=call.actor)
+            tenant = await self._services.tenants.rename_tenant(
+                tenant, _free(name), actor=call.actor
+            )
         return Answer({"api_client": _member(tenant)}, _path(tenant))
 
 

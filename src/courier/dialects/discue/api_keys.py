@@ -11,7 +11,7 @@ from courier.core.slices import Slices
 from courier.core.types import Grant, Key, KeyUse
 from courier.dialects.discue import names, scopes
 from courier.dialects.discue.scopes import Scopes, ScopesBody
-from courier.dialects.discue.site import Answer, Services
+from courier.dialects.discue.site import Answer, DiscueFamily
 from courier.dialects.discue.wire import PAGING, Named, page
 from courier.web import Call, Route
 
@@ -54,30 +54,25 @@ class KeysAnswer(Struct):
     api_keys: list[KeyMember]
 
 
-class KeyRoutes:
-    def __init__(self, services: Services) -> None:
-        self._records = services.store.records
-        self._admin = services.admin
-        self._clock = services.clock
+class KeyRoutes(DiscueFamily):
+    family = "api_keys"
 
     def routes(self) -> list[Route]:
         return [
             Route("GET", _KEYS, self.list_keys, "keys:read", "whole", "List API keys",
                   result=KeysAnswer,
-                  query=PAGING, family="api_keys"),
+                  query=PAGING),
             Route("POST", _KEYS, self.create_key, "keys:write", "whole", "Create an API key",
-                  body=KeyBody, body_optional=True, result=KeyAnswer, family="api_keys"),
+                  body=KeyBody, body_optional=True, result=KeyAnswer),
             Route("PUT", _KEYS, self.create_key, "keys:write", "whole", "Create an API key",
                   body=KeyBody,
                   body_optional=True, described=False),
             Route("GET", _KEY, self.get_key, "keys:read", "whole", "Get an API key",
-                  result=KeyAnswer,
-                  family="api_keys"),
+                  result=KeyAnswer),
             Route("PUT", _KEY, self.update_key, "keys:write", "whole", "Change an API key",
                   body=KeyBody,
-                  body_optional=True, result=KeyAnswer, family="api_keys"),
-            Route("DELETE", _KEY, self.delete_key, "keys:write", "whole", "Delete an API key",
-                  family="api_keys"),
+                  body_optional=True, result=KeyAnswer),
+            Route("DELETE", _KEY, self.delete_key, "keys:write", "whole", "Delete an API key"),
         ]  # fmt: skip
 
     async def list_keys(self, call: Call) -> Answer:

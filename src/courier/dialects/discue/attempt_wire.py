@@ -7,12 +7,13 @@ from courier.core.records import Records
 from courier.core.types import Listener
 from courier.delivery.requests import delivery_id
 from courier.dialects.discue import names
-from courier.dialects.discue.errors import BadQuery
 from courier.dialects.discue.message_wire import ListenerRef
 from courier.dialects.discue.site import Answer
+from courier.dialects.site import number
 from courier.web import Parameter, Request
 
 LIMIT_DEFAULT = 100
+OFFSET_MAX = 10**17
 QUERY = (
     Parameter("limit", int, "How many: 100 if not given, 1,000 at most."),
     Parameter("before", int, "Only older ones; `_links.next` says it."),
@@ -38,16 +39,10 @@ class AttemptsAnswer(Struct):
 
 
 def asked(request: Request) -> tuple[int, int | None]:
-    """How many, and before which offset. Raises BadQuery."""
-    given: dict[str, int] = {}
-    for name in ("limit", "before"):
-        text = request.query.get(name, [""])[-1]
-        if text:
-            if not (text.isascii() and text.isdigit() and len(text) < 18 and int(text)):
-                raise BadQuery(name, "must be a whole number from 1 on")
-            given[name] = int(text)
-    limit = min(given.get("limit", LIMIT_DEFAULT), attempts.LIMIT_MAX)
-    return limit, given.get("before")
+    """How many, and before which offset. Raises InvalidQuery."""
+    limit = number(request, "limit", default=LIMIT_DEFAULT, low=1, high=OFFSET_MAX)
+    before = number(request, "before", default=0, low=1, high=OFFSET_MAX)
+    return min(limit, attempts.LIMIT_MAX), before or None
 
 
 def answer(found: attempts.Attempts, records: Records, path: str) -> Answer:

@@ -8,7 +8,7 @@ from courier.core.domains import CONTEXT_PATH, new_domain
 from courier.core.errors import InvalidRequest
 from courier.core.types import Domain
 from courier.dialects.discue import names
-from courier.dialects.discue.site import Answer, Services
+from courier.dialects.discue.site import Answer, DiscueFamily
 from courier.dialects.discue.wire import PAGING, Named, page
 from courier.web import Call, Route
 
@@ -59,31 +59,25 @@ class DomainsAnswer(Struct):
     domains: list[DomainMember]
 
 
-class DomainRoutes:
-    def __init__(self, services: Services) -> None:
-        self._records = services.store.records
-        self._domains = services.admin.domains
-        self._verifier = services.verifier
-        self._clock = services.clock
+class DomainRoutes(DiscueFamily):
+    family = "domains"
 
     def routes(self) -> list[Route]:
         return [
             Route("GET", _DOMAINS, self.list_domains, "domains:read", "listed", "List domains",
-                  result=DomainsAnswer, query=PAGING, family="domains"),
+                  result=DomainsAnswer, query=PAGING),
             Route("POST", _DOMAINS, self.create_domain, "domains:write", "whole", "Create a domain",
-                  body=DomainBody, result=DomainAnswer, family="domains"),
+                  body=DomainBody, result=DomainAnswer),
             Route("PUT", _DOMAINS, self.create_domain, "domains:write", "whole", "Create a domain",
                   body=DomainBody, described=False),
             Route("GET", _DOMAIN, self.get_domain, "domains:read", "target", "Get a domain",
-                  result=DomainAnswer, family="domains"),
+                  result=DomainAnswer),
             Route("PUT", _DOMAIN, self.update_domain, "domains:write", "target", "Rename a domain",
-                  body=DomainBody, body_optional=True, result=DomainAnswer, family="domains"),
+                  body=DomainBody, body_optional=True, result=DomainAnswer),
             Route("DELETE", _DOMAIN, self.delete_domain, "domains:write", "target",
-                  "Delete a domain",
-                  family="domains"),
+                  "Delete a domain"),
             Route("POST", _DOMAIN + "/verify", self.verify_domain, "domains:write", "target",
-                  "Look at once whether the host serves the file", result=DomainAnswer,
-                  family="domains"),
+                  "Look at once whether the host serves the file", result=DomainAnswer),
         ]  # fmt: skip
 
     async def list_domains(self, call: Call) -> Answer:
@@ -117,7 +111,7 @@ class DomainRoutes:
             port=body.port,
             now_ms=self._clock.now_ms(),
         )
-        await self._domains.create(domain, actor=call.actor)
+        await self._admin.domains.create(domain, actor=call.actor)
         return _answer(domain)
 
     async def get_domain(self, call: Call) -> Answer:
@@ -130,24 +124,26 @@ class DomainRoutes:
             raise InvalidRequest("hostname", f"is {known.hostname} and cannot be changed")
         if body.port is not UNSET and body.port != known.port:
             raise InvalidRequest("port", f"is {known.port} and cannot be changed")
-        domain = await self._domains.update(
+        domain = await self._admin.domains.update(
             call.tenant, known.id, name=body.chosen(), actor=call.actor
         )
         return _answer(domain)
 
     async def delete_domain(self, call: Call) -> Answer:
         domain = self._domain(call)
-        await self._domains.delete(call.tenant, domain.id, actor=call.actor)
+        await self._admin.domains.delete(call.tenant, domain.id, actor=call.actor)
         return Answer({}, _DOMAINS)
 
     async def verify_domain(self, call: Call) -> Answer:
         known = self._domain(call)
         # One that has run out is renewed, so that its owner knows what to put there now.
-        domain = await self._domains.update(call.tenant, known.id, name=None, actor=call.actor)
-        return _answer(await self._verifier.verify(domain))
+        domain = await self._admin.domains.update(
+            call.tenant, known.id, name=None, actor=call.actor
+        )
+        return _answer(await self._services.verifier.verify(domain))
 
     def _domain(self, call: Call) -> Domain:
-        return self._domains.get(call.tenant, names.read(call.params["domain_id"]))
+        return self._admin.domains.get(call.tenant, names.read(call.params["domain_id"]))
 
 
 def _answer(domain: Domain) -> Answer:

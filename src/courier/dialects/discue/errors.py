@@ -1,14 +1,6 @@
 """How Discue says what went wrong: the reason phrase, the status, and what would help."""
 
-import http
-from typing import Any
-
-from msgspec import Struct
-
-from courier import ids
 from courier.core.errors import (
-    AnswersFull,
-    BrokerError,
     ClaimLost,
     Conflict,
     Forbidden,
@@ -17,25 +9,21 @@ from courier.core.errors import (
     InvalidRequest,
     NotFound,
     NotPullable,
-    OutOfSpace,
     OverLimit,
     Paused,
     RateLimited,
     Rejected,
     SchemaBroken,
-    ShuttingDown,
-    StoreUnavailable,
     Unauthenticated,
+    Unavailable,
 )
 from courier.dialects.discue.lockout import LockedOut
-from courier.web import BodiesFull, BodyLate, BodyTooLong, NoRoute, NotJson, WrongMethod
+from courier.dialects.site import InvalidQuery
+from courier.refusals import Refusal, Refusals
+from courier.web import BodyLate, BodyTooLong, NoRoute, NotJson, Route, WrongMethod
 
-
-class BadQuery(Rejected):
-    """A query parameter has a value that it does not take."""
-
-    def __init__(self, name: str, reason: str) -> None:
-        super().__init__(f"query parameter {name} {reason}")
+# Limits on what may be kept; the others are on what is sent.
+_KEPT = ("queues", "queue bytes", "keys")
 
 
 class NotAcceptable(Rejected):
@@ -80,71 +68,58 @@ class Malformed(Rejected):
         self.problems = problems
 
 
-class Refusal(Struct, frozen=True):
-    status: int
-    detail: str
-    problems: list[tuple[str, str]] = []
-    retry_after_s: int | None = None
-
-    def body(self) -> dict[str, Any]:
-        phrase = http.HTTPStatus(self.status).phrase
-        # The reason phrase of 422 was renamed, and Python follows; clients know the old one.
-        title = "Unprocessable Entity" if self.status == 422 else phrase
-        body: dict[str, Any] = {"title": title, "status": self.status, "detail": self.detail}
-        if self.problems:
-            body["errors"] = [{"pointer": at, "message": what} for at, what in self.problems]
-        return {**body, "request_id": ids.new_id()}
+def _invalid(error: InvalidRequest, route: Route | None) -> int | Refusal:
+    if error.field in ("", "query"):
+        return 400
+    if error.field == "path":
+        return 404
+    pointer = "/" + error.field.replace(".", "/").replace("[", "/").replace("]", "")
+    return Refusal(422, problems=[(pointer, error.reason)])
 
 
-def refusal(error: BrokerError) -> Refusal:
-    text = str(error)
-    match error:
-        case NotJson() | BadQuery() | InvalidRequest(field="" | "query"):
-            return Refusal(400, text)
-        case Unauthenticated():
-            return Refusal(401, text)
-        case OverLimit(what="queues" | "queue bytes" | "keys"):
-            return Refusal(402, text)
-        case Forbidden():
-            where = " for this" if error.limited else ""
-            return Refusal(403, f"the key lacks scope {error.scope}{where}")
-        case LockedOut():
-            return Refusal(403, text, retry_after_s=-(-error.retry_after_ms // 1000))
-        case NotFound():
-            return Refusal(404, f"there is no such {error.kind}")
-        case NoRoute() | InvalidRequest(field="path"):
-            return Refusal(404, text)
-        case WrongMethod():
-            return Refusal(405, text)
-        case NotAcceptable():
-            return Refusal(406, text)
-        case BodyLate():
-            return Refusal(408, text)
-        case Stale() | KeyReused() | ClaimLost():
-            return Refusal(409, text)
-        case BodyTooLong():
-            return Refusal(413, text)
-        case WrongMedia():
-            return Refusal(415, text)
-        case InvalidRequest():
-            pointer = "/" + error.field.replace(".", "/").replace("[", "/").replace("]", "")
-            return Refusal(422, text, [(pointer, error.reason)])
-        case SchemaBroken():
-            return Refusal(422, text, [("/data" + at, what) for at, what in error.problems])
-        case Malformed():
-            return Refusal(422, text, error.problems)
-        case Conflict():
-            return Refusal(422, f"another {error.kind} has this name", [("/name", "is taken")])
-        case InUse() | OverLimit() | NotRetryable():
-            return Refusal(422, text)
-        case Frozen() | Paused() | NotPullable():
-            return Refusal(423, text, retry_after_s=60)
-        case RateLimited():
-            return Refusal(429, text, retry_after_s=-(-error.retry_after_ms // 1000))
-        case Unsupported():
-            return Refusal(501, text)
-        case OutOfSpace():
-            return Refusal(503, text, retry_after_s=OutOfSpace.RETRY_AFTER_S)
-        case StoreUnavailable() | ShuttingDown() | AnswersFull() | BodiesFull():
-            return Refusal(503, text, retry_after_s=1)
-    raise TypeError(f"no refusal for {type(error).__name__}")
+def _forbidden(error: Forbidden, route: Route | None) -> Refusal:
+    where = " for this" if error.limited else ""
+    return Refusal(403, message=f"the key lacks scope {error.scope}{where}")
+
+
+def _schema_broken(error: SchemaBroken, route: Route | None) -> Refusal:
+    return Refusal(422, problems=[("/data" + at, what) for at, what in error.problems])
+
+
+def _conflict(error: Conflict, route: Route | None) -> Refusal:
+    taken = f"another {error.kind} has this name"
+    return Refusal(422, message=taken, problems=[("/name", "is taken")])
+
+
+REFUSALS = Refusals(
+    {
+        NotJson: 400,
+        InvalidQuery: 400,
+        InvalidRequest: _invalid,
+        Unauthenticated: 401,
+        OverLimit: lambda error, _: 402 if error.what in _KEPT else 422,
+        Forbidden: _forbidden,
+        LockedOut: 403,
+        NotFound: lambda error, _: Refusal(404, message=f"there is no such {error.kind}"),
+        NoRoute: 404,
+        WrongMethod: 405,
+        NotAcceptable: 406,
+        BodyLate: 408,
+        Stale: 409,
+        KeyReused: 409,
+        ClaimLost: 409,
+        BodyTooLong: 413,
+        WrongMedia: 415,
+        SchemaBroken: _schema_broken,
+        Malformed: lambda error, _: Refusal(422, problems=error.problems),
+        Conflict: _conflict,
+        InUse: 422,
+        NotRetryable: 422,
+        Frozen: 423,
+        Paused: 423,
+        NotPullable: 423,
+        RateLimited: 429,
+        Unsupported: 501,
+        Unavailable: 503,
+    }
+)

@@ -12,8 +12,8 @@ from courier.core.lifecycle import NAME_HEADER
 from courier.core.types import DAY_MS, HOUR_MS, MINUTE_MS, Listener, Run, Tally
 from courier.delivery.requests import delivery_id
 from courier.dialects.discue import names
-from courier.dialects.discue.errors import BadQuery
-from courier.dialects.discue.site import Answer, Services
+from courier.dialects.discue.site import Answer, DiscueFamily
+from courier.dialects.site import InvalidQuery, choice, number
 from courier.web import Call, Parameter, Request, Route
 
 LIMIT_DEFAULT = 100
@@ -100,11 +100,8 @@ class Asked(Struct, frozen=True):
     after: int
 
 
-class EventRoutes:
-    def __init__(self, services: Services) -> None:
-        self._store = services.store
-        self._records = services.store.records
-        self._clock = services.clock
+class EventRoutes(DiscueFamily):
+    family = "events"
 
     def routes(self) -> list[Route]:
         return [
@@ -115,7 +112,7 @@ class EventRoutes:
                       Parameter("limit", int, "How many: 100 unless told, 1,000 at most."),
                       Parameter("startAfter", int, "`stored_at` of the last event seen."),
                       Parameter("startAfterId", str, "`id` of the last event seen."),
-                  ), family="events"),
+                  )),
             Route("GET", "/stats/messages", self.message_stats, "usage:read", "listed",
                   "Count what happened", result=StatsAnswer, family="stats"),
         ]  # fmt: skip
@@ -228,28 +225,19 @@ def _counts(tallies: Sequence[Tally], since_ms: int) -> dict[Type, int]:
 
 
 def _asked(request: Request) -> Asked:
-    query = {name: values[-1] for name, values in request.query.items()}
-    family = query.get("events", "all")
-    if family not in _FAMILIES:
-        raise BadQuery("events", f"must be one of {', '.join(_FAMILIES)}")
-    limit = query.get("limit", str(LIMIT_DEFAULT))
-    if not _whole(limit) or int(limit) < 1:
-        raise BadQuery("limit", "must be a whole number from 1 on")
+    query = request.query
+    family = choice(request, "events", _FAMILIES)
+    limit = number(request, "limit", default=LIMIT_DEFAULT, low=1, high=10**18)
     after = 0
     # One without the other means nothing.
     if "startAfter" in query and "startAfterId" in query:
-        if not _whole(query["startAfter"]):
-            raise BadQuery("startAfter", "must be a time in ms")
-        id = _ID.fullmatch(query["startAfterId"])
+        number(request, "startAfter", default=0, high=10**18)
+        id = _ID.fullmatch(query["startAfterId"][-1])
         if id is None:
-            raise BadQuery("startAfterId", "must be the id of an event")
+            raise InvalidQuery("startAfterId", "must be the id of an event")
         after = int(id[1])
     kinds = frozenset(kind for kind, (_, each) in TYPES.items() if family in ("all", each))
-    return Asked(family, kinds, min(int(limit), LIMIT_MAX), after)
-
-
-def _whole(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) < 18
+    return Asked(family, kinds, min(limit, LIMIT_MAX), after)
 
 
 def _id(offset: int) -> str:

@@ -12,7 +12,7 @@ from courier.delivery import secrets
 from courier.delivery.secrets import Private
 from courier.dialects.discue import attempt_wire, names
 from courier.dialects.discue import listener_wire as wire
-from courier.dialects.discue.site import Answer, Services
+from courier.dialects.discue.site import Answer, DiscueFamily
 from courier.dialects.discue.wire import PAGING, Link, page
 from courier.web import Call, Route
 
@@ -21,50 +21,41 @@ _LISTENERS = "/queues/{queue_id}/listeners"
 _LISTENER = _LISTENERS + "/{listener_id}"
 
 
-class ListenerRoutes:
-    def __init__(self, services: Services) -> None:
-        self._services = services
-        self._store = services.store
-        self._records = services.store.records
-        self._listeners = services.admin.listeners
-        self._clock = services.clock
-        self._sealer = services.sealer
+class ListenerRoutes(DiscueFamily):
+    family = "listeners"
 
     def routes(self) -> list[Route]:
         return [
             Route("GET", "/listeners", self.list_all_listeners, "listeners:read", "listed",
-                  "List listeners of all queues", result=wire.ListenersAnswer, query=PAGING,
-                  family="listeners"),
+                  "List listeners of all queues", result=wire.ListenersAnswer, query=PAGING),
             Route("GET", _LISTENERS, self.list_listeners, "listeners:read", "target",
                   "List listeners",
-                  result=wire.ListenersAnswer, query=PAGING, family="listeners"),
+                  result=wire.ListenersAnswer, query=PAGING),
             Route("POST", _LISTENERS, self.create_listener, "listeners:write", "target",
-                  "Create a listener", body=wire.ListenerBody, result=wire.ListenerAnswer,
-                  family="listeners"),
+                  "Create a listener", body=wire.ListenerBody, result=wire.ListenerAnswer),
             Route("PUT", _LISTENERS, self.create_listener, "listeners:write", "target",
                   "Create a listener", body=wire.ListenerBody, described=False),
             Route("GET", _LISTENER, self.get_listener, "listeners:read", "target", "Get a listener",
-                  result=wire.ListenerAnswer, family="listeners"),
+                  result=wire.ListenerAnswer),
             Route("PUT", _LISTENER, self.update_listener, "listeners:write", "target",
                   "Change a listener", body=wire.ListenerBody, body_optional=True,
-                  result=wire.ListenerAnswer, family="listeners"),
+                  result=wire.ListenerAnswer),
             Route("DELETE", _LISTENER, self.delete_listener, "listeners:write", "target",
-                  "Delete a listener", family="listeners"),
+                  "Delete a listener"),
             Route("POST", _LISTENER + "/rotate_secret", self.rotate_secret, "listeners:write",
                   "target",
                   "Sign with another secret, and for a day with the old one too",
                   body=wire.SecretBody, body_optional=True,
-                  result=wire.ListenerAnswer, family="listeners"),
+                  result=wire.ListenerAnswer),
             Route("POST", _LISTENER + "/backfill", self.backfill, "listeners:write", "target",
                   "Also push messages from before the listener was created",
-                  body=wire.BackfillBody, body_optional=True, result=wire.BackfillAnswer,
-                  family="listeners"),
+                  body=wire.BackfillBody, body_optional=True, result=wire.BackfillAnswer),
             Route("POST", _LISTENER + "/retry_failed", self.retry_failed, "messages:consume",
                   "target", "Push again, now, all messages that failed",
-                  result=wire.RetriedAnswer, family="listeners"),
+                  result=wire.RetriedAnswer),
             Route("GET", _LISTENER + "/attempts", self.list_attempts, "listeners:read", "target",
                   "List attempts to push to a listener, newest first",
-                  result=attempt_wire.AttemptsAnswer, query=attempt_wire.QUERY, family="listeners"),
+                  result=attempt_wire.AttemptsAnswer, query=attempt_wire.QUERY),
         ]  # fmt: skip
 
     async def list_all_listeners(self, call: Call) -> Answer:
@@ -110,7 +101,7 @@ class ListenerRoutes:
             private=secrets.seal_private(hidden, self._sealer, tenant=call.tenant, id=id),
         )
         listener = wire.changed(listener, body)
-        await self._listeners.create(listener, actor=call.actor)
+        await self._admin.listeners.create(listener, actor=call.actor)
         return self._answer(listener, secret)
 
     def _sealed(self, call: Call, id: str, secret: str) -> Secret:
@@ -150,17 +141,17 @@ class ListenerRoutes:
             return replace(listener, private=private)
 
         id = names.read(call.params["listener_id"])
-        listener = await self._listeners.update(call.queue.id, id, edit, actor=call.actor)
+        listener = await self._admin.listeners.update(call.queue.id, id, edit, actor=call.actor)
         return self._answer(listener)
 
     async def delete_listener(self, call: Call) -> Answer:
         id = names.read(call.params["listener_id"])
-        await self._listeners.delete(call.queue.id, id, actor=call.actor)
+        await self._admin.listeners.delete(call.queue.id, id, actor=call.actor)
         return Answer({}, f"/queues/{names.shown(call.queue.id)}/listeners")
 
     async def rotate_secret(self, call: Call) -> Answer:
         secret, id = wire.secret(call.body), names.read(call.params["listener_id"])
-        listener = await self._listeners.rotate(
+        listener = await self._admin.listeners.rotate(
             call.queue.id, id, self._sealed(call, id, secret), actor=call.actor
         )
         return self._answer(listener, secret)
@@ -168,7 +159,7 @@ class ListenerRoutes:
     async def backfill(self, call: Call) -> Answer:
         body: wire.BackfillBody = call.body
         listener = self._listener(call)
-        done = await self._listeners.backfill(
+        done = await self._admin.listeners.backfill(
             listener,
             since_ms=0 if body.since is UNSET else body.since,
             until_ms=self._clock.now_ms() + 1 if body.until is UNSET else body.until,
@@ -179,7 +170,7 @@ class ListenerRoutes:
 
     async def retry_failed(self, call: Call) -> Answer:
         listener = self._listener(call)
-        done = await self._listeners.retry_failed(listener)
+        done = await self._admin.listeners.retry_failed(listener)
         return Answer({"retried": done}, _path(listener))
 
     async def list_attempts(self, call: Call) -> Answer:
@@ -192,7 +183,7 @@ class ListenerRoutes:
 
     def _listener(self, call: Call) -> Listener:
         id = names.read(call.params["listener_id"])
-        return self._listeners.of_queue(call.queue.id, id)
+        return self._admin.listeners.of_queue(call.queue.id, id)
 
     def _member(self, listener: Listener) -> wire.ListenerMember:
         return wire.member(listener, secrets.open_private(listener, self._sealer))

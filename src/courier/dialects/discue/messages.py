@@ -16,10 +16,11 @@ from courier.core.types import Listener, Message, Push, Queue
 from courier.delivery.requests import message_id
 from courier.dialects.discue import attempt_wire, names
 from courier.dialects.discue import message_wire as wire
-from courier.dialects.discue.errors import BadQuery, KeyReused, NotRetryable
+from courier.dialects.discue.errors import KeyReused, NotRetryable
 from courier.dialects.discue.queues import QUEUE, Item
-from courier.dialects.discue.site import Answer, Services
+from courier.dialects.discue.site import Answer, DiscueFamily
 from courier.dialects.discue.wire import PAGE_MAX, PAGING, Named, page
+from courier.dialects.site import InvalidQuery
 from courier.web import Call, Parameter, Route
 
 EVERYWHERE = "/messages"
@@ -37,39 +38,32 @@ class Row(NamedTuple):
     item: Item
 
 
-class MessageRoutes:
-    def __init__(self, services: Services) -> None:
-        self._store = services.store
-        self._records = services.store.records
-        self._broker = services.broker
-        self._listeners = services.admin.listeners
-        self._clock = services.clock
+class MessageRoutes(DiscueFamily):
+    family = "messages"
 
     def routes(self) -> list[Route]:
         return [
             Route("GET", EVERYWHERE, self.list_all_messages, "messages:read", "listed",
-                  "List messages of all queues", result=wire.MessagesAnswer, query=_LIST,
-                  family="messages"),
+                  "List messages of all queues", result=wire.MessagesAnswer, query=_LIST),
             Route("GET", MESSAGES, self.list_messages, "messages:read", "target", "List messages",
-                  result=wire.MessagesAnswer, query=_LIST, family="messages"),
+                  result=wire.MessagesAnswer, query=_LIST),
             Route("POST", MESSAGES, self.add_message, "messages:publish", "target", "Add a message",
-                  body=wire.MessageBody, result=wire.AddedAnswer, family="messages"),
+                  body=wire.MessageBody, result=wire.AddedAnswer),
             Route("PUT", MESSAGES, self.add_message, "messages:publish", "target", "Add a message",
                   body=wire.MessageBody, described=False),
             Route("GET", MESSAGE, self.get_message, "messages:read", "target",
-                  "Get a message, and how far it has come", result=wire.MessageAnswer,
-                  family="messages"),
+                  "Get a message, and how far it has come", result=wire.MessageAnswer),
             Route("PUT", MESSAGE, self.rename_message, "messages:consume", "target",
                   "Rename a message",
-                  body=Named, result=wire.AddedAnswer, family="messages"),
+                  body=Named, result=wire.AddedAnswer),
             Route("DELETE", MESSAGE, self.delete_message, "messages:consume", "target",
-                  "Delete a message", family="messages"),
+                  "Delete a message"),
             Route("POST", MESSAGE + "/deliveries/{listener_id}/retry", self.retry_delivery,
                   "messages:consume", "target", "Push a message to a listener again, now",
-                  result=wire.DeliveryAnswer, family="messages"),
+                  result=wire.DeliveryAnswer),
             Route("GET", MESSAGE + "/attempts", self.message_attempts, "messages:read", "target",
                   "List attempts to push a message, newest first",
-                  result=attempt_wire.AttemptsAnswer, query=attempt_wire.QUERY, family="messages"),
+                  result=attempt_wire.AttemptsAnswer, query=attempt_wire.QUERY),
         ]  # fmt: skip
 
     # --- lists ---
@@ -89,7 +83,7 @@ class MessageRoutes:
             last, _, message = after.partition(".")
             places = {queue.id: place for place, queue in enumerate(queues)}
             if names.read(last) not in places:
-                raise BadQuery("after", "names a queue that is gone; begin again")
+                raise InvalidQuery("after", "names a queue that is gone; begin again")
             queues = queues[places[names.read(last)] :]
             seq = (
                 _seq(queues[0], message)
@@ -102,7 +96,9 @@ class MessageRoutes:
         # As if there were as many as pages may reach.
         places, _ = page(range(PAGES_REACH), call.request, path)
         if not places:
-            raise BadQuery("page", f"must end before {PAGES_REACH} messages; follow _links.next")
+            raise InvalidQuery(
+                "page", f"must end before {PAGES_REACH} messages; follow _links.next"
+            )
         skip, size = places[0], len(places)
         looked_at = queues[:QUEUES_LOOKED_AT_MAX]
         rows = await self._rows(looked_at, seq, skip + size + 1)
@@ -184,7 +180,7 @@ class MessageRoutes:
     async def retry_delivery(self, call: Call) -> Answer:
         message = await self._message(call)
         listener = names.read(call.params["listener_id"])
-        retried = await self._listeners.retry(listener, message)
+        retried = await self._admin.listeners.retry(listener, message)
         for push, to in await self._pushes(call.queue, message):
             if to.id == listener:
                 if not retried:
@@ -241,12 +237,12 @@ def _after(call: Call) -> str:
     """Where the list goes on; "": at its beginning."""
     query = call.request.query
     if "after" in query and "page" in query:
-        raise BadQuery("page", "cannot be given together with after")
+        raise InvalidQuery("page", "cannot be given together with after")
     return query.get("after", [""])[-1]
 
 
 def _seq(queue: Queue, message: str) -> int:
     seq = ids.message_seq(names.read(message), queue=queue.id)
     if seq is None:
-        raise BadQuery("after", "is not where a list could go on")
+        raise InvalidQuery("after", "is not where a list could go on")
     return seq

@@ -3,7 +3,8 @@
 import re
 from hashlib import blake2b
 
-from courier.dialects.discue.errors import BadQuery, NotAcceptable, WrongMedia
+from courier.dialects.discue.errors import NotAcceptable, WrongMedia
+from courier.dialects.site import InvalidQuery
 from courier.web import Request
 
 _TRUE, _FALSE = ("", "1", "true"), ("0", "false")
@@ -11,10 +12,10 @@ _NO_WEIGHT = re.compile(r"q\s*=\s*0(\.0*)?")
 
 
 def pretty(request: Request) -> bool:
-    """Whether the answer is for a person to read. Raises BadQuery."""
+    """Whether the answer is for a person to read. Raises InvalidQuery."""
     text = request.query.get("pretty", ["false"])[-1].lower()
     if text not in (*_TRUE, *_FALSE):
-        raise BadQuery("pretty", "must be true or false")
+        raise InvalidQuery("pretty", "must be true or false")
     return text in _TRUE
 
 

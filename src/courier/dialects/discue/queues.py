@@ -11,7 +11,7 @@ from courier.core.errors import NotFound
 from courier.core.types import DAY_MS, Listener, Queue, Schema
 from courier.dialects.discue import names
 from courier.dialects.discue.errors import Malformed
-from courier.dialects.discue.site import Answer, Services
+from courier.dialects.discue.site import Answer, DiscueFamily
 from courier.dialects.discue.wire import PAGING, Named, page
 from courier.web import Call, Route
 
@@ -61,28 +61,25 @@ class SchemaAnswer(Struct):
     schema: dict[str, Any]
 
 
-class QueueRoutes:
-    def __init__(self, services: Services) -> None:
-        self._records = services.store.records
-        self._admin = services.admin
-        self._clock = services.clock
+class QueueRoutes(DiscueFamily):
+    family = "queues"
 
     def routes(self) -> list[Route]:
         return [
             Route("GET", QUEUES, self.list_queues, "queues:read", "listed",
                   "List queues, oldest first",
-                  result=QueuesAnswer, query=PAGING, family="queues"),
+                  result=QueuesAnswer, query=PAGING),
             Route("POST", QUEUES, self.create_queue, "queues:write", "whole", "Create a queue",
-                  body=QueueBody, result=QueueAnswer, family="queues"),
+                  body=QueueBody, result=QueueAnswer),
             Route("PUT", QUEUES, self.create_queue, "queues:write", "whole", "Create a queue",
                   body=QueueBody, described=False),
             Route("GET", QUEUE, self.get_queue, "queues:read", "target", "Get a queue",
-                  result=QueueAnswer, family="queues"),
+                  result=QueueAnswer),
             Route("PUT", QUEUE, self.update_queue, "queues:write", "target",
                   "Change the given members of a queue", body=QueueBody, body_optional=True,
-                  result=QueueAnswer, family="queues"),
+                  result=QueueAnswer),
             Route("DELETE", QUEUE, self.delete_queue, "queues:write", "target",
-                  "Delete a queue with its listeners and messages", family="queues"),
+                  "Delete a queue with its listeners and messages"),
             Route("GET", QUEUE + "/schemas/{schema_id}", self.get_schema, "schemas:read", "target",
                   "Get a schema that the queue has or had", result=SchemaAnswer,
                   family="schemas"),

@@ -1,6 +1,7 @@
 """What all of Discue's routes have in common: keys, links, conditions, and how it is answered."""
 
 import asyncio
+import http
 from collections.abc import Hashable, Sequence
 from functools import wraps
 from typing import Any, Protocol
@@ -8,26 +9,22 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import Struct
 
-from courier.clock import Clock
+from courier import ids
 from courier.core import keys
-from courier.core.admin import Admin
-from courier.core.broker import Broker
 from courier.core.domains import Verifier
 from courier.core.errors import BrokerError, Rejected, Unauthenticated
 from courier.core.limits import API_WINDOW_MS, Rate
-from courier.core.sealed import Sealer
-from courier.core.store import Store
 from courier.core.types import MINUTE_MS, SECOND_MS, Actor, Key, Tenant
 from courier.delivery.urls import Rules
-from courier.dialects import json, openapi
 from courier.dialects.discue import names
-from courier.dialects.discue.errors import Stale, Unsupported, refusal
+from courier.dialects.discue.errors import REFUSALS, Stale, Unsupported
 from courier.dialects.discue.lockout import LockedOut, Lockout
 from courier.dialects.discue.negotiation import check_accept, check_media, etag, matches, pretty
-from courier.web import Call, Head, NoRoute, Parameter, Request, Response, Route, WrongMethod
+from courier.dialects.site import DocumentedSite, Family, SiteServices, encode
+from courier.refusals import Refusal
+from courier.web import Call, Head, NoRoute, Parameter, Request, Response, Route
 
 JSON = b"application/json; charset=utf-8"
-TITLE = "Courier: Discue"
 SEGMENTS = (
     "queues",
     "listeners",
@@ -67,7 +64,25 @@ _SAMPLES = {
 }
 _PRETTY = Parameter("pretty", bool, "Indent the answer.")
 
-_encode = msgspec.json.Encoder().encode
+
+_FAILURE = {
+    "type": "object",
+    "required": ["title", "status"],
+    "properties": {
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "detail": {"type": "string"},
+        "request_id": {"type": "string"},
+        "errors": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["pointer", "message"],
+                "properties": {"pointer": {"type": "string"}, "message": {"type": "string"}},
+            },
+        },
+    },
+}
 
 
 class Tenants(Protocol):
@@ -78,14 +93,9 @@ class Tenants(Protocol):
     async def rename_tenant(self, tenant: Tenant, name: str, *, actor: Actor) -> Tenant: ...
 
 
-class Services(Struct, frozen=True):
-    """What every route may need. `url` is the public base address, without a slash at the end."""
+class DiscueServices(SiteServices, frozen=True, kw_only=True):
+    """`url` is the public base address, without a slash at the end."""
 
-    store: Store
-    broker: Broker
-    admin: Admin
-    clock: Clock
-    sealer: Sealer
     lockout: Lockout
     api_rate: Rate
     edit: asyncio.Lock
@@ -93,6 +103,9 @@ class Services(Struct, frozen=True):
     tenants: Tenants
     verifier: Verifier
     listener_urls: Rules
+
+
+DiscueFamily = Family[DiscueServices]
 
 
 class Answer(Struct, frozen=True):
@@ -106,50 +119,39 @@ class Answer(Struct, frozen=True):
     links: Sequence[tuple[str, str, str]] = ()
 
 
-class Discue:
+class Discue(DocumentedSite):
     """The whole API under one prefix: `/v1`, or none."""
 
     name = "discue"
+    title = "Courier: Discue"
     body_bytes_max = 1 << 20
-    loose: frozenset[str] = frozenset()
+    content_type = JSON
+    refusals = REFUSALS
+    failures = (400, 401, 402, 403, 404, 405, 406, 409, 413, 415, 422, 423, 429, 503)
+    failure = _FAILURE
+    samples = _SAMPLES
+    security = _KEY
 
-    def __init__(self, services: Services, routes: Sequence[Route], *, prefix: str) -> None:
+    def __init__(self, services: DiscueServices, routes: Sequence[Route], *, prefix: str) -> None:
         self.prefix = prefix
-        self.segments: Sequence[str] = () if prefix else SEGMENTS
+        self.segments = () if prefix else SEGMENTS
         self._services = services
         self._keyring = keys.Keyring(services.store)
         self._readers = {route.path: route.handler for route in routes if route.method == "GET"}
-        self._routes = [self._conditional(route) for route in routes]
-        self._described = [
-            msgspec.structs.replace(route, query=(*route.query, _PRETTY))
-            for route in self._routes
-            if route.described
-        ]
-        self._documents = openapi.Documents(
-            TITLE,
-            prefix,
-            self._described,
-            envelope=_linked,
-            failure=_FAILURE,
-            failures=(400, 401, 402, 403, 404, 405, 406, 409, 413, 415, 422, 423, 429, 503),
-            security=_KEY,
-            samples=_SAMPLES,
-        )
+        super().__init__([self._conditional(route) for route in routes])
 
     def routes(self) -> Sequence[Route]:
-        if not self.prefix:
-            return self._routes
-        return [
-            *self._routes,
-            Route("GET", "/openapi.json", self.openapi, None, "public", "This API as OpenAPI"),
-            Route("GET", "/docs", self.docs, None, "public", "This API as a page"),
-        ]
+        return super().routes() if self.prefix else self._routes
 
-    async def openapi(self, call: Call) -> Response:
-        return self._documents.document(call.request)
+    def described(self, route: Route) -> Route:
+        return msgspec.structs.replace(route, query=(*route.query, _PRETTY))
 
-    async def docs(self, call: Call) -> Response:
-        return self._documents.page(call.request)
+    def envelope(self, result: dict[str, Any]) -> dict[str, Any]:
+        """Its members, and the links."""
+        link = {"type": "object", "required": ["href"], "properties": {"href": {"type": "string"}}}
+        links = {"type": "object", "required": ["self"], "additionalProperties": link}
+        answer = {"type": "object", "required": ["_links"], "properties": {"_links": links}}
+        return {"allOf": [result, answer]}
 
     # --- who asks, and for what ---
 
@@ -211,18 +213,16 @@ class Discue:
                 wanted = call.request.header(b"if-match")
                 if wanted and reader is not None:
                     body = self._body(await reader(call))
-                    if not matches(wanted, etag(_encode(body))):
+                    if not matches(wanted, etag(encode(body))):
                         raise Stale
                 return await handler(call)
 
         return msgspec.structs.replace(route, handler=changed)
 
     def decode(self, raw: bytes, route: Route, request: Request) -> Any:
-        if not raw.strip():
-            raw = b"{}" if route.body_optional else raw
-        elif request.method in _BODIES:
+        if raw.strip() and request.method in _BODIES:
             check_media(request.header(b"content-type"))
-        return json.decode(raw, route.body)
+        return super().decode(raw, route, request)
 
     # --- answers ---
 
@@ -237,7 +237,7 @@ class Discue:
     def answer(self, result: Any, route: Route, request: Request) -> Response:
         if isinstance(result, Response):
             return result
-        body = _encode(self._body(result))
+        body = encode(self._body(result))
         headers = self._rate_headers(request)
         if request.method == "GET":
             version = etag(body)
@@ -249,15 +249,20 @@ class Discue:
     def refuse(self, error: BrokerError, route: Route | None, request: Request) -> Response:
         if isinstance(error, NoRoute) and _first_segment(self, request) in UNKNOWN_RESOURCES:
             error = Unsupported(_first_segment(self, request))
-        refused = refusal(error)
-        headers: tuple[tuple[bytes, bytes], ...] = ()
+        response = super().refuse(error, route, request)
         if not isinstance(error, Unauthenticated | LockedOut):
-            headers = self._rate_headers(request)
-        if refused.retry_after_s is not None:
-            headers = (*headers, (b"retry-after", b"%d" % refused.retry_after_s))
-        if isinstance(error, WrongMethod):
-            headers = (*headers, (b"allow", ", ".join(error.allowed).encode()))
-        return Response(_spelled(_encode(refused.body()), request), refused.status, JSON, headers)
+            response.headers += self._rate_headers(request)
+        return response
+
+    def refused(self, refused: Refusal, request: Request) -> Response:
+        status = refused.status
+        # The reason phrase of 422 was renamed, and Python follows; clients know the old one.
+        title = "Unprocessable Entity" if status == 422 else http.HTTPStatus(status).phrase
+        body: dict[str, Any] = {"title": title, "status": status, "detail": refused.message}
+        if refused.problems:
+            body["errors"] = [{"pointer": at, "message": what} for at, what in refused.problems]
+        body["request_id"] = ids.new_id()
+        return Response(_spelled(encode(body), request), status, JSON)
 
     def broken(self) -> Response:
         return Response(b'{"title":"Internal Server Error","status":500}', 500, JSON)
@@ -286,33 +291,5 @@ def _spelled(raw: bytes, request: Request) -> bytes:
         return raw
 
 
-def _linked(result: dict[str, Any]) -> dict[str, Any]:
-    """The schema of an answer: that of its members, and the links."""
-    link = {"type": "object", "required": ["href"], "properties": {"href": {"type": "string"}}}
-    links = {"type": "object", "required": ["self"], "additionalProperties": link}
-    answer = {"type": "object", "required": ["_links"], "properties": {"_links": links}}
-    return {"allOf": [result, answer]}
-
-
 def _first_segment(site: Discue, request: Request) -> str:
     return request.path[len(site.prefix) + 1 :].partition("/")[0]
-
-
-_FAILURE: dict[str, Any] = {
-    "type": "object",
-    "required": ["title", "status"],
-    "properties": {
-        "title": {"type": "string"},
-        "status": {"type": "integer"},
-        "detail": {"type": "string"},
-        "request_id": {"type": "string"},
-        "errors": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "required": ["pointer", "message"],
-                "properties": {"pointer": {"type": "string"}, "message": {"type": "string"}},
-            },
-        },
-    },
-}

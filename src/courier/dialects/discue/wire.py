@@ -7,12 +7,13 @@ from msgspec import UNSET, Struct, UnsetType
 
 from courier.core.errors import InvalidRequest
 from courier.dialects.discue import names
-from courier.dialects.discue.errors import BadQuery
+from courier.dialects.site import number
 from courier.web import Parameter, Request
 
 LIST_MAX = 1_000
 PAGE_DEFAULT = 10
 PAGE_MAX = 100
+NUMBER_MAX = 10**9
 PAGING = (
     Parameter("page", int, "Which page, from 1."),
     Parameter("per_page", int, "Items on a page: 10 unless told, 100 at most."),
@@ -45,25 +46,16 @@ class Named(Struct):
 
 def page(items: Sequence[T], request: Request, path: str) -> tuple[list[T], list[Link]]:
     """The items that were asked for, and a link to the next of them if there are more."""
-    size, number = LIST_MAX, _number(request, "page")
-    per_page = _number(request, "per_page")
-    if per_page is not None or number is not None:
-        size = min(PAGE_DEFAULT if per_page is None else per_page, PAGE_MAX)
-    end = (number or 1) * size
+    this = number(request, "page", default=0, low=1, high=NUMBER_MAX)
+    per_page = number(request, "per_page", default=0, low=1, high=NUMBER_MAX)
+    size = min(per_page or PAGE_DEFAULT, PAGE_MAX) if this or per_page else LIST_MAX
+    this = this or 1
+    end = this * size
     links = []
     if end < len(items):
         # Without parameters the rest is on pages of the usual kind.
         following = f"?page={end // PAGE_MAX + 1}&per_page={PAGE_MAX}"
         if size <= PAGE_MAX:
-            following = f"?page={(number or 1) + 1}&per_page={size}"
+            following = f"?page={this + 1}&per_page={size}"
         links.append(("next", "next", path + following))
     return list(items[end - size : end]), links
-
-
-def _number(request: Request, name: str) -> int | None:
-    if name not in request.query:
-        return None
-    text = request.query[name][-1]
-    if not (text.isascii() and text.isdigit() and len(text) <= 9 and int(text) >= 1):
-        raise BadQuery(name, "must be a whole number from 1 on")
-    return int(text)
