@@ -539,7 +539,8 @@ def _welcome(url: str, courier: Courier) -> None:
             shown = textwrap.indent(lines, "  ")
             print(f"{'or of' if place else ''} {name}:\n\n{shown}\n")
     if courier.console is not None:
-        token = courier.credentials.load()["admin"]["token"] if path.exists() else ""
+        made = courier.credentials.load() if path.exists() else {}
+        token = made.get("admin", {}).get("token", "")
         if token and sys.stdout.isatty():
             print(f"Look at it, with this link, once: {courier.console.sign_in_url(token)}\n")
         else:

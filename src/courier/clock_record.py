@@ -39,7 +39,7 @@ class ClockRecord:
         try:
             record = json.loads(self._path.read_bytes())
             boot_id, began_ms = record["boot_id"], record["boot_ms"]
-        except (OSError, ValueError, LookupError, TypeError):
+        except (OSError, ValueError, LookupError, TypeError, RecursionError):
             return None
         if not self._boot_id or boot_id != self._boot_id or type(began_ms) is not int:
             return None

@@ -1,21 +1,26 @@
 """The first credentials of a tenant, and the file that carries them to their owner."""
 
 import asyncio
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import msgspec
+from msgspec import Struct
 
 from courier import files
 from courier.core import keys
 from courier.core.admin import Admin
-from courier.core.errors import Conflict
+from courier.core.errors import Conflict, StoreUnavailable
 from courier.core.sealed import Sealer
 from courier.core.types import BROKER, OPERATOR, Actor, Key, Tenant
 from courier.dialects.anypoint.clients import APP_SCOPES, sealed
 from courier.dialects.anypoint.names import environment_id, organization_id
+
+log = logging.getLogger("courier.credentials")
 
 FIRST_TENANT = "default"
 CLOUDFLARE_PREFIX = "/client/v4"
@@ -30,6 +35,24 @@ def _renewed(made: Any, key: str, secret: str) -> Any:
         return {name: _renewed(value, key, secret) for name, value in made.items()}
     same = isinstance(made, str) and len(made) == len(secret) and keys.id_of(made) == key
     return secret if same else made
+
+
+class _Parts(Struct):
+    """What is relied on in a file of credentials."""
+
+    cloudflare: dict[str, Any]
+    anypoint: dict[str, Any] = {}
+    discue: dict[str, Any] = {}
+    admin: dict[str, str] = {}
+
+
+@contextmanager
+def _warned(event: str, path: Path) -> Iterator[None]:
+    """Go on with a warning where the disk refuses what has to follow a change that is made."""
+    try:
+        yield
+    except (OSError, StoreUnavailable) as error:
+        log.warning(event, extra={"file": str(path), "reason": str(error)})
 
 
 class Credentials:
@@ -59,11 +82,11 @@ class Credentials:
         async with self._turn:
             tenant = self._admin.new_tenant(name, beside=beside)
             made, made_keys = self._first_keys(tenant)
-            self._write(name, made)
+            await self._write(name, made)
             try:
                 await self._admin.add_tenant(tenant, made_keys, actor=actor)
             except Conflict:  # another server was faster
-                self.forget(name)
+                await self._remove(name)
                 raise
             return tenant, made
 
@@ -147,9 +170,9 @@ class Credentials:
             self._admin.check_tenant_name(name)
             old = self.path(tenant.name)
             if old.exists():
-                self._write(name, {**self.load(tenant.name), "tenant": name})
+                await self._write(name, {**self.load(tenant.name), "tenant": name})
             renamed = await self._admin.rename_tenant(tenant.id, name, actor=actor)
-            files.remove(old)
+            await self._remove(tenant.name)
             return renamed
 
     async def refresh(self, tenant: Tenant) -> None:
@@ -160,42 +183,59 @@ class Credentials:
         path = self.path(tenant.name)
         if not path.exists():
             return
-        made = msgspec.json.decode(path.read_bytes())
+        made = self.load(tenant.name)
         for dialect, make in self._dialects.items():
             if dialect not in made:
                 new_keys, made[dialect] = make(tenant, tenant.created_ms)
                 # Keys of an attempt that did not get as far as the file are of no use to anyone.
                 await self._admin.replace_keys(tenant.id, new_keys, actor=BROKER)
-                self._write(made["tenant"], made)
+                await self._write(tenant.name, made)
         urls = {
             "cloudflare": self._url + CLOUDFLARE_PREFIX,
             "anypoint": self._url,
             "discue": self._url + DISCUE_PREFIX,
         }
-        if any(made[dialect]["base_url"] != url for dialect, url in urls.items()):
+        if any(made[dialect].get("base_url") != url for dialect, url in urls.items()):
             for dialect, url in urls.items():
                 made[dialect]["base_url"] = url
-            self._write(made["tenant"], made)
+            await self._write(tenant.name, made)
 
     def finished(self, key: Key, secret: str) -> Key:
         """The key with its secret sealed, if its owner may look that up again."""
         return sealed(key, secret, self._sealer) if key.kind == "app" else key
 
-    def renew(self, tenant: str, key: str, secret: str) -> None:
-        """Put another secret of this key in place of the one in the tenant's file, if any."""
+    async def renew(self, tenant: str, key: str, secret: str) -> None:
+        """Put another secret of this key in place of the one in the tenant's file, if any.
+
+        The key has changed already, and its owner must get to know the secret: a file that cannot
+        be written keeps the old one, and the log says so.
+        """
         name = FIRST_TENANT if tenant == OPERATOR_NAME else tenant
         if not self.path(name).exists():
             return
-        made = self.load(name)
-        renewed = _renewed(made, key, secret)
-        if renewed != made:
-            self._write(name, renewed)
+        with _warned("credentials_outdated", self.path(name)):
+            async with self._turn:
+                made = self.load(name)
+                renewed = _renewed(made, key, secret)
+                if renewed != made:
+                    await self._write(name, renewed)
 
-    def _write(self, tenant: str, made: dict[str, Any]) -> None:
-        files.write(self.path(tenant), msgspec.json.format(msgspec.json.encode(made)) + b"\n")
+    async def _write(self, tenant: str, made: dict[str, Any]) -> None:
+        """Raises StoreUnavailable."""
+        path, content = self.path(tenant), msgspec.json.format(msgspec.json.encode(made)) + b"\n"
+        try:
+            await asyncio.to_thread(files.write, path, content)
+        except OSError as error:
+            raise StoreUnavailable(f"{path} cannot be written: {error.strerror}") from error
 
-    def forget(self, tenant: str) -> None:
-        files.remove(self.path(tenant))
+    async def forget(self, tenant: str) -> None:
+        """Remove the file of a tenant that is no more; its secrets are good for nothing."""
+        async with self._turn:
+            await self._remove(tenant)
+
+    async def _remove(self, tenant: str) -> None:
+        with _warned("credentials_left", self.path(tenant)):
+            await asyncio.to_thread(files.remove, self.path(tenant))
 
     def examples(self, tenant: str = "") -> list[tuple[str, str]]:
         """A first request to each API, ready to paste: the API's name and the lines.
@@ -250,5 +290,13 @@ class Credentials:
         ]
 
     def load(self, tenant: str = FIRST_TENANT) -> dict[str, Any]:
-        loaded: dict[str, Any] = msgspec.json.decode(self.path(tenant).read_bytes())
+        """What the file of a tenant holds. Raises StoreUnavailable."""
+        path = self.path(tenant)
+        try:
+            loaded = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+            msgspec.convert(loaded, _Parts)
+        except (msgspec.DecodeError, OSError, RecursionError) as error:
+            raise StoreUnavailable(
+                f"{path} is not a file of credentials ({error}): restore it, or move it away"
+            ) from error
         return loaded

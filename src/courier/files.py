@@ -26,15 +26,23 @@ def be_private() -> None:
 
 
 def write(path: Path, content: bytes) -> None:
-    """Replace a file. After a crash it has the old content or the new, whole."""
+    """Replace a file. After a crash it has the old content or the new, whole.
+
+    If it raises OSError, no part of a file is left, and no file that was not there before.
+    """
     fresh = path.with_name(path.name + FRESH)
     # A file left by a crash may have another mode or, in a shared directory, another owner.
     fresh.unlink(missing_ok=True)
-    with open_new(fresh) as file:
-        file.write(content)
-        sync_open(file)
-    fresh.replace(path)
-    sync_directory(path.parent)
+    try:
+        with open_new(fresh) as file:
+            file.write(content)
+            sync_open(file)
+        is_new = not path.exists()
+        fresh.replace(path)
+    except OSError:
+        _discard(fresh)
+        raise
+    _keep_name(path, is_new=is_new)
 
 
 def open_new(path: Path) -> BinaryIO:
@@ -79,13 +87,30 @@ def write_again(path: Path) -> None:
         os.close(file)
 
 
+def _keep_name(path: Path, *, is_new: bool) -> None:
+    """Make a name durable. A new one that cannot be is taken back, because later calls take every
+    file that is there for durable."""
+    try:
+        sync_directory(path.parent)
+    except OSError:
+        if is_new:
+            _discard(path)
+        raise
+
+
+def _discard(path: Path) -> None:
+    """Remove what a failed call has left, as far as the disk lets us."""
+    with suppress(OSError):
+        path.unlink()
+
+
 def create(path: Path) -> None:
     """Make an empty file, unless there is one."""
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, FILE_MODE))
     except FileExistsError:
         return
-    sync_directory(path.parent)
+    _keep_name(path, is_new=True)
 
 
 def make_directory(path: Path) -> None:

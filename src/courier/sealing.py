@@ -68,7 +68,7 @@ def keys(text: str, *, file: Path) -> list[bytes]:
     if not text:
         if not file.exists():
             files.write(file, f"{new_key()}\n".encode())
-        text = file.read_text().strip()
+        text = file.read_text(errors="replace").strip()
     found = []
     for part in text.split(","):
         try:

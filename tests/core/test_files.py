@@ -1,7 +1,9 @@
 """Files are written whole, for their owner alone, and under names that a power cut spares."""
 
+import errno
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -93,8 +95,30 @@ def test_a_file_that_cannot_be_written_stays_as_it_was(tmp_path: Path) -> None:
         files.write(tmp_path / "file", b"")
     with pytest.raises(FileNotFoundError):
         files.write(tmp_path / "missing" / "file", b"")
+    assert [each.name for each in tmp_path.iterdir()] == ["file"], "no part of it is left"
+    files.create(tmp_path / "other")
     with pytest.raises(OSError):
-        files.make_directory(tmp_path / "file.new")
+        files.make_directory(tmp_path / "other")
+
+
+@pytest.mark.parametrize(
+    "make", [lambda path: files.write(path, b"new"), files.create, files.make_directory]
+)
+def test_a_name_that_cannot_be_made_durable_is_taken_back(
+    tmp_path: Path, make: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Later calls take what is there for durable."""
+
+    def fails(handle: int) -> None:
+        if os.path.isdir(f"/proc/self/fd/{handle}"):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", fails)
+        with pytest.raises(OSError):
+            make(tmp_path / "name")
+    assert [*tmp_path.iterdir()] == []
+    make(tmp_path / "name")
 
 
 def test_modes_are_tightened_and_never_widened(tmp_path: Path) -> None:

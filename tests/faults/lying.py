@@ -5,6 +5,7 @@ is synced for real: the memory of what was is enough to make every image that a 
 have left (`images.py`), and a killed process finds what was written, synced or not.
 """
 
+import io
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,6 +14,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import apsw
+
+from courier import files
 
 KINDS = ("write", "sync", "truncate", "open", "delete")
 ERRORS = ("EIO", "ENOSPC", "short")
@@ -39,7 +42,8 @@ class Op(NamedTuple):
 class Fault(NamedTuple):
     """The `number`-th call of one of `kinds` fails, counted from 1, and `times` - 1 after it.
 
-    Only calls to files whose names end with `file` count.
+    Only calls to files whose names end with `file` count. `own` before a kind: only calls that
+    Courier makes itself, not those of SQLite.
     """
 
     kinds: tuple[str, ...]
@@ -75,12 +79,12 @@ class LyingDisk(apsw.VFS):
         if self.recording and path.startswith(self.root):
             self.log.append(Op(kind, path, at, data))
 
-    def fails(self, kind: str, path: str) -> str:
+    def fails(self, kind: str, path: str, *, own: bool = False) -> str:
         """How this call is to fail, if it is."""
         fault = self.fault
-        if fault is None or kind not in fault.kinds or not path.startswith(self.root):
+        if fault is None or not path.startswith(self.root) or not path.endswith(fault.file):
             return ""
-        if not path.endswith(fault.file):
+        if kind not in fault.kinds and not (own and f"own {kind}" in fault.kinds):
             return ""
         self.calls += 1
         if not fault.number <= self.calls < fault.number + fault.times:
@@ -164,6 +168,27 @@ class _File(apsw.VFSFile):
 _OS_ERRORS = {"EIO": 5, "ENOSPC": 28, "short": 28}
 
 
+def failure(error: str, path: str) -> OSError:
+    number = _OS_ERRORS[error]
+    return OSError(number, os.strerror(number), path)
+
+
+class _Raw(io.FileIO):
+    """A file whose writes are calls to the disk."""
+
+    def __init__(self, disk: LyingDisk, file: int, path: str) -> None:
+        super().__init__(file, "wb")
+        self._disk = disk
+        self._path = path
+
+    def write(self, data: Any) -> int:
+        if error := self._disk.fails("write", self._path, own=True):
+            if error == "short":
+                super().write(bytes(data)[: len(data) // 2])
+            raise failure(error, self._path)
+        return super().write(data)
+
+
 @contextmanager
 def wrapped_os(disk: LyingDisk) -> Iterator[None]:
     """Let the files that are opened through `os` lie on this disk, too."""
@@ -174,11 +199,10 @@ def wrapped_os(disk: LyingDisk) -> Iterator[None]:
     paths: dict[int, str] = {}
 
     def fail(kind: str, path: str) -> None:
-        if error := disk.fails(kind, path):
+        if error := disk.fails(kind, path, own=True):
             if kind == "sync":
                 disk.note("lost", path)
-            number = _OS_ERRORS[error]
-            raise OSError(number, os.strerror(number), path)
+            raise failure(error, path)
 
     def open(path: Any, flags: int, mode: int = 0o777, **more: Any) -> int:
         text = os.fspath(path) if isinstance(path, str | Path) else ""
@@ -208,6 +232,7 @@ def wrapped_os(disk: LyingDisk) -> Iterator[None]:
         disk.note("sync", path)
 
     def mkdir(path: Any, *rest: Any, **more: Any) -> None:
+        fail("create", os.fspath(path))
         real["mkdir"](path, *rest, **more)
         disk.note("create", f"{os.fspath(path)}/")
 
@@ -221,6 +246,7 @@ def wrapped_os(disk: LyingDisk) -> Iterator[None]:
         disk.note("rename", os.fspath(source), data=os.fspath(target))
 
     def unlink(path: Any, **more: Any) -> None:
+        fail("unlink", os.fspath(path))
         real["unlink"](path, **more)
         disk.note("delete", os.fspath(path))
 
@@ -229,9 +255,13 @@ def wrapped_os(disk: LyingDisk) -> Iterator[None]:
     fakes |= {"replace": replace, "rename": replace, "unlink": unlink}
     for name, fake in fakes.items():
         setattr(os, name, fake)
+    files.open = lambda file, _: io.BufferedWriter(  # type: ignore[attr-defined]
+        _Raw(disk, file, paths.get(file, ""))
+    )
     try:
         yield
     finally:
+        del files.open  # type: ignore[attr-defined]
         for name, function in real.items():
             setattr(os, name, function)
 

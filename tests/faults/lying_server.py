@@ -1,9 +1,10 @@
 """`python -m tests.faults.lying_server serve ...`: the real server, on a disk that lies.
 
 The variable LYING names a file. While it is there, its one line says which call fails: kinds with
-commas between, number, error and how often, such as `sync 1 EIO 1`. Calls are counted from when
-the file appears. All of the data directory lies on that disk. The variable QUOTA names another
-file, with the size of the disk and the bytes of it that others take.
+commas between, number, error and how often, such as `sync;1;EIO;1`. Calls are counted from when
+the file appears; those that have failed are listed beside it. All of the data directory lies on
+that disk. The variable QUOTA names another file, with the size of the disk and the bytes of it that
+others take.
 """
 
 import os
@@ -21,15 +22,20 @@ BLOCK = 4_096
 class ArmedDisk(LyingDisk):
     def __init__(self, root: Path, arm: Path) -> None:
         self._arm = arm
+        self._armed = 0  # since when
         super().__init__(root)
 
-    def fails(self, kind: str, path: str) -> str:
-        if not self._arm.exists():
-            self.fault, self.calls = None, 0
-        elif self.fault is None:
-            kinds, number, error, times = self._arm.read_text().split()
+    def fails(self, kind: str, path: str, *, own: bool = False) -> str:
+        armed = self._arm.stat().st_mtime_ns if self._arm.exists() else 0
+        if armed != self._armed:
+            self._armed, self.fault, self.calls = armed, None, 0
+        if armed and self.fault is None:
+            kinds, number, error, times = self._arm.read_text().split(";")
             self.fault = Fault(tuple(kinds.split(",")), int(number), error, int(times))
-        return super().fails(kind, path)
+        if error := super().fails(kind, path, own=own):
+            with self._arm.with_suffix(".failed").open("a") as file:
+                file.write(f"{self.failed[-1]}\n")
+        return error
 
 
 class Quota:

@@ -25,11 +25,16 @@ class Lying:
 
     def fail(self, kinds: str, number: int, error: str, times: int = 1) -> None:
         fresh = self._arm.with_suffix(".new")
-        fresh.write_text(f"{kinds} {number} {error} {times}")
+        fresh.write_text(f"{kinds};{number};{error};{times}")
         fresh.replace(self._arm)
 
     def heal(self) -> None:
         self._arm.unlink()
+
+    def failed(self) -> list[str]:
+        """The calls that have failed so far."""
+        listed = self._arm.with_suffix(".failed")
+        return listed.read_text().splitlines() if listed.exists() else []
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from courier.console.shell import plan_line
 from courier.console.spans import moment_ms
 from courier.console.wholes import Wholes
 from courier.console.words import clock, count, listing, preview
-from courier.core.errors import Forbidden, InvalidRequest, NotFound
+from courier.core.errors import Forbidden, InvalidRequest, NotFound, StoreUnavailable
 from courier.core.types import Key, KeyUse, Listener, MessageState, Queue, Tenant
 from courier.web import Call, Handler
 
@@ -281,6 +281,16 @@ class Planning:
 
     async def undo_plan(self, call: Call) -> Redirect:
         plan = await self._plan(call)
+        undo = (await self.plans.all()).get(plan.undone_by)
+        if undo is None or undo.state == "done":
+            undo = await self._undo(call, plan)
+        else:  # it was interrupted, maybe before anybody knew of it
+            permits.check(call.key, undo)
+        await self.runs.run(undo, call.actor, call.reach, wait_s=WAIT_S)
+        return Redirect(f"/console/plans/{undo.id}")
+
+    async def _undo(self, call: Call, plan: Plan) -> Plan:
+        """A new plan that undoes this one, if it can be undone."""
         if not undoable(plan):
             raise PlanConflict(never_undone(plan) or "nothing was done yet that could be undone")
         undo = self._new(call, forms.NewPlan(UNDO[plan.action]), plan.tenant)
@@ -300,10 +310,12 @@ class Planning:
         else:
             undo.state, undo.count, undo.pages = "planned", plan.done, plan.place
         await self.plans.save(undo)
-        plan.undone_by = undo.id
-        await self.plans.save(plan)
-        await self.runs.run(undo, call.actor, call.reach, wait_s=WAIT_S)
-        return Redirect(f"/console/plans/{undo.id}")
+        try:
+            await self.plans.save(plan, undone_by=undo.id)
+        except StoreUnavailable:
+            await self.plans.forget(undo)
+            raise
+        return undo
 
     # --- showing it ---
 
@@ -381,12 +393,15 @@ class Planning:
         if not plan.kept or not plan.pages or not plan.count or plan.state == "choosing":
             return []
         found: list[tuple[str, Chosen]] = []
-        for words, number in (("oldest", 0), ("middle", plan.pages // 2), ("newest", -1)):
-            page = await self.plans.page(plan, number % plan.pages)
-            place = {"oldest": 0, "middle": len(page) // 2, "newest": -1}[words]
-            if page[place] not in [each for _, each in found]:
-                found.append((words, page[place]))
-        return [(words, each.id, self._opened(each)) for words, each in found]
+        try:
+            for words, number in (("oldest", 0), ("middle", plan.pages // 2), ("newest", -1)):
+                page = await self.plans.page(plan, number % plan.pages)
+                place = {"oldest": 0, "middle": len(page) // 2, "newest": -1}[words]
+                if page[place] not in [each for _, each in found]:
+                    found.append((words, page[place]))
+            return [(words, each.id, self._opened(each)) for words, each in found]
+        except StoreUnavailable as error:  # the rest of the plan can be shown all the same
+            return [("unreadable", "", str(error))]
 
     def _opened(self, each: Chosen) -> str:
         queue = self._store.records.get(Queue, each.queue)

@@ -8,12 +8,16 @@ import asyncio
 import logging
 from bisect import bisect_right
 from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
 import msgspec
 import pyarrow as pa
 from msgspec import Struct
+from msgspec.structs import replace
 
 from courier import files
 from courier.core.errors import StoreUnavailable
@@ -40,12 +44,14 @@ TOUCHED_MAX = 1_000
 # Where a message that is put back comes from.
 REPLAY_ID, REPLAY_QUEUE = "courier-replay-id", "courier-replay-queue"
 REPLAY_MESSAGE = "courier-replay-message"
+_CHECK = "check"
 _SCHEMA = pa.schema(
     [
         ("queue", pa.string()), ("seq", pa.int64()), ("id", pa.string()),
         ("published_ms", pa.int64()), ("size", pa.int64()), ("content_type", pa.string()),
         ("body", pa.binary()), ("sealed", pa.string()), ("headers", pa.binary()),
         ("group", pa.string()), ("into", pa.string()), ("origin", pa.binary()),
+        (_CHECK, pa.binary()),
     ]
 )  # fmt: skip
 _decode_headers: "msgspec.json.Decoder[dict[str, Any]]" = msgspec.json.Decoder(dict[str, Any])
@@ -214,6 +220,20 @@ class Chosen(Struct, frozen=True):
         )
 
 
+def _check(message: Chosen) -> bytes:
+    """What is written beside a message, to see that it is what was written."""
+    return blake2b(msgspec.msgpack.encode(message), digest_size=16).digest()
+
+
+def _checked(row: dict[str, Any]) -> Chosen:
+    """Raises ValueError or TypeError if it is not what was written."""
+    check = row.pop(_CHECK, None)  # files of an earlier release have none
+    found = Chosen(**row)
+    if check is not None and check != _check(found):
+        raise ValueError(found.id)
+    return found
+
+
 class Writer:
     """Writes the chosen messages of one plan, a page at a time."""
 
@@ -225,8 +245,9 @@ class Writer:
 
     def write(self, page: Sequence[Chosen]) -> int:
         """Bytes of the file so far."""
-        names = Chosen.__struct_fields__
-        columns = {name: [getattr(each, name) for each in page] for name in names}
+        columns: dict[str, list[Any]] = {_CHECK: [_check(each) for each in page]}
+        for name in Chosen.__struct_fields__:
+            columns[name] = [getattr(each, name) for each in page]
         self._stream.write_batch(pa.record_batch(columns, schema=_SCHEMA))
         self.pages += 1
         return self._file.tell()
@@ -238,8 +259,10 @@ class Writer:
         files.sync_directory(self._path.parent)
 
     def abandon(self) -> None:
-        self._file.close()
-        files.remove(self._path)
+        """Remove it, as far as the disk lets us; it may not have taken what was written."""
+        for end in (self._file.close, partial(files.remove, self._path)):
+            with suppress(OSError):
+                end()
 
 
 class PlanFiles:
@@ -270,7 +293,11 @@ class PlanFiles:
                 self._remove(plan.id)
             else:
                 found.append(plan)
-        return {plan.id: plan for plan in sorted(found, key=lambda plan: plan.made_ms)}
+        plans = {plan.id: plan for plan in sorted(found, key=lambda plan: plan.made_ms)}
+        for plan in found:  # the server may have ended before this was written down
+            if plan.undo_of in plans:
+                plans[plan.undo_of].undone_by = plan.id
+        return plans
 
     def _path(self, id: str, suffix: str) -> Path:
         return self._directory / f"{id}.{suffix}"
@@ -279,16 +306,19 @@ class PlanFiles:
         for suffix in ("json", "arrow"):
             files.remove(self._path(id, suffix))
 
-    async def save(self, plan: Plan) -> None:
-        """Write it down. Raises StoreUnavailable: a new plan is not there then."""
+    async def save(self, plan: Plan, **changes: Any) -> None:
+        """Write it down, with changes. Raises StoreUnavailable: nothing has changed then, and a new
+        plan is not there."""
         plans = await self.all()
-        content = msgspec.json.encode(plan)
+        content = msgspec.json.encode(replace(plan, **changes))
 
         def write() -> None:
             files.make_directory(self._directory)
             files.write(self._path(plan.id, "json"), content)
 
         await on_disk(write)
+        for name, value in changes.items():
+            setattr(plan, name, value)
         plans[plan.id] = plan
 
     async def forget(self, plan: Plan) -> None:
@@ -309,7 +339,11 @@ class PlanFiles:
         return bool(held <= self.bytes_max)
 
     def _bytes(self) -> int:
-        return sum(path.stat().st_size for path in self._directory.glob("*"))
+        held = 0
+        for path in self._directory.glob("*"):
+            with suppress(FileNotFoundError):  # another plan's, replaced meanwhile
+                held += path.stat().st_size
+        return held
 
     async def writer(self, plan: Plan) -> Writer:
         files_path = self._path(plan.id, "arrow")
@@ -318,13 +352,21 @@ class PlanFiles:
         return made
 
     async def page(self, plan: Plan, number: int) -> list[Chosen]:
+        """Raises StoreUnavailable, also if it is not what was written."""
         found: list[Chosen] = await on_disk(self._page, plan.file, number)
         return found
 
     def _page(self, id: str, number: int) -> list[Chosen]:
-        with pa.memory_map(str(self._path(id, "arrow"))) as file:
-            batch = pa.ipc.open_file(file).get_batch(number)
-            return [Chosen(**row) for row in batch.to_pylist()]
+        # Not mapped into memory: a disk that fails would end the process.
+        with pa.OSFile(str(self._path(id, "arrow"))) as file:
+            try:
+                batch = pa.ipc.open_file(file).get_batch(number)
+                batch.validate(full=True)
+                return [_checked(row) for row in batch.to_pylist()]
+            except (pa.ArrowException, ValueError, TypeError) as error:
+                raise StoreUnavailable(
+                    f"the messages that plan {id} chose are damaged on disk"
+                ) from error
 
 
 async def on_disk(work: Any, *args: Any) -> Any:
@@ -332,7 +374,8 @@ async def on_disk(work: Any, *args: Any) -> Any:
     try:
         return await asyncio.to_thread(work, *args)
     except (OSError, pa.ArrowException) as error:
-        raise StoreUnavailable(f"plans cannot be kept: {error}") from error
+        reason = getattr(error, "strerror", None) or error  # and not where the files are
+        raise StoreUnavailable(f"plans cannot be kept: {reason}") from error
 
 
 def add_ranges(ranges: Ranges, numbers: Sequence[int]) -> None:

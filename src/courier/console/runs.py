@@ -15,7 +15,16 @@ from courier.console import Services
 from courier.console.choosing import Choosing
 from courier.console.effects import of_page, of_settings
 from courier.console.lake import LakePages
-from courier.console.plans import Action, Chosen, Plan, PlanFiles, add_ranges, extend_ranges, within
+from courier.console.plans import (
+    Action,
+    Chosen,
+    Plan,
+    PlanFiles,
+    State,
+    add_ranges,
+    extend_ranges,
+    within,
+)
 from courier.console.refusals import PlanConflict
 from courier.console.wholes import Wholes
 from courier.core.errors import BrokerError, NotFound, RateLimited
@@ -121,10 +130,10 @@ class Runs:
             await self._all_pages(plan, actor, reach)
         except BrokerError as error:
             plan.state, plan.problem = "stopped", str(error)
-        if plan.state == "running":
-            plan.state = "stopped" if plan.id in self._stopping else "done"
-        plan.ended_ms = self._services.clock.now_ms()
-        await self._plans.save(plan)
+        state: State = plan.state
+        if state == "running":
+            state = "stopped" if plan.id in self._stopping else "done"
+        await self._plans.save(plan, state=state, ended_ms=self._services.clock.now_ms())
 
     async def _all_pages(self, plan: Plan, actor: Actor, reach: Reach) -> None:
         if plan.action != "delete_queue":

@@ -102,7 +102,7 @@ class OperatorRoutes(OpsFamily):
         if name == FIRST_TENANT:
             raise InvalidRequest("tenant", f"'{name}' comes with the server and stays")
         await self._admin.delete_tenant(name, actor=call.actor)
-        self._services.credentials.forget(name)
+        await self._services.credentials.forget(name)
         return {}
 
     def _tenant_id(self, call: Call) -> str:
@@ -156,7 +156,7 @@ class OperatorRoutes(OpsFamily):
             finish=self._services.credentials.finished,
             actor=call.actor,
         )
-        self._services.credentials.renew(call.params["tenant"], key.id, secret)
+        await self._services.credentials.renew(call.params["tenant"], key.id, secret)
         return {"key": self._key(key), "token": secret}
 
     def _key(self, key: Key) -> dict[str, Any]:
