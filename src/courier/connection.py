@@ -18,8 +18,6 @@ JOINED_BYTES_MAX = 64 << 10
 # Of a body that nobody has asked for yet, no more than this is read; nor is more thrown away for
 # the sake of the next request on the connection.
 UNASKED_BYTES_MAX = 64 << 10
-# Requests of one connection that are run before others get their turn.
-REQUESTS_AT_ONCE = 4
 # What a connection takes up for its encryption.
 TLS_BYTES = 48 << 10
 
@@ -165,32 +163,27 @@ class Connection(asyncio.BufferedProtocol):
     # --- requests and answers ---
 
     def _next(self) -> None:
-        """Run the requests that are here, one after the other, and let others have their turn."""
-        ready = self._reader.ready
-        for _ in range(REQUESTS_AT_ONCE):
-            if self._running is not None or self._stalled_s is not None:
-                break
-            self._running = ready.pop(0)
+        """Run the next request, unless it must wait for others or for the client to read."""
+        reader = self._reader
+        if self._running is None and self._stalled_s is None:
+            self._running = reader.ready.pop(0)
             self._steps = self.traffic.app.respond(self._running)
             self._step()
-            if not ready:
-                break
-            if self._transport.is_closing():
-                ready.clear()
-                break
-        else:
-            self.traffic.loop.call_soon(self._go_on)
-        if ready or self._paused or self._reader.arriving is not None:
+            if reader.ready and self._running is None:
+                self.traffic.loop.call_soon(self._go_on)  # others have their turn
+        if self._paused or reader.ready or reader.arriving is not None:
             self._flow()
 
-    def _go_on(self, _: object = None) -> None:
+    def _go_on(self) -> None:
         """Whatever held up the next request is over."""
-        if self._reader.ready:
+        if self._transport.is_closing():
+            self._reader.ready.clear()
+        elif self._reader.ready:
             self._next()
         elif self._paused:
             self._flow()
 
-    def _step(self, _: object = None) -> None:
+    def _step(self) -> None:
         """Go on with an answer up to where it waits for something; most wait once."""
         try:
             awaited = self._steps.send(None)
@@ -229,7 +222,7 @@ class Connection(asyncio.BufferedProtocol):
         if response.stream is not None:
             self.traffic.spawn(self._stream(request, response))
             return
-        keep = request.keep_alive and not self.traffic.draining.is_set()
+        keep = request.keep_alive and not self.traffic.stopping
         if keep and not request.complete:
             rest = request.rest
             keep = rest is not None and rest <= UNASKED_BYTES_MAX and not request.expects
@@ -256,8 +249,11 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.writelines(parts)
 
     def _forget(self, request: Incoming) -> None:
-        request.drop()
-        if self._stalled_s is None or self._transport is _CLOSED:
+        if request.charged or not request.complete:
+            request.drop()
+        if request.granted is None:
+            pass
+        elif self._stalled_s is None or self._transport is _CLOSED:
             request.sent()
         else:
             self._sending = request

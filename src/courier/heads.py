@@ -3,7 +3,6 @@
 import http
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import NamedTuple
 
 import httptools
 import msgspec
@@ -16,8 +15,6 @@ _USUAL_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-len
 HEADS_REMEMBERED_MAX = 1_024
 HEAD_REMEMBERED_BYTES_MAX = 1_024
 FIELDS_REMEMBERED_MAX = 24
-# Longer numbers are left to the parser.
-_LENGTH_DIGITS_MAX = 9
 _LENGTH = b"\r\ncontent-length: "
 _CUT = b"ength: "
 LENGTHS_REMEMBERED_MAX = 2_048
@@ -50,38 +47,31 @@ def target(url: bytes) -> tuple[bytes, bytes]:
     return parsed.path or b"/", parsed.query or b""
 
 
-class Spelled(NamedTuple):
-    """One whole request, as it was sent: its head without the digits of its content-length."""
+def spelled(data: bytes) -> tuple[bytes, bytes] | None:
+    """What came, if it is nothing but one request, as far as can be told without parsing it.
 
-    head: bytes
-    length: int
-    body_at: int
-
-
-def spelled(data: bytes) -> Spelled | None:
-    """What came, if it is nothing but one request, as far as can be told without parsing it."""
+    Its head without the digits of its content-length, and its body.
+    """
     end = data.find(b"\r\n\r\n") + 4
+    if not 4 <= end <= HEAD_REMEMBERED_BYTES_MAX:
+        return None
+    body = data[end:]
     at = data.find(_CUT, 0, end)
     if at < 0:
-        head, length = data[:end], 0
-    else:
-        at += len(_CUT)
-        stop = data.find(b"\r", at)
-        digits = data[at:stop]
-        if len(digits) > _LENGTH_DIGITS_MAX or not digits.isdigit():
-            return None
-        head, length = data[:at] + data[stop:end], int(digits)
-    if end < 4 or len(data) != end + length or end > HEAD_REMEMBERED_BYTES_MAX:
+        return None if body else (data, body)
+    at += len(_CUT)
+    stop = data.find(b"\r", at)
+    digits = data[at:stop]
+    if not digits.isdigit() or int(digits) != len(body):
         return None
-    return Spelled(head, length, end)
+    return data[:at] + data[stop:end], body
 
 
 class Heads:
     """Heads that were parsed before: what is spelled alike means the same, but for the length.
 
-    Only such heads are remembered as leave no doubt about that: their request was parsed from
-    nothing but one `Spelled`, its body has a length or is not there, and the connection goes on
-    after it as before.
+    Only heads are remembered that leave no doubt about that: a request is all that `spelled` was
+    given, its body has a length or is not there, and the connection goes on after it as before.
     """
 
     def __init__(self) -> None:

@@ -29,6 +29,8 @@ SHARED_MAX = 1_000
 _NUMBERS = [f"{number:04x}" for number in range(SHARED_MAX)]
 _NUMBER_OF = {text: number for number, text in enumerate(_NUMBERS)}
 _NUMBER_CHARACTERS = 4
+# Made once, which costs less than once for each token.
+_NUMBER_PART, _SHARED_PART = slice(_NUMBER_CHARACTERS), slice(_NUMBER_CHARACTERS, None)
 _SHARED_BYTES = 6 + 3 + 3 + _MAC_BYTES
 _SHARED_CHARACTERS = _NUMBER_CHARACTERS + _SHARED_BYTES * 4 // 3
 # The two characters that base64 for URLs writes otherwise. What they stand for is not read.
@@ -173,6 +175,12 @@ class Tokens:
 
     def read_all(self, place: str, tokens: Sequence[str]) -> list[tuple[int, int] | None]:
         """(sequence, attempt) of each, or None; the part that many share is looked at once."""
+        if len(tokens) > 1 and len(tokens[0]) == _SHARED_CHARACTERS:
+            shared = tokens[0][_SHARED_PART]
+            if [token[_SHARED_PART] for token in tokens].count(shared) == len(tokens):
+                first, count, attempt = self._read_shared(place, shared)
+                numbers = [_NUMBER_OF.get(token[_NUMBER_PART], count) for token in tokens]
+                return [(first + n, attempt) if n < count else None for n in numbers]
         found: list[tuple[int, int] | None] = []
         known: dict[str, tuple[int, int, int]] = {}
         for token in tokens:

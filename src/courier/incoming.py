@@ -4,6 +4,7 @@ import asyncio
 import io
 from typing import TYPE_CHECKING
 
+from courier.core.limits import AnswerRoom
 from courier.traffic import HEAD_READ_BYTES
 from courier.web import BodiesFull, BodyTooLong, Head, Request
 
@@ -21,12 +22,10 @@ class Incoming(Request):
         "charged",
         "complete",
         "expects",
-        "framing",
         "keep_alive",
         "length",
         "limit",
         "lined_up",
-        "loose",
         "received",
         "spelling",
         "unwanted",
@@ -36,7 +35,8 @@ class Incoming(Request):
         self, head: Head, connection: "Connection", length: int, body: bytes | None = None
     ) -> None:
         """`body`: all of it, if it came together with the head."""
-        Request.__init__(self, head, connection, connection.traffic.answers)
+        remote = connection.peer if connection.direct else connection.source(head.headers)
+        Request.__init__(self, head, connection, remote)
         self._connection = connection
         self.keep_alive = head.keep_alive
         self.expects = head.expects
@@ -46,46 +46,40 @@ class Incoming(Request):
         self.complete = body is not None
         self.unwanted = self.lined_up = False
         self.arrived: asyncio.Future[None] | None = None
-        self.limit = self.charged = self.framing = 0
-        self.loose = 0  # of the data that its head ended in, what is not its body
+        self.limit = self.charged = 0
         self.spelling: bytes | None = None  # by which its head may be remembered
+
+    @property
+    def answer_room(self) -> AnswerRoom:
+        return self._connection.traffic.answers
 
     @property
     def text_bytes(self) -> int:
         head = sum(len(name) + len(value) for name, value in self.headers.items())
         return head + len(self.head.raw_path) + len(self.head.query_string) + self.received
 
-    @property
-    def remote(self) -> str:
-        connection = self._connection
-        return connection.peer if connection.direct else connection.source(self.headers)
-
     def whole(self, limit: int) -> bytes | None:
-        return self._taken(limit) if self.complete else None
+        if not self.complete:
+            return None
+        if self.received > limit:
+            raise BodyTooLong(limit=limit, actual=self.received)
+        if self.received > HEAD_READ_BYTES:  # or it is no more than was set aside for its head
+            self._charge(self.received)
+        body = self._body
+        return body if isinstance(body, bytes) else body.getvalue()
 
     async def read(self, limit: int) -> bytes:
-        if self.complete:
-            return self._taken(limit)
+        body = self.whole(limit)
+        if body is not None:
+            return body
         size = max(self.length, self.received)
         if size > limit:
             raise BodyTooLong(limit=limit, actual=size)
         self._charge(size)
         self.limit = limit
         await self._connection.receive(self)
-        return self._joined()
-
-    def _taken(self, limit: int) -> bytes:
-        if self.received > limit:
-            raise BodyTooLong(limit=limit, actual=self.received)
-        body = self._body
-        if isinstance(body, bytes) and len(body) <= HEAD_READ_BYTES:
-            return body  # it came with its head, and is no more than was set aside for that
-        self._charge(self.received)
-        return self._joined()
-
-    def _joined(self) -> bytes:
-        body = self._body
-        return body if isinstance(body, bytes) else body.getvalue()
+        received = self._body
+        return received if isinstance(received, bytes) else received.getvalue()
 
     def _charge(self, count: int) -> None:
         if self.admitted:

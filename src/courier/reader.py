@@ -42,31 +42,31 @@ class Reader:
         self._head_bytes = 0
         self._fed = 0
         self._part_bytes = 0
+        self._loose = 0  # of the data that the head of `arriving` ended in, what is not its body
+        self._framing_bytes = 0  # of its body, what is not content
         self._framing = b""  # a head for the parser alone, to be fed before the body
         self._framed = False  # that head is being fed
 
     def feed(self, data: memoryview) -> None:
         """Raises Refused; what came before the bad part is in `ready` all the same."""
-        if self.arriving is None and not self.in_head:
-            self._begin(bytes(data))
-        else:
+        if self.arriving is not None or self.in_head:
             self._go_on(data)
-
-    def _begin(self, data: bytes) -> None:
-        """Data that begins with a request: most often it is one, with a head like one before."""
-        whole = spelled(data)
-        known = self._heads.find(whole.head) if whole is not None else None
+            return
+        # Most often this is one request, with a head like one before.
+        whole = spelled(bytes(data))
         if whole is None:
-            self._go_on(memoryview(data))
-        elif known is not None:
-            body = data[whole.body_at :]
-            self.ready.append(Incoming(known, self._connection, whole.length, body))
-        else:
-            before = len(self.ready)
-            self._go_on(memoryview(data))
-            came = self.ready[before:]
-            if len(came) == 1 and came[0].complete and came[0].length == whole.length:
-                came[0].spelling = whole.head
+            self._go_on(data)
+            return
+        spelling, body = whole
+        known = self._heads.find(spelling)
+        if known is not None:
+            self.ready.append(Incoming(known, self._connection, len(body), body))
+            return
+        before = len(self.ready)
+        self._go_on(data)
+        came = self.ready[before:]
+        if len(came) == 1 and came[0].complete and came[0].length == len(body):
+            came[0].spelling = spelling
 
     def _go_on(self, data: memoryview) -> None:
         arriving = self.arriving
@@ -76,7 +76,7 @@ class Reader:
         finally:
             request = self.arriving
             if request is not None and request is not arriving:
-                request.loose = self._fed - self._part_bytes
+                self._loose, self._framing_bytes = self._fed - self._part_bytes, 0
                 self._line_up(request)
         if request is None:
             if self.in_head:
@@ -131,9 +131,9 @@ class Reader:
             raise self._head_too_large()
 
     def _count_framing(self, request: Incoming) -> None:
-        request.framing += self._fed - self._part_bytes
+        self._framing_bytes += self._fed - self._part_bytes
         limit = self._limits.framing_bytes_max + FRAMING_RATIO_MAX * request.received
-        if request.framing > limit and not request.unwanted:
+        if self._framing_bytes > limit and not request.unwanted:
             raise Refused(400, "framing", "trailers and chunk extensions are too long")
 
     def _head_too_large(self) -> Refused:
@@ -156,7 +156,7 @@ class Reader:
         if self.in_head:
             held += self._head_bytes + FIELD_BYTES * self._fields
         elif request is not None and not request.admitted:
-            held += request.received + request.framing + request.loose
+            held += request.received + self._framing_bytes + self._loose
         return held
 
     # --- called by the parser ---

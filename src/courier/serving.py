@@ -82,6 +82,7 @@ class Server:
 
     async def _drain(self) -> None:
         traffic = self._traffic
+        traffic.stopping = True
         traffic.draining.set()
         for connection in list(traffic.connections):
             connection.close_if_idle()

@@ -82,6 +82,7 @@ class Traffic:
         self._lingering: dict[Connection, None] = {}
         self._holders: dict[Connection, None] = {}
         self.draining = asyncio.Event()
+        self.stopping = False  # whether it is set
         self.held = 0
         self.bodies = 0
         self.answers = AnswerRoom(limits.answers_bytes_max)

@@ -166,27 +166,28 @@ class Request(ABC):
     """
 
     __slots__ = (
-        "_allowance",
-        "_room",
         "admitted",
         "caller",
+        "granted",
         "head",
         "headers",
         "key",
         "params",
         "path",
+        "remote",
     )
 
-    def __init__(self, head: Head, caller: Caller, room: AnswerRoom | None = None) -> None:
+    def __init__(self, head: Head, caller: Caller, remote: str) -> None:
+        """`remote`: the address that it came from."""
         self.head = head
         self.headers = head.headers
         self.caller = caller
+        self.remote = remote
         self.path = ""
         self.params: dict[str, str] = {}
         self.key: Key | None = None
         self.admitted = False
-        self._room = room
-        self._allowance: Allowance | None = None
+        self.granted: Allowance | None = None  # once it was asked for
 
     @property
     def method(self) -> str:
@@ -197,21 +198,21 @@ class Request(ABC):
         return self.head.query
 
     @property
-    @abstractmethod
-    def remote(self) -> str:
-        """The address that the request came from."""
-
-    @property
     def allowance(self) -> Allowance:
         """What the answer may hold of messages; released when the answer is sent."""
-        if self._allowance is None:
-            self._allowance = Allowance(ANSWER_BYTES_MAX, self._room)
-        return self._allowance
+        if self.granted is None:
+            self.granted = Allowance(ANSWER_BYTES_MAX, self.answer_room)
+        return self.granted
+
+    @property
+    def answer_room(self) -> AnswerRoom | None:
+        """What all answers share."""
+        return None
 
     def sent(self) -> None:
         """Nothing of its answer is in memory any more."""
-        if self._allowance is not None:
-            self._allowance.release()
+        if self.granted is not None:
+            self.granted.release()
 
     def whole(self, limit: int) -> bytes | None:
         """The whole body if it is here already. Raises BodyTooLong, BodiesFull."""

@@ -30,8 +30,6 @@ NOW_MS = 1_794_950_030_000
 
 
 class Asked(Request):
-    remote = "127.0.0.1"
-
     async def read(self, limit: int) -> bytes:
         return b""
 
@@ -93,7 +91,7 @@ async def _calls(directory: Path, query: bytes) -> tuple[Calls, Calls]:
     headers = {b"authorization": f"Bearer {secret}".encode()}
 
     async def ask(path: bytes, accept: bytes) -> Any:
-        asked = Asked(Head("GET", path, query, {**headers, b"accept": accept}), Waiting())
+        asked = Asked(Head("GET", path, query, {**headers, b"accept": accept}), Waiting(), "")
         answer = await courier.app.respond(asked)
         assert answer is not None and answer.status == 200, answer
 

@@ -81,7 +81,7 @@ class World:
     async def get(self, path: str, query: str = "", *, html: bool = False) -> Response:
         accept = b"text/html" if html else b"application/json"
         headers = {b"authorization": f"Bearer {self.secret}".encode(), b"accept": accept}
-        asked = Asked(Head("GET", path.encode(), query.encode(), headers), Waiting())
+        asked = Asked(Head("GET", path.encode(), query.encode(), headers), Waiting(), "127.0.0.1")
         answer = await self.courier.app.respond(asked)
         assert answer is not None
         return answer

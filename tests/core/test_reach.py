@@ -101,16 +101,12 @@ class NobodyAsks:
 
 
 class Unsent(Request):
-    @property
-    def remote(self) -> str:
-        return ""
-
     async def read(self, limit: int) -> bytes:
         return b""
 
 
 def call(by: Key) -> Call:
-    return Call(Unsent(Head("GET", b"/queues", b"", {}), NobodyAsks()), Actor("key"), by, "t")
+    return Call(Unsent(Head("GET", b"/queues", b"", {}), NobodyAsks(), ""), Actor("key"), by, "t")
 
 
 UNDECIDED: list[Callable[[Call], object]] = [lambda call: call.actor, lambda call: call.reach]

@@ -126,6 +126,7 @@ KEPT = {
     "long_texts.py:LongTexts._texts": "messages of one answer, whose bodies the allowance counts",
     "reader.py:Reader._headers": "Limits.headers_max",
     "reader.py:Reader.ready": "Limits.pipelined_max, and those of one read",
+    "telemetry.py:Meter._recent": "telemetry.COUNTED_AT_ONCE",
     "telemetry.py:Meter.statuses": "statuses",
     "telemetry.py:Telemetry._meters": "routes",
     "telemetry.py:Telemetry._signins": "reasons why a sign-in fails",

@@ -175,7 +175,7 @@ class Oracle:
             copied += [d for d, (_, repeated) in zip(drafts, answers, strict=True) if not repeated]
             receipts.append(
                 Receipt(
-                    ids=[id for id, _ in answers],
+                    made=[id for id, _ in answers],
                     repeated=[repeated for _, repeated in answers],
                     stats=backlog.stats(now_ms),
                 )

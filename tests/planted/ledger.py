@@ -784,9 +784,9 @@ FAULTS = (
     ),
     Fault(
         "store/engine/publishing.py",
-        "        sizes = [len(draft.body) if draft.sealed is None else draft.size for draft in "
-        "drafts]\n        size = sum",
-        "        sizes = [len(draft.body) for draft in drafts]\n        size = sum",
+        "            sizes = [len(draft.body) if draft.sealed is None else draft.size for draft in "
+        "drafts]\n",
+        "            sizes = [len(draft.body) for draft in drafts]\n",
         "tests/conformance/store/test_tallies.py::test_sealed_messages_count_as_long_as_they_are_"
         "in_clear[engine]",
     ),
@@ -1234,8 +1234,8 @@ FAULTS = (
     ),
     Fault(
         "dialects/cloudflare/messages.py",
-        "                items.append(Ack(place[0], place[1], True))",
-        "                items.append(Ack(place[0], place[1]))",
+        "[Ack(place[0], place[1], True) for place in places if place]",
+        "[Ack(place[0], place[1]) for place in places if place]",
         "tests/wire/cloudflare/test_settle.py::test_a_late_ack_deletes_a_message_that_waits_again",
     ),
     Fault(
@@ -1401,7 +1401,7 @@ FAULTS = (
     ),
     Fault(
         "dialects/json.py",
-        "    if plan.shape is not None and _may_repeat_a_key(raw, value, plan.shape):",
+        "    if _may_repeat_a_key(raw, value, shape):",
         "    if False:",
         "tests/wire/test_bodies.py::test_a_body_is_refused_for_a_repeated_key_just_when_there_is_"
         "one",

@@ -61,12 +61,7 @@ class Sent(Request):
     ) -> None:
         raw, _, query = path.encode().partition(b"?")
         spelled = {name.lower().encode(): value.encode() for name, value in headers.items()}
-        super().__init__(Head(method, raw, query, spelled), Gone())
-        self._remote = remote
-
-    @property
-    def remote(self) -> str:
-        return self._remote
+        super().__init__(Head(method, raw, query, spelled), Gone(), remote)
 
     async def read(self, limit: int) -> bytes:
         return b"{}"

@@ -10,10 +10,10 @@ import pytest
 from bench import instructions
 
 BUDGETS = {
-    "publish 64x1": 192_000,
-    "cycle 64x1": 635_000,
-    "publish 16x100": 24_600,
-    "cycle 16x100": 62_800,
+    "publish 64x1": 131_800,
+    "cycle 64x1": 474_000,
+    "publish 16x100": 17_200,
+    "cycle 16x100": 51_800,
 }
 
 

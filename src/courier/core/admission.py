@@ -25,6 +25,10 @@ class Admission:
         self._rate = QueueRate(store, "publishing", limit=limits.queue_rate_max)
         self._sealer = sealer
 
+    def takes_all(self, queue: Queue) -> bool:
+        """Whether it takes whatever is published, as it is."""
+        return not (queue.schema or queue.frozen or queue.encrypted or self._rate.limit)
+
     async def admit(
         self, queue: Queue, drafts: Sequence[Draft], *, now_ms: int, encrypted: bool = False
     ) -> Sequence[Draft]:

@@ -108,7 +108,8 @@ class Broker:
 
     async def publish(self, queue: Queue, drafts: Sequence[Draft], *, actor: Actor) -> Receipt:
         now_ms = self._clock.now_ms()
-        drafts = await self.admission.admit(queue, drafts, now_ms=now_ms)
+        if not self.admission.takes_all(queue):
+            drafts = await self.admission.admit(queue, drafts, now_ms=now_ms)
         receipts = await self._store.publish(
             [(queue.id, drafts)],
             actor=actor,
@@ -244,7 +245,8 @@ class Broker:
         now_ms = self._clock.now_ms()
         if queue.paused:
             raise Paused(queue.name)
-        await self._consume_rate.take(queue.id, 1, now_ms=now_ms)
+        if self._consume_rate.limit:
+            await self._consume_rate.take(queue.id, 1, now_ms=now_ms)
         leased = await self._store.lease(
             queue.id,
             count=count,
@@ -361,7 +363,8 @@ class Broker:
         if not items:
             return []
         now_ms = self._clock.now_ms()
-        await self._consume_rate.take(queue.id, 1, now_ms=now_ms)
+        if self._consume_rate.limit:
+            await self._consume_rate.take(queue.id, 1, now_ms=now_ms)
         part = items if len(items) <= PART_SETTLED_MAX else items[:PART_SETTLED_MAX]
         outcomes = await self._store.settle(queue.id, part, actor=actor, now_ms=now_ms)
         if len(outcomes) < len(items):

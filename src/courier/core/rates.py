@@ -9,10 +9,10 @@ class QueueRate:
     def __init__(self, store: Store, what: str, *, limit: int) -> None:
         self._store = store
         self._what = what
-        self._limit = limit
+        self.limit = limit
 
     async def take(self, queue: str, units: int, *, now_ms: int) -> None:
         """Raises RateLimited."""
-        if self._limit:
+        if self.limit:
             rates = self._store.rates
-            await rates.take(queue, self._what, units, limit=self._limit, now_ms=now_ms)
+            await rates.take(queue, self._what, units, limit=self.limit, now_ms=now_ms)

@@ -14,6 +14,7 @@ from typing import Any, cast, get_args, get_origin
 import msgspec
 import msgspec.inspect
 from msgspec import UNSET, Raw, UnsetType
+from msgspec.structs import astuple
 
 from courier.core.errors import InvalidRequest
 from courier.web import NotJson
@@ -70,9 +71,16 @@ def decode(raw: bytes, wanted: Any) -> Any:
         raise NotJson("the body is nested too deeply") from error
     except (msgspec.DecodeError, ValueError) as error:
         raise NotJson(f"the body is not JSON: {error}") from error
-    if plan.shape is not None and _may_repeat_a_key(raw, value, plan.shape):
+    shape = plan.shape
+    if shape is None:
+        return value
+    if shape.flat is not None and isinstance(value, msgspec.Struct):
+        fields = astuple(value)
+        if raw.count(_COLON) == len(fields) - fields.count(UNSET) + shape.flat:
+            return value  # every colon follows a key that was understood
+    if _may_repeat_a_key(raw, value, shape):
         try:
-            _check(raw.strip(), plan.shape, "")
+            _check(raw.strip(), shape, "")
         except RecursionError as error:
             raise NotJson("the body is nested too deeply") from error
     return value
@@ -148,7 +156,7 @@ class _Shape(msgspec.Struct, frozen=True):
     Arrays have `items`, objects `fields` (name in JSON: how to get it unless it is required, its
     own shape), or it is `free` in its keys. Of it and all below: `frees`, whether one is free, and
     `quoted`, the names of fields as they stand in a body. `flat`: it is one object without others
-    in it, these get its optional fields, and it has `required` others.
+    in it, and has this many keys beside those of its fields: a tag, or none.
     """
 
     items: "_Shape | None" = None
@@ -156,8 +164,7 @@ class _Shape(msgspec.Struct, frozen=True):
     free: bool = False
     frees: bool = False
     quoted: tuple[bytes, ...] = ()
-    flat: tuple[Callable[[Any], Any], ...] | None = None
-    required: int = 0
+    flat: int | None = None
 
 
 @lru_cache(maxsize=1_024)
@@ -172,11 +179,12 @@ def _shape(wanted: Any, among_others: bool = False) -> _Shape | None:
     if any(get_origin(each) is dict for each in types):
         return _Shape(free=True, frees=True)
     structs = [each for each in types if isinstance(each, msgspec.StructMeta)]
-    among_others = among_others or len(structs) > 1
+    among_others, tags = among_others or len(structs) > 1, 0
     fields: dict[str, tuple[Callable[[Any], Any] | None, _Shape | None]] = {}
     for struct in cast(list[type[msgspec.Struct]], structs):
         if tag := struct.__struct_config__.tag_field:
             fields[tag] = (None, None)
+            tags = 1
         for field in msgspec.structs.fields(struct):
             inner = _shape(field.type, among_others)
             get: Callable[[Any], Any] | None = attrgetter(field.name)
@@ -186,19 +194,18 @@ def _shape(wanted: Any, among_others: bool = False) -> _Shape | None:
             elif field.required and inner is None:
                 get = None
             fields[field.encode_name] = (get, inner)
-    return _joined(items, fields) if items or fields else None
+    return _joined(items, fields, tags) if items or fields else None
 
 
 def _joined(
     items: _Shape | None,
     fields: "Mapping[str, tuple[Callable[[Any], Any] | None, _Shape | None]]",
+    tags: int = 0,
 ) -> _Shape:
     below = [inner for _, inner in fields.values() if inner] + ([items] if items else [])
     quoted = {b'"%s"' % name.encode() for name in fields}.union(*(i.quoted for i in below))
     frees = any(inner.frees for inner in below)
-    gets = tuple(get for get, _ in fields.values() if get is not None)
-    flat, required = (None, 0) if below else (gets, len(fields) - len(gets))
-    return _Shape(items, fields, False, frees, tuple(quoted), flat, required)
+    return _Shape(items, fields, False, frees, tuple(quoted), None if below else tags)
 
 
 def _merged(one: _Shape | None, other: _Shape | None) -> _Shape | None:
@@ -218,10 +225,6 @@ def _may_repeat_a_key(raw: bytes, value: Any, shape: _Shape) -> bool:
     A key can only be repeated if its text occurs more often than the key was understood, which
     is why the optional fields of request types default to UNSET.
     """
-    if shape.flat is not None and isinstance(value, msgspec.Struct):
-        given = [get for get in shape.flat if get(value) is not UNSET]
-        if raw.count(_COLON) == shape.required + len(given):
-            return False  # every colon follows a key that was understood
     # A key may be spelled with escapes. The first search is much the faster of the two.
     escapes = _BACKSLASH in raw and b"\\u" in raw
     count = raw.count
@@ -299,7 +302,7 @@ def _check_envelope(text: bytes, shape: _Shape, path: str) -> None:
 
     There could be more other keys, or repeated ones, than can be looked at.
     """
-    read = msgspec.structs.astuple(_outline(tuple(shape.fields)).decode(text))
+    read = astuple(_outline(tuple(shape.fields)).decode(text))
     if len(text) - sum(len(part) for part in read if part is not UNSET) > EXAMINED_BYTES_MAX:
         limit = f"has more than {EXAMINED_BYTES_MAX} bytes of unknown or repeated keys"
         raise InvalidRequest(path, limit)

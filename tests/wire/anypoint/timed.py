@@ -86,12 +86,8 @@ class _Sent(Request):
     def __init__(self, sent: httpx.Request) -> None:
         path, _, query = sent.url.raw_path.partition(b"?")
         headers = {name.lower(): value for name, value in sent.headers.raw}
-        super().__init__(Head(sent.method, path, query, headers), _Patient())
+        super().__init__(Head(sent.method, path, query, headers), _Patient(), "127.0.0.1")
         self._body = sent.read()
-
-    @property
-    def remote(self) -> str:
-        return "127.0.0.1"
 
     async def read(self, limit: int) -> bytes:
         if len(self._body) > limit:

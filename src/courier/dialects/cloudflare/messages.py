@@ -1,13 +1,13 @@
 """Messages: push, pull, settle, peek, and purge by reference."""
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 
 from msgspec import UNSET
 from msgspec.structs import replace
 
 from courier.core.errors import InvalidRequest, NotPullable
 from courier.core.slices import Slices
-from courier.core.types import SECOND_MS, Ack, Draft, Outcome, Retry, Settlement
+from courier.core.types import SECOND_MS, Ack, Draft, Outcome, QueueStats, Retry, Settlement
 from courier.dialects.cloudflare import wire
 from courier.dialects.site import Family, SiteServices, given
 from courier.web import Call, Route
@@ -25,6 +25,8 @@ class MessageRoutes(Family[SiteServices]):
     def __init__(self, services: SiteServices, bodies: wire.Bodies) -> None:
         super().__init__(services)
         self._bodies = bodies
+        none = QueueStats()
+        self._last = none, wire.MetricsMetadata(wire.metrics(none))
 
     def routes(self) -> list[Route]:
         return [
@@ -48,17 +50,23 @@ class MessageRoutes(Family[SiteServices]):
         ]  # fmt: skip
 
     def push(self, call: Call) -> Awaitable[wire.PushResult]:
-        return self._publish(call, [wire.draft(call.body)])
+        return self._publish(call, wire.pushed(call.body))
 
     def push_batch(self, call: Call) -> Awaitable[wire.PushResult]:
         return self._publish(call, wire.drafts(call.body))
 
-    async def _publish(self, call: Call, drafts: list[Draft]) -> wire.PushResult:
+    async def _publish(self, call: Call, drafts: Sequence[Draft]) -> wire.PushResult:
         once = call.request.headers.get(b"idempotency-key")
         if once is not None:
             drafts = _once(drafts, once.decode("latin-1"))
         receipt = await self._broker.publish(call.queue, drafts, actor=call.actor)
-        return wire.PushResult(wire.MetricsMetadata(wire.metrics(receipt.stats)))
+        return wire.PushResult(self._metadata(receipt.stats))
+
+    def _metadata(self, stats: QueueStats) -> wire.MetricsMetadata:
+        """Calls that ran as one have the same, and share what is made of it."""
+        if stats is not self._last[0]:
+            self._last = stats, wire.MetricsMetadata(wire.metrics(stats))
+        return self._last[1]
 
     async def pull(self, call: Call) -> wire.PullResult:
         body: wire.PullBody = call.body
@@ -79,7 +87,7 @@ class MessageRoutes(Family[SiteServices]):
         return wire.PullResult(
             pulled.stats.count,
             self._bodies.all_pulled(pulled.messages, texts),
-            wire.MetricsMetadata(wire.metrics(pulled.stats)),
+            self._metadata(pulled.stats),
         )
 
     async def ack(self, call: Call) -> wire.AckResult:
@@ -92,16 +100,14 @@ class MessageRoutes(Family[SiteServices]):
             else wire.whole(item.delay_seconds, f"retries[{number}].delay_seconds") * SECOND_MS
             for number, item in enumerate(retries)
         ]
-        warnings: dict[str, str] = {}
-        items: list[Settlement] = []
-        tokens: list[str] = []
         acked = [ack.lease_id for ack in acks]
-        for token, place in zip(acked, await self._places(call, acked), strict=True):
-            if place is None:
-                warnings[token] = _NOT_A_LEASE
-            else:
-                items.append(Ack(place[0], place[1], True))
-                tokens.append(token)
+        places = await self._places(call, acked)
+        items: list[Settlement] = [Ack(place[0], place[1], True) for place in places if place]
+        tokens, warnings = acked, dict[str, str]()
+        if len(items) < len(acked):
+            named = list(zip(acked, places, strict=True))
+            tokens = [token for token, place in named if place]
+            warnings = {token: _NOT_A_LEASE for token, place in named if not place}
         asked = len(items)
         if retries:
             retried = [retry.lease_id for retry in retries]
@@ -155,7 +161,7 @@ class MessageRoutes(Family[SiteServices]):
         return wire.PurgeRefsResult([], warnings)
 
 
-def _once(drafts: list[Draft], key: str) -> list[Draft]:
+def _once(drafts: Sequence[Draft], key: str) -> list[Draft]:
     if not 1 <= len(key) <= IDEMPOTENCY_KEY_CHARACTERS_MAX:
         raise InvalidRequest(
             "Idempotency-Key", f"must have 1 to {IDEMPOTENCY_KEY_CHARACTERS_MAX} characters"

@@ -5,7 +5,9 @@ because clients send `2.0` where an integer is meant; `whole` takes them apart.
 """
 
 from base64 import b64encode
+from collections.abc import Sequence
 from datetime import UTC, datetime
+from operator import attrgetter, itemgetter
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -19,6 +21,7 @@ from courier.core.types import (
     Draft,
     EventSubscription,
     Message,
+    PlainDrafts,
     Queue,
     QueueStats,
 )
@@ -349,6 +352,10 @@ _text = msgspec.json.Decoder(str).decode
 # A byte is looked for much faster as a number.
 _BACKSLASH = ord("\\")
 _compact = msgspec.json.format
+_body, _content_type, _delay = map(attrgetter, ("body", "content_type", "delay_seconds"))
+_first = itemgetter(0)
+# All of a string but its quotes. One that is made once costs less than one for each string.
+_INNER = slice(1, -1)
 
 
 def draft(push: PushBody, delay_ms: int | None = None) -> Draft:
@@ -377,41 +384,62 @@ def _text_of(raw: bytes) -> bytes:
         raise InvalidRequest("body", "expected a string for type text") from None
 
 
-def drafts(body: BatchBody) -> list[Draft]:
+def pushed(push: PushBody) -> Sequence[Draft]:
+    """One push as drafts."""
+    if push.delay_seconds is not UNSET:
+        return [draft(push)]
+    raw = bytes(push.body)
+    if len(raw) > MESSAGE_BYTES_MAX:
+        return [draft(push)]  # it may be shorter when stored
+    if push.content_type == "text":
+        return PlainDrafts([_text_of(raw)], ["text"])
+    return PlainDrafts([_compact(raw, indent=-1)], ["json"])
+
+
+def drafts(body: BatchBody) -> Sequence[Draft]:
     count = len(body.messages)
     if not 1 <= count <= BATCH_MESSAGES_MAX:
         raise OverLimit("batch messages", limit=BATCH_MESSAGES_MAX, actual=count)
     delay_ms = None
     if body.delay_seconds is not UNSET:
         delay_ms = whole(body.delay_seconds, "delay_seconds") * SECOND_MS
-    made = _plain_drafts(body.messages, delay_ms)
+    plain = _plain_drafts(body.messages) if delay_ms is None else None
+    if plain is not None:
+        return plain
+    made: list[Draft] = []
     try:
-        for push in body.messages[len(made) :]:
+        for push in body.messages:
             made.append(draft(push, delay_ms))
     except InvalidRequest as error:
         field = f"messages[{len(made)}].{error.field}"
         raise InvalidRequest(field, error.reason) from None
-    size = sum([len(each.body) for each in made])
-    if size > BATCH_BYTES_MAX:
-        raise OverLimit("batch bytes", limit=BATCH_BYTES_MAX, actual=size)
+    _refuse_long([each.body for each in made])
     return made
 
 
-def _plain_drafts(pushes: list[PushBody], delay_ms: int | None) -> list[Draft]:
-    """All of them as drafts, by column, if they are short texts without escapes; else none."""
-    raws = [
-        bytes(push.body)
-        for push in pushes
-        if push.content_type == "text" and push.delay_seconds is UNSET
-    ]
-    quotes = b"".join([raw[:1] for raw in raws]).count(b'"')
+def _plain_drafts(pushes: list[PushBody]) -> PlainDrafts | None:
+    """Columns, if all of them are short texts without escapes and without a delay."""
+    count = len(pushes)
+    if [*map(_content_type, pushes)].count("text") < count or [*map(_delay, pushes)].count(
+        UNSET
+    ) < count:
+        return None
+    raws = [*map(bytes, map(_body, pushes))]
     if (
-        quotes < len(pushes)
+        bytes(map(_first, raws)).count(b'"') < count
         or max(map(len, raws)) > MESSAGE_BYTES_MAX
         or _BACKSLASH in b"".join(raws)
     ):
-        return []
-    return [Draft(raw[1:-1], "text", None, None, delay_ms) for raw in raws]
+        return None
+    bodies = [raw[_INNER] for raw in raws]
+    _refuse_long(bodies)
+    return PlainDrafts(bodies, ["text"] * count)
+
+
+def _refuse_long(bodies: list[bytes]) -> None:
+    size = sum(map(len, bodies))
+    if size > BATCH_BYTES_MAX:
+        raise OverLimit("batch bytes", limit=BATCH_BYTES_MAX, actual=size)
 
 
 def metrics(stats: QueueStats) -> Metrics:

@@ -47,10 +47,10 @@ class Volume:
         self._full = False
         self.damaged = ""
         self.damaged_reads = 0
-        self.free_bytes: int | None = 0
         self.reserved = False
         self.refusals = 0
         self.checkpoint_failures = 0
+        self._measured(0)
         db.set_wal_hook(self._committed)
 
     def _committed(self, _: apsw.Connection, __: str, pages: int) -> int:
@@ -128,7 +128,7 @@ class Volume:
         log.error("disk_full", extra={"released_bytes": self._reserve_bytes})
         os.truncate(self._reserve, 0)
         self.reserved = False
-        self.free_bytes = 0  # until the next look: what was given up is not for publishers
+        self._measured(0)  # until the next look: what was given up is not for publishers
         self._full = True
         return True
 
@@ -145,7 +145,11 @@ class Volume:
                 free -= self._reserve_bytes
             except OSError as error:
                 log.warning("reserve_not_made", extra={"reason": str(error)})
-        self.free_bytes = free + self._cursor.execute(_FREE_PAGES).get * self._page_bytes
+        self._measured(free + self._cursor.execute(_FREE_PAGES).get * self._page_bytes)
+
+    def _measured(self, free_bytes: int) -> None:
+        self.free_bytes: int | None = free_bytes
+        self.short = free_bytes < self._mark
 
     def _make_reserve(self) -> None:
         file = os.open(self._reserve, os.O_CREAT | os.O_WRONLY, 0o600)
@@ -163,10 +167,6 @@ class Volume:
         if self.reserved:
             return self._free_bytes_min
         return max(self._free_bytes_min, 2 * self._reserve_bytes)
-
-    @property
-    def short(self) -> bool:
-        return (self.free_bytes or 0) < self._mark
 
     def require_space(self) -> None:
         """Raises OutOfSpace below the low-water mark."""

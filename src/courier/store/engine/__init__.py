@@ -126,9 +126,8 @@ class EngineStore(Calls):
         self.room.require_space()
         if len(batches) == 1 and via is None:
             queue, drafts = batches[0]
-            run = partial(self.engine.publish, queue, actor=actor, bytes_max=bytes_max)
-            key = ("publish", queue, actor, bytes_max, now_ms // MINUTE_MS)
-            op = Joined(key, (drafts, now_ms), run)
+            key = (self.engine.publish, (queue, actor, bytes_max), now_ms // MINUTE_MS)
+            op = Joined(key, (drafts, now_ms))
             try:
                 return [await self.writer.submit(op)]
             except StoreDamaged as error:
@@ -155,10 +154,10 @@ class EngineStore(Calls):
         allowance: Allowance | None = None,
     ) -> Leased:
         if leased_max is None:
-            run = partial(self.engine.lease, queue, lease_ms=lease_ms, actor=actor)
-            key = ("lease", queue, actor, lease_ms, allowance is None, now_ms // MINUTE_MS)
+            apart = (now_ms // MINUTE_MS, allowance is None)
+            key = (self.engine.lease, (queue, lease_ms, actor), apart)
             # Late, so that it finds what the same group publishes.
-            op = Joined(key, (count, now_ms, allowance), run, late=True)
+            op = Joined(key, (count, now_ms, allowance), late=True)
             try:
                 leased: Leased = await self.writer.submit(op)
                 return leased
@@ -176,8 +175,8 @@ class EngineStore(Calls):
     async def settle(
         self, queue: str, items: Sequence[Settlement], *, actor: Actor, now_ms: int
     ) -> list[Outcome]:
-        run = partial(self.engine.settle, queue, actor=actor)
-        op = Joined(("settle", queue, actor, now_ms // MINUTE_MS), (items, now_ms), run)
+        key = (self.engine.settle, (queue, actor), now_ms // MINUTE_MS)
+        op = Joined(key, (items, now_ms))
         try:
             outcomes: list[Outcome] = await self.writer.submit(op)
             return outcomes

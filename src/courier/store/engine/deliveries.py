@@ -268,6 +268,8 @@ class Deliveries:
         first = leased.first
         if len(seqs) == leased.left:
             leased.done[:] = b"\1" * len(leased.done)
+        elif isinstance(seqs, range):
+            leased.done[seqs.start - first : seqs.stop - first] = b"\1" * len(seqs)
         else:
             for seq in seqs:
                 leased.done[seq - first] = 1

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from courier.core.errors import Rejected
 from courier.core.limits import ANSWER_BYTES_MAX, SMALL_ANSWER_BYTES, Allowance
-from courier.core.types import Actor, Draft, Leased, Outcome, Receipt, Settlement
+from courier.core.types import Actor, Draft, Leased, Outcome, PlainDrafts, Receipt, Settlement
 from courier.core.waiters import Waiters
 from courier.store.engine.book import Book
 from courier.store.engine.claims import Claims
@@ -87,9 +87,8 @@ class Engine:
 
     async def publish(
         self,
-        queue: str,
         calls: Sequence[tuple[Sequence[Draft], int]],
-        *,
+        queue: str,
         actor: Actor,
         bytes_max: int | None,
     ) -> Sequence[Receipt | Rejected]:
@@ -111,9 +110,8 @@ class Engine:
 
     async def lease(
         self,
-        queue: str,
         calls: Sequence[tuple[int, int, Allowance | None]],
-        *,
+        queue: str,
         lease_ms: int,
         actor: Actor,
     ) -> Sequence[Leased | Later]:
@@ -151,7 +149,7 @@ class Engine:
         return answers
 
     async def settle(
-        self, queue: str, calls: Sequence[tuple[Sequence[Settlement], int]], *, actor: Actor
+        self, calls: Sequence[tuple[Sequence[Settlement], int]], queue: str, actor: Actor
     ) -> Sequence[list[Outcome] | Later]:
         now_ms = max([now_ms for _, now_ms in calls])
         line = await self.enter(queue, now_ms)
@@ -222,5 +220,5 @@ def _shared(
 
 
 def _once(calls: Sequence[tuple[Sequence[Draft], int]]) -> bool:
-    keys = [draft.once_key for drafts, _ in calls for draft in drafts]
-    return keys.count(None) < len(keys)
+    singles = [drafts for drafts, _ in calls if not isinstance(drafts, PlainDrafts)]
+    return any([draft.once_key is not None for drafts in singles for draft in drafts])

@@ -26,25 +26,25 @@ class Later:
 LATER = Later()
 
 
+# A verb, what it is given beside the calls, and whatever else keeps calls apart.
+Key = tuple[Callable[..., Coroutine[Any, Any, Sequence[Any]]], tuple[Hashable, ...], Hashable]
+
+
 class Joined:
-    """What one call asks for. `run` answers several that have the same key, each with a value or
+    """What one call asks for. The verb answers several that have the same key, each with a value or
     with a Rejected of its own, and raises a Rejected that is about them all; all but the first may
     be LATER. They run when the first of them would have, or (`late`) after all others."""
 
-    __slots__ = ("key", "late", "run", "what")
+    __slots__ = ("key", "late", "what")
 
-    def __init__(
-        self,
-        key: Hashable,
-        what: Any,
-        run: Callable[[Sequence[Any]], Coroutine[Any, Any, Sequence[Any]]],
-        *,
-        late: bool = False,
-    ) -> None:
+    def __init__(self, key: Key, what: Any, *, late: bool = False) -> None:
         self.key = key
         self.what = what
-        self.run = run
         self.late = late
+
+    def run(self, calls: Sequence[Any]) -> Coroutine[Any, Any, Sequence[Any]]:
+        verb, same, _ = self.key
+        return verb(calls, *same)
 
     def __call__(self) -> Any:
         [answer] = driven(self.run([self.what]))

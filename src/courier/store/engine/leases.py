@@ -210,6 +210,10 @@ class Leases:
         """Those of the first items, see `Store.settle`."""
         if not line.ranges and all([type(item) is Ack for item in items]):
             return await self._ack_rows(line, items, actor, now_ms)
+        neighbours = _acked_neighbours(line, items, now_ms)
+        if neighbours is not None:
+            await self._acked(line, neighbours, actor, now_ms)
+            return [Outcome.DONE] * len(items)
         fifo = line.queue.fifo
         outcomes: list[Outcome] = []
         acks: dict[int, tuple[Range, list[int]]] = {}
@@ -335,7 +339,11 @@ class Leases:
             await self._acked(line, [(each, each.seqs()) for each in ranges], actor, now_ms)
 
     async def _acked(
-        self, line: QueueLine, acks: Sequence[tuple[Range, list[int]]], actor: Actor, now_ms: int
+        self,
+        line: QueueLine,
+        acks: Sequence[tuple[Range, Sequence[int]]],
+        actor: Actor,
+        now_ms: int,
     ) -> None:
         """Messages of ranges are done: bits are set, and one run tells of all."""
         about = Columns(lives=True)
@@ -404,6 +412,32 @@ class Leases:
             draft = copy_of(message, delivery.own_id, origin, delay_ms=delay_ms)
             self._book.blocks.copied(message.size)
             await self._publishing.insert(target, [draft], BROKER, now_ms)
+
+
+def _acked_neighbours(
+    line: QueueLine, items: Sequence[Settlement], now_ms: int
+) -> list[tuple[Range, range]] | None:
+    """What the items ack, if that is nothing but neighbours that are leased as they say."""
+    seqs = [item.seq for item in items if type(item) is Ack and item.attempt == 1]
+    if not items or len(seqs) < len(items):
+        return None
+    found: list[tuple[Range, range]] = []
+    at, firsts = 0, set[int]()
+    while at < len(seqs):
+        seq = seqs[at]
+        leased = line.range_at(seq)
+        if leased is None or leased.until_ms <= now_ms or leased.first in firsts:
+            return None
+        place = seq - leased.first
+        count = min(len(seqs) - at, len(leased.done) - place)
+        if seqs[at : at + count] != [*range(seq, seq + count)]:
+            return None
+        if any(leased.done[place : place + count]):
+            return None
+        found.append((leased, range(seq, seq + count)))
+        firsts.add(leased.first)
+        at += count
+    return found
 
 
 def _current(delivery: Delivery, item: Settlement, now_ms: int) -> bool:

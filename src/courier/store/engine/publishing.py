@@ -1,6 +1,7 @@
 """Storing drafts: into the block that the group fills, with one run in the journal."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -9,7 +10,7 @@ from courier import ids
 from courier.core import events
 from courier.core.errors import OverLimit, Rejected
 from courier.core.lifecycle import GROUP_DEFAULT
-from courier.core.types import Actor, Draft, Message, Origin, Receipt, Via
+from courier.core.types import Actor, Draft, Message, Origin, PlainDrafts, Receipt, Via
 from courier.store.engine.blocks import Block, Rare
 from courier.store.engine.book import Book
 from courier.store.engine.columns import Columns
@@ -80,25 +81,26 @@ class Publishing:
     ) -> list[Receipt | Rejected]:
         """Several calls at once. Each is refused alone if there is no room for it."""
         line = self._book.line(queue)
-        refused = _over(bytes_max, line, calls)
-        together = [
-            draft for place, drafts in enumerate(calls) if place not in refused for draft in drafts
-        ]
-        made: list[str] = []
+        together = PlainDrafts.of(calls)
+        refused: dict[int, Rejected] = {}
+        if bytes_max is not None and line.bytes + sizes_of(together) > bytes_max:
+            refused = _over(bytes_max, line, calls)
+            taken = [drafts for place, drafts in enumerate(calls) if place not in refused]
+            together = PlainDrafts.of(taken)
+        seq = line.tail + 1
         if together:
             await self.make_room(bytes_max, line, together)
-            seqs = await self.insert(line, together, actor, now_ms)
-            made = self._ids(line, together, seqs, now_ms)
+            await self.insert(line, together, actor, now_ms)
         stats = await self._stats.of(line)
         answers: list[Receipt | Rejected] = []
-        at = 0
         for place, drafts in enumerate(calls):
             if place in refused:
                 answers.append(refused[place])
                 continue
             count = len(drafts)
-            answers.append(Receipt(made[at : at + count], [False] * count, stats))
-            at += count
+            made = partial(_ids, line.id, drafts, seq, now_ms)
+            answers.append(Receipt(made, [False] * count, stats))
+            seq += count
         return answers
 
     async def make_room(
@@ -146,15 +148,12 @@ class Publishing:
     ) -> Receipt:
         if not drafts:
             return Receipt([], [], await self._stats.of(line))
-        if any([draft.once_key is not None for draft in drafts]):
+        plain = isinstance(drafts, PlainDrafts)
+        if not plain and any([draft.once_key is not None for draft in drafts]):
             return await self._publish_once(line, drafts, actor, now_ms, via)
         seqs = await self.insert(line, drafts, actor, now_ms, via=via)
-        made = self._ids(line, drafts, seqs, now_ms)
+        made = partial(_ids, line.id, drafts, seqs.start, now_ms)
         return Receipt(made, [False] * len(drafts), await self._stats.of(line))
-
-    def _ids(self, line: QueueLine, drafts: Sequence[Draft], seqs: range, now_ms: int) -> list[str]:
-        made = ids.message_ids([(now_ms, seq) for seq in seqs], queue=line.id)
-        return [draft.id or id for draft, id in zip(drafts, made, strict=True)]
 
     async def _publish_once(
         self, line: QueueLine, drafts: Sequence[Draft], actor: Actor, now_ms: int, via: Via | None
@@ -177,7 +176,7 @@ class Publishing:
         made: list[str] = []
         if new:
             seqs = await self.insert(line, new, actor, now_ms, via=via)
-            made = self._ids(line, new, seqs, now_ms)
+            made = _ids(line.id, new, seqs.start, now_ms)
         for key, place in first.items():
             fact = Fact(now_ms + new[place].once_ms, made[place].encode())
             self._facts.put(line, "once", key, fact)
@@ -205,7 +204,8 @@ class Publishing:
         queue = line.queue
         begun = line.tail + 1
         delays: list[int] | None = None
-        if queue.delay_ms or any([draft.delay_ms for draft in drafts]):
+        plain = isinstance(drafts, PlainDrafts)
+        if queue.delay_ms or (not plain and any([draft.delay_ms for draft in drafts])):
             delays = [
                 queue.delay_ms if draft.delay_ms is None else draft.delay_ms for draft in drafts
             ]
@@ -243,13 +243,13 @@ class Publishing:
 
     def _fitting(self, block: Block, drafts: Sequence[Draft], at: int, stop: int) -> int:
         """Where the block is long enough."""
-        size = block.nbytes
-        if size + sum([len(draft.body) for draft in drafts[at:stop]]) < self._block_bytes:
+        size, bodies = block.nbytes, bodies_of(drafts)[at:stop]
+        if size + sum(map(len, bodies)) < self._block_bytes:
             return stop
-        for place in range(at, stop):
-            size += len(drafts[place].body)
+        for place, body in enumerate(bodies, at + 1):
+            size += len(body)
             if size >= self._block_bytes:
-                return place + 1
+                return place
         return stop
 
     async def _fill(
@@ -264,47 +264,19 @@ class Publishing:
         only: PushLine | None,
     ) -> None:
         """Add drafts to a block, with their events and whatever rows they need."""
-        fifo, doubt_ms = line.queue.fifo, self._book.doubt_ms
         base, count = block.count, len(drafts)
-        bodies: list[bytes | None] = [draft.body for draft in drafts]
-        sizes = [len(draft.body) if draft.sealed is None else draft.size for draft in drafts]
+        if isinstance(drafts, PlainDrafts):
+            sizes, types = list(map(len, drafts.bodies)), drafts.types
+        else:
+            sizes = [len(draft.body) if draft.sealed is None else draft.size for draft in drafts]
+            types = [draft.content_type for draft in drafts]
         size = sum(sizes)
-        aging = count
-        same = delays is None and not fifo and not doubt_ms
-        unusual = [
-            (place, draft)
-            for place, draft in enumerate(drafts)
-            if not same
-            or draft.headers is not None
-            or draft.id is not None
-            or draft.ttl_ms is not None
-            or draft.group is not None
-            or draft.sealed is not None
-            or draft.origin is not None
-        ]
-        for place, draft in unusual:
-            delay_ms = delays[place] if delays is not None else 0
-            expires_ms = None
-            if draft.ttl_ms is not None or doubt_ms:
-                ttl_ms = line.queue.retention_ms if draft.ttl_ms is None else draft.ttl_ms
-                expires_ms = now_ms + ttl_ms + doubt_ms
-                aging -= 1
-                self._expires(block, expires_ms)
-            block.rare[base + place] = Rare(
-                draft.id,
-                _encode_json(draft.headers) if draft.headers is not None else None,
-                draft.group or GROUP_DEFAULT if fifo else draft.group,
-                expires_ms,
-                draft.delay_ms if fifo else delay_ms or None,
-                draft.sealed,
-                msgspec.to_builtins(draft.origin) if draft.origin else None,
-                delay_ms or None,
-            )
+        aging = count - self._note_unusual(line, block, drafts, delays, now_ms)
         assert isinstance(block.sizes, list) and isinstance(block.types, list)
         assert block.bodies is not None
-        block.bodies += bodies
+        block.bodies += bodies_of(drafts)
         block.sizes += sizes
-        block.types += [draft.content_type for draft in drafts]
+        block.types += types
         block.count += count
         block.nbytes += size
         first = line.tail + 1
@@ -327,6 +299,51 @@ class Publishing:
         else:
             self._note_acked(line, block, base, count, actor, now_ms)
         self._bind(line, block, first, count, only)
+
+    def _note_unusual(
+        self,
+        line: QueueLine,
+        block: Block,
+        drafts: Sequence[Draft],
+        delays: Sequence[int] | None,
+        now_ms: int,
+    ) -> int:
+        """What the block says of single drafts beside body and type; how many end by themselves."""
+        fifo, doubt_ms = line.queue.fifo, self._book.doubt_ms
+        base, ending = block.count, 0
+        same = delays is None and not fifo and not doubt_ms
+        if same and isinstance(drafts, PlainDrafts):
+            return 0
+        unusual = [
+            (place, draft)
+            for place, draft in enumerate(drafts)
+            if not same
+            or draft.headers is not None
+            or draft.id is not None
+            or draft.ttl_ms is not None
+            or draft.group is not None
+            or draft.sealed is not None
+            or draft.origin is not None
+        ]
+        for place, draft in unusual:
+            delay_ms = delays[place] if delays is not None else 0
+            expires_ms = None
+            if draft.ttl_ms is not None or doubt_ms:
+                ttl_ms = line.queue.retention_ms if draft.ttl_ms is None else draft.ttl_ms
+                expires_ms = now_ms + ttl_ms + doubt_ms
+                ending += 1
+                self._expires(block, expires_ms)
+            block.rare[base + place] = Rare(
+                draft.id,
+                _encode_json(draft.headers) if draft.headers is not None else None,
+                draft.group or GROUP_DEFAULT if fifo else draft.group,
+                expires_ms,
+                draft.delay_ms if fifo else delay_ms or None,
+                draft.sealed,
+                msgspec.to_builtins(draft.origin) if draft.origin else None,
+                delay_ms or None,
+            )
+        return ending
 
     def _expires(self, block: Block, expires_ms: int) -> None:
         if block.expires_ms is None or expires_ms < block.expires_ms:
@@ -419,7 +436,21 @@ def _rows(line: QueueLine | PushLine, block: Block, first: int, count: int) -> l
     return rows
 
 
+def _ids(queue: str, drafts: Sequence[Draft], first: int, now_ms: int) -> list[str]:
+    seqs = range(first, first + len(drafts))
+    made = ids.message_ids([(now_ms, seq) for seq in seqs], queue=queue)
+    if isinstance(drafts, PlainDrafts):
+        return made
+    return [draft.id or id for draft, id in zip(drafts, made, strict=True)]
+
+
+def bodies_of(drafts: Sequence[Draft]) -> list[bytes]:
+    return drafts.bodies if isinstance(drafts, PlainDrafts) else [draft.body for draft in drafts]
+
+
 def sizes_of(drafts: Sequence[Draft]) -> int:
+    if isinstance(drafts, PlainDrafts):
+        return sum(map(len, drafts.bodies))
     # Asking a draft for its size costs a call, and most are not sealed.
     return sum([len(draft.body) if draft.sealed is None else draft.size for draft in drafts])
 
@@ -433,16 +464,10 @@ def refuse_over(bytes_max: int | None, line: QueueLine, drafts: Sequence[Draft])
         raise OverLimit("queue bytes", limit=bytes_max, actual=actual)
 
 
-def _over(
-    bytes_max: int | None, line: QueueLine, calls: Sequence[Sequence[Draft]]
-) -> dict[int, Rejected]:
+def _over(bytes_max: int, line: QueueLine, calls: Sequence[Sequence[Draft]]) -> dict[int, Rejected]:
     """Of several calls, by place, those that the queue has no room for after the others."""
     refused: dict[int, Rejected] = {}
-    if bytes_max is None:
-        return refused
     held = line.bytes
-    if held + sizes_of([draft for drafts in calls for draft in drafts]) <= bytes_max:
-        return refused
     for place, drafts in enumerate(calls):
         actual = held + sizes_of(drafts)
         if actual > bytes_max:

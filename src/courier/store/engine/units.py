@@ -46,7 +46,11 @@ class Call:
 
 def take(waiting: "deque[Call]", calls_max: int) -> list[Call]:
     """The calls of the next group."""
-    calls: list[Call] = []
+    if len(waiting) <= calls_max and not any([call.alone for call in waiting]):
+        calls = [call for call in waiting if not call.future.cancelled()]
+        waiting.clear()
+        return calls
+    calls = []
     while waiting and len(calls) < calls_max:
         if waiting[0].alone and calls:
             break
