@@ -73,6 +73,7 @@ def test_a_user_and_a_code_sign_in_too(browser: Browser, story: Story) -> None:
     window.page.fill("#password", user["password"])
     window.page.click("text=Sign in as a user")
     expect(window.page.locator(".who")).to_contain_text(user["username"])
+    window.page.click("#own summary")
     window.page.click("text=Sign out")
     expect(window.page.locator("h1")).to_have_text("Sign in")
     window.close()
@@ -482,6 +483,7 @@ def test_theme_and_local_times_are_kept_by_the_browser(browser: Browser, story: 
     page = window.page
     ground = "getComputedStyle(document.body).backgroundColor"
     light = page.evaluate(ground)
+    page.click("#own summary")
     page.click("#theme")
     page.click("#theme")
     expect(page.locator("#theme")).to_have_text("theme: dark")
@@ -491,6 +493,7 @@ def test_theme_and_local_times_are_kept_by_the_browser(browser: Browser, story: 
     page.goto("/console/events")
     assert page.evaluate(ground) != light
     assert page.locator("footer time").text_content() != utc
+    page.click("#own summary")
     assert window.problems() == []
     page.click("#theme")
     assert page.evaluate(ground) == light

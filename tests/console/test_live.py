@@ -53,6 +53,21 @@ def test_events_are_sent_as_they_happen_and_the_rest_is_counted(
         assert got["rows"][-1]["queue_name"] == "busy-events"
 
 
+def test_following_begins_where_the_page_ends(server: Server, operator: Visitor) -> None:
+    """What happened since the page was made, or since the connection was lost, is not left out."""
+    queue = new_queue(server, "caught-up")
+    path = "/console/live?page=events&queue=caught-up&kind=published"
+    upto = operator.facts("/console/events")["upto"]
+    publish(server, queue, 3)
+    with operator.http.stream("GET", f"{path}&upto={upto}", headers=STREAM) as answer:
+        _, got = next(events(answer))
+        assert len(got["rows"]) == 3
+    lost = {**STREAM, "Last-Event-ID": str(got["rows"][-2]["offset"])}
+    with operator.http.stream("GET", f"{path}&upto={upto}", headers=lost) as answer:
+        _, got = next(events(answer))
+        assert len(got["rows"]) == 1
+
+
 def test_a_stream_ends_with_its_key(server: Server, visitor: Callable[..., Visitor]) -> None:
     queue = new_queue(server, "short-stream")
     made = new_key(server, "ends", ["read"])

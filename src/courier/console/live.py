@@ -83,7 +83,7 @@ class _Watcher:
             self.values = {}
         if self.rows or self.more or self.reload:
             new = {"rows": self.rows, "more": self.more, "reload": self.reload}
-            parts.append(b"event: rows\ndata: %s\n\n" % _encode(new))
+            parts.append(b"event: rows\nid: %d\ndata: %s\n\n" % (self.offset, _encode(new)))
             self.rows, self.more, self.reload = [], 0, False
         return parts
 
@@ -129,7 +129,12 @@ class Live:
                 keys.require(call.key, "journal")
             watcher = _Watcher(call.key, call.tenant, (), single=False)
             watcher.filter = asked(call)
-            watcher.offset = (await self._store.journal.head()).last
+            last = (await self._store.journal.head()).last
+            # What the page has, or what it got before its connection was lost.
+            query = call.request.query.get("upto", [""])[-1]
+            upto = call.request.header(b"last-event-id") or query
+            known = upto.isascii() and upto.isdigit() and len(upto) < 19
+            watcher.offset = min(last, int(upto)) if known else last
             return watcher
         if page == "queue":
             id = call.request.query.get("queue", [""])[-1]

@@ -80,7 +80,7 @@
   function open() {
     if (!live || stream || document.hidden) return;
     if (events && follow.getAttribute("aria-pressed") !== "true") return;
-    stream = new EventSource(live);
+    stream = new EventSource(events ? live + "&upto=" + events.dataset.upto : live);
     stream.onopen = () => { lost = null; status(""); };
     stream.onerror = () => {
       lost = lost || new Date().toISOString().slice(11, 19);
@@ -100,6 +100,7 @@
       const got = JSON.parse(m.data);
       if (got.reload) location.reload();
       if (!events) return;
+      events.dataset.upto = m.lastEventId;
       $("none")?.remove();
       got.rows.forEach(addEvent);
       while (events.tBodies[0].rows.length > KEPT) events.tBodies[0].deleteRow(-1);
