@@ -583,9 +583,9 @@ FAULTS = (
         "in_clear[engine]",
     ),
     Fault(
-        "store/engine/leases.py",
-        'message.id, delivery.attempt, "attempts")',
-        'message.id, 1, "attempts")',
+        "store/engine/publishing.py",
+        "message.id, row.attempt, reason)",
+        "message.id, 1, reason)",
         "tests/conformance/store/test_bury.py::test_a_dead_letter_starts_over_on_its_queue[engine]",
     ),
     Fault(
@@ -605,9 +605,9 @@ FAULTS = (
         "end_of_the_lease[engine-130]",
     ),
     Fault(
-        "store/engine/leases.py",
-        "            delay_ms = None if target.queue.fifo else 0\n",
-        "            delay_ms = None\n",
+        "store/engine/publishing.py",
+        "    delay_ms = None if target.queue.fifo else 0\n",
+        "    delay_ms = None\n",
         "tests/conformance/store/test_bury.py::test_a_dead_letter_is_not_delayed_whatever_its_"
         "queue_says[engine-retry]",
     ),
@@ -627,8 +627,8 @@ FAULTS = (
     ),
     Fault(
         "store/engine/leases.py",
-        "alive = list(takewhile(lambda row: not _expired(row, now_ms), rows))",
-        "alive = rows",
+        "left = alive(rows, now_ms)",
+        "left = rows",
         "tests/conformance/store/test_ttl.py::test_however_many_expire_at_once_none_of_them_is_"
         "handed_out[engine-own-fifo]",
     ),
@@ -680,14 +680,14 @@ FAULTS = (
         "tests/conformance/store/test_restart.py::test_the_order_goes_on_where_it_was[engine]",
     ),
     Fault(
-        "store/engine/messages.py",
+        "store/engine/reading.py",
         '        if not await self._facts.known(line, "name", [key]):\n            '
         "line.renamed += 1\n            self._book.touch(line)\n",
         "",
         "tests/conformance/store/test_rename.py::test_a_name_is_one_of_the_headers[engine-none]",
     ),
     Fault(
-        "store/engine/messages.py",
+        "store/engine/reading.py",
         "            if message in (made, found.id):\n                return found",
         "            return found",
         "tests/conformance/store/test_publish.py::test_an_own_id_that_looks_generated_is_still_"

@@ -4,7 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -80,15 +80,15 @@ class Caller(Protocol):
 
 
 # Why a message is not redriven.
-REDRIVE_SKIPS = ("not_found", "not_buried", "source_beyond_reach", "source_deleted", "leased")
+RedriveSkip = Literal["not_found", "not_buried", "source_beyond_reach", "source_deleted", "leased"]
 
 
 class Redriven(Struct, frozen=True):
-    """`reasons` says of how many it was skipped for what: one of REDRIVE_SKIPS."""
+    """`reasons` says how many were skipped for what."""
 
     redriven: int
     skipped: int
-    reasons: dict[str, int] = {}
+    reasons: dict[RedriveSkip, int] = {}
 
 
 class Broker:
@@ -538,7 +538,7 @@ class Broker:
         Those from a queue beyond reach are skipped.
         """
         redriven = 0
-        reasons: Counter[str] = Counter()
+        reasons: Counter[RedriveSkip] = Counter()
         pages = self._pages(queue) if messages is None else self._named(queue, messages)
         async for page in pages:
             done = await self._store.redrive(
@@ -554,8 +554,7 @@ class Broker:
                     reasons[self._why_skipped(message, reach)] += 1
         return Redriven(redriven, reasons.total(), dict(reasons))
 
-    def _why_skipped(self, message: Message | None, reach: Reach) -> str:
-        """One of REDRIVE_SKIPS."""
+    def _why_skipped(self, message: Message | None, reach: Reach) -> RedriveSkip:
         if message is None:
             return "not_found"
         if message.origin is None or message.origin.reason != "attempts":

@@ -116,7 +116,7 @@ class Keyring:
 
     async def prove(self, secret: str, *, now_ms: int, kind: str) -> Proof:
         """The key of that kind; raises Unauthenticated."""
-        key = await self._records.sought(Key, id_of(secret))
+        key = self._records.get(Key, id_of(secret))
         if key is None or key.kind != kind:
             raise Unauthenticated("unknown", signin="unknown_key")
         proof = self._verified.get(secret)

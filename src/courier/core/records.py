@@ -3,9 +3,6 @@
 Reading a record never waits. The promise to all who read: what is returned has been committed, and
 it is the same object until that record is changed, so that `is` says whether something which was
 worked out from a record still holds.
-
-A store that shares its disk with other processes subclasses `Records`: each record has the version
-of the change that wrote it, and `refresh` loads what others have changed since.
 """
 
 from bisect import bisect_left, insort
@@ -29,9 +26,8 @@ class Records:
         self._clear()
 
     def _clear(self) -> None:
-        # The version of the latest change, and of the change that wrote each record.
+        # Grows with every change.
         self.version = 0
-        self._versions: dict[tuple[type, str], int] = {}
         self._by_kind: dict[type, dict[str, Any]] = {kind: {} for kind in RECORD_KINDS}
         self._by_name: dict[tuple[type, str, str], Any] = {}
         self._by_parent: dict[tuple[type, str], dict[str, Any]] = {}
@@ -85,37 +81,11 @@ class Records:
         """Every record of every kind."""
         return [record for records in self._by_kind.values() for record in records.values()]
 
-    def version_of(self, kind: type, id: str) -> int:
-        """Of the change that wrote the record; 0: there is no such record."""
-        return self._versions.get((kind, id), 0)
-
-    # --- what another process may have changed ---
-
-    async def refresh(self) -> bool:
-        """Load what other processes have changed; False: nothing.
-
-        A store that has its disk to itself has nothing to load.
-        """
-        return False
-
-    async def sought(self, kind: type[R], id: str) -> R | None:
-        """`get`, and after a miss what another process may just have written."""
-        found = self.get(kind, id)
-        if found is None and await self.refresh():
-            found = self.get(kind, id)
-        return found
-
     # --- changing: for stores ---
 
-    def apply(
-        self,
-        *,
-        puts: Iterable[AnyRecord] = (),
-        drops: Iterable[AnyRecord] = (),
-        version: int | None = None,
-    ) -> None:
-        """Drop, then put, as one version: the one given, or the next."""
-        self.version = self.version + 1 if version is None else version
+    def apply(self, *, puts: Iterable[AnyRecord] = (), drops: Iterable[AnyRecord] = ()) -> None:
+        """Drop, then put, as one version."""
+        self.version += 1
         for record in drops:
             self._forget(type(record), record.id)
         for record in puts:
@@ -124,7 +94,6 @@ class Records:
     def _keep(self, record: AnyRecord) -> None:
         kind = type(record)
         self._forget(kind, record.id)
-        self._versions[kind, record.id] = self.version
         self._by_kind[kind][record.id] = record
         if record.name:
             self._by_name[kind, record.tenant, record.name] = record
@@ -136,7 +105,6 @@ class Records:
         old = self._by_kind[kind].pop(id, None)
         if old is None:
             return
-        del self._versions[kind, id]
         named = (kind, old.tenant, old.name)
         # In the same change another record may have taken the name already.
         if self._by_name.get(named) is old:
@@ -192,22 +160,16 @@ class Pending(Records):
         shown = self._base.count(kind, tenant=tenant) - self._hidden.count(kind, tenant=tenant)
         return shown + super().count(kind, tenant=tenant)
 
-    def apply(
-        self,
-        *,
-        puts: Iterable[AnyRecord] = (),
-        drops: Iterable[AnyRecord] = (),
-        version: int | None = None,
-    ) -> None:
+    def apply(self, *, puts: Iterable[AnyRecord] = (), drops: Iterable[AnyRecord] = ()) -> None:
         puts, drops = list(puts), list(drops)
         known = [self._base.get(type(record), record.id) for record in (*drops, *puts)]
         self._hidden.apply(puts=[each for each in known if each is not None])
-        super().apply(puts=puts, drops=drops, version=version)
+        super().apply(puts=puts, drops=drops)
 
-    def commit(self, *, version: int | None = None) -> None:
+    def commit(self) -> None:
         """Make the changes of the group visible to all, and begin the next group."""
         if self.version:
-            self._base.apply(puts=super().all(), drops=self._hidden.all(), version=version)
+            self._base.apply(puts=super().all(), drops=self._hidden.all())
             self.reset()
 
     def reset(self) -> None:

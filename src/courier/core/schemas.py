@@ -51,7 +51,7 @@ _MAY = {
 _decode = msgspec.json.Decoder().decode
 
 
-class Problem(NamedTuple):
+class SchemaProblem(NamedTuple):
     """Where something is wrong, as a JSON pointer, and what."""
 
     pointer: str
@@ -73,28 +73,28 @@ def _escaped(name: str) -> str:
 # --- schemas ---------------------------------------------------------------------------------
 
 
-def problems_of_schema(schema: Any) -> list[Problem]:
+def problems_of_schema(schema: Any) -> list[SchemaProblem]:
     """What is wrong with a schema; nothing, if it can be used."""
     if not isinstance(schema, dict) or not schema:
-        return [Problem("/schema", "must be an object with at least one property")]
+        return [SchemaProblem("/schema", "must be an object with at least one property")]
     try:
         size = len(canonical(schema))
     except (ValueError, RecursionError):
-        return [Problem("/schema", "cannot be written as JSON")]
+        return [SchemaProblem("/schema", "cannot be written as JSON")]
     if size > SCHEMA_BYTES_MAX:
-        return [Problem("/schema", f"must have at most {SCHEMA_BYTES_MAX} bytes, not {size}")]
+        return [SchemaProblem("/schema", f"must have at most {SCHEMA_BYTES_MAX} bytes, not {size}")]
     directives = list(_directives(schema, depth=1))
     count = sum(1 for _, is_item in directives if not is_item)
     if count > PROPERTIES_MAX:
         limit = f"must have at most {PROPERTIES_MAX} properties, not {count}"
-        return [Problem("/schema", limit)]
+        return [SchemaProblem("/schema", limit)]
     problems = list(islice(_of_props(schema, "/schema", depth=1), SCHEMA_PROBLEMS_MAX))
     if not problems:
         patterns = {each["pattern"] for each, _ in directives if "pattern" in each}
         steps = sum(compiled(pattern).programsize for pattern in patterns)
         if steps > PROGRAM_STEPS_MAX:
             limit = f"its patterns have {steps} steps, of {PROGRAM_STEPS_MAX} allowed"
-            problems.append(Problem("/schema", limit))
+            problems.append(SchemaProblem("/schema", limit))
     return problems
 
 
@@ -113,33 +113,33 @@ def _directives(props: Any, *, depth: int) -> Iterator[tuple[Any, bool]]:
             yield from _directives(directive.get("props"), depth=depth + 1)
 
 
-def _of_props(props: dict[str, Any], pointer: str, *, depth: int) -> Iterator[Problem]:
+def _of_props(props: dict[str, Any], pointer: str, *, depth: int) -> Iterator[SchemaProblem]:
     for name, directive in props.items():
         place = f"{pointer}/{_escaped(name)}"[:POINTER_CHARACTERS_MAX]
         yield from _of_directive(directive, place, depth=depth)
 
 
-def _of_directive(directive: Any, pointer: str, *, depth: int) -> Iterator[Problem]:
+def _of_directive(directive: Any, pointer: str, *, depth: int) -> Iterator[SchemaProblem]:
     if depth > DEPTH_MAX:
-        yield Problem(pointer, f"is nested deeper than {DEPTH_MAX}")
+        yield SchemaProblem(pointer, f"is nested deeper than {DEPTH_MAX}")
         return
     if not isinstance(directive, dict):
-        yield Problem(pointer, "must be an object with a type")
+        yield SchemaProblem(pointer, "must be an object with a type")
         return
     kind = directive.get("type")
     if not isinstance(kind, str) or kind not in _MUST:
-        yield Problem(f"{pointer}/type", f"must be one of {', '.join(_MUST)}")
+        yield SchemaProblem(f"{pointer}/type", f"must be one of {', '.join(_MUST)}")
         return
     known = {"type", "required"} | _MUST[kind] | _MAY[kind]
     for name in directive:
         if name not in known:
             place = f"{pointer}/{_escaped(name)}"[:POINTER_CHARACTERS_MAX]
-            yield Problem(place, f"is not known for type {kind}")
+            yield SchemaProblem(place, f"is not known for type {kind}")
     for name in _MUST[kind] - directive.keys():
-        yield Problem(f"{pointer}/{name}", f"is required for type {kind}")
+        yield SchemaProblem(f"{pointer}/{name}", f"is required for type {kind}")
     for name in ("required", "strict"):
         if name in directive and not isinstance(directive[name], bool):
-            yield Problem(f"{pointer}/{name}", "must be true or false")
+            yield SchemaProblem(f"{pointer}/{name}", "must be true or false")
     if kind in ("string", "number"):
         yield from _of_bounds(directive, pointer, kind)
     if kind == "string":
@@ -147,31 +147,31 @@ def _of_directive(directive: Any, pointer: str, *, depth: int) -> Iterator[Probl
     if kind == "object" and "props" in directive:
         props = directive["props"]
         if not isinstance(props, dict) or not props:
-            yield Problem(f"{pointer}/props", "must be an object with at least one property")
+            yield SchemaProblem(f"{pointer}/props", "must be an object with at least one property")
         else:
             yield from _of_props(props, f"{pointer}/props", depth=depth + 1)
     if kind == "array" and "items" in directive:
         yield from _of_directive(directive["items"], f"{pointer}/items", depth=depth + 1)
 
 
-def _of_bounds(directive: dict[str, Any], pointer: str, kind: str) -> Iterator[Problem]:
+def _of_bounds(directive: dict[str, Any], pointer: str, kind: str) -> Iterator[SchemaProblem]:
     bounds = {name: directive[name] for name in ("min", "max") if name in directive}
     for name, value in bounds.items():
         if not _is_number(value) or not isfinite(value):
-            yield Problem(f"{pointer}/{name}", "must be a number")
+            yield SchemaProblem(f"{pointer}/{name}", "must be a number")
             return
         if kind == "string" and (value < 0 or value != int(value)):
-            yield Problem(f"{pointer}/{name}", "must be a whole number of characters")
+            yield SchemaProblem(f"{pointer}/{name}", "must be a whole number of characters")
             return
     if len(bounds) == 2 and bounds["min"] > bounds["max"]:
-        yield Problem(f"{pointer}/min", "must not be greater than max")
+        yield SchemaProblem(f"{pointer}/min", "must not be greater than max")
 
 
-def _of_text(directive: dict[str, Any], pointer: str) -> Iterator[Problem]:
+def _of_text(directive: dict[str, Any], pointer: str) -> Iterator[SchemaProblem]:
     if "enum" in directive:
         enum = directive["enum"]
         if not isinstance(enum, list) or not enum or not all(isinstance(e, str) for e in enum):
-            yield Problem(f"{pointer}/enum", "must be an array of strings")
+            yield SchemaProblem(f"{pointer}/enum", "must be an array of strings")
     if "pattern" in directive:
         pattern = directive["pattern"]
         try:
@@ -179,7 +179,7 @@ def _of_text(directive: dict[str, Any], pointer: str) -> Iterator[Problem]:
                 raise ValueError("it is not text")
             compiled(pattern)
         except ValueError as error:
-            yield Problem(f"{pointer}/pattern", f"cannot be used: {error}")
+            yield SchemaProblem(f"{pointer}/pattern", f"cannot be used: {error}")
 
 
 def _is_number(value: Any) -> bool:
@@ -189,21 +189,21 @@ def _is_number(value: Any) -> bool:
 # --- messages --------------------------------------------------------------------------------
 
 
-def problems_of_body(body: bytes, schema: dict[str, Any]) -> list[Problem]:
+def problems_of_body(body: bytes, schema: dict[str, Any]) -> list[SchemaProblem]:
     """Where a message breaks a schema that is known to be good."""
     if len(body) > BODY_BYTES_MAX:
         limit = f"must have at most {BODY_BYTES_MAX} bytes on a queue with a schema"
-        return [Problem("", limit)]
+        return [SchemaProblem("", limit)]
     try:
         value = _decode(body)
         if not isinstance(value, dict):
-            return [Problem("", "must be a JSON object")]
+            return [SchemaProblem("", "must be a JSON object")]
         # Readers differ on which of two values counts, so nobody can say that both are good.
         json.loads(body, object_pairs_hook=_unrepeated, parse_int=len, parse_float=len)
     except _Repeated as error:
-        return [Problem("", f"must not have the key '{error}' twice in one object")]
+        return [SchemaProblem("", f"must not have the key '{error}' twice in one object")]
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        return [Problem("", f"must be a JSON object: {error}")]
+        return [SchemaProblem("", f"must be a JSON object: {error}")]
     check = _Check()
     with suppress(_Enough):
         check.object(value, schema, strict=True)
@@ -230,7 +230,7 @@ class _Check:
     """Walks a message and its schema together. Takes time for what the message holds only."""
 
     def __init__(self) -> None:
-        self.problems: list[Problem] = []
+        self.problems: list[SchemaProblem] = []
         self._path: list[str | int] = []
         self._steps = 0
         # By the id of the part of the schema that they belong to.
@@ -239,7 +239,7 @@ class _Check:
 
     def _fail(self, what: str) -> None:
         pointer = "".join(f"/{_escaped(str(step))}" for step in self._path)
-        self.problems.append(Problem(pointer[:POINTER_CHARACTERS_MAX], what))
+        self.problems.append(SchemaProblem(pointer[:POINTER_CHARACTERS_MAX], what))
         if len(self.problems) == PROBLEMS_MAX:
             raise _Enough
 

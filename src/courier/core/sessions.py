@@ -107,7 +107,7 @@ class Sessions(Decider):
     async def find(self, token: str) -> Key:
         """The key behind a token; raises Unauthenticated. Use may prolong the session."""
         id = "c0" + token[:_ID_DIGITS]
-        session = await self._records.sought(Session, id)
+        session = self._records.get(Session, id)
         if session is None:
             self._used_ms.pop(id, None)
             raise Unauthenticated("unknown", signin="unknown_session")

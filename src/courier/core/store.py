@@ -94,7 +94,7 @@ class ClaimVerbs(Protocol):
     """
 
     async def take(
-        self, queue: str, name: str, *, count: int, lease_ms: int, actor: Actor, now_ms: int
+        self, queue: str, /, name: str, *, count: int, lease_ms: int, actor: Actor, now_ms: int
     ) -> int:
         """Lease up to `count` messages under a name, or find them leased; how many they are.
 
@@ -106,6 +106,7 @@ class ClaimVerbs(Protocol):
     async def messages(
         self,
         queue: str,
+        /,
         name: str,
         *,
         first: int,
@@ -117,13 +118,13 @@ class ClaimVerbs(Protocol):
         ...
 
     async def extend(
-        self, queue: str, name: str, *, lease_ms: int, actor: Actor, now_ms: int
+        self, queue: str, /, name: str, *, lease_ms: int, actor: Actor, now_ms: int
     ) -> None:
         """Let all its leases end `lease_ms` from now."""
         ...
 
     async def ack(
-        self, queue: str, name: str, *, actor: Actor, now_ms: int, after: str | None = None
+        self, queue: str, /, name: str, *, actor: Actor, now_ms: int, after: str | None = None
     ) -> None:
         """All of it is done. Again within a day: nothing happens.
 
@@ -140,6 +141,7 @@ class PushVerbs(Protocol):
     async def take(
         self,
         listener: str,
+        /,
         *,
         count: int,
         lease_ms: int,
@@ -154,7 +156,7 @@ class PushVerbs(Protocol):
         ...
 
     async def settle(
-        self, listener: str, items: Sequence[PushSettlement], *, now_ms: int
+        self, listener: str, /, items: Sequence[PushSettlement], *, now_ms: int
     ) -> list[bool]:
         """False where the push is not in flight any more, or not with that attempt.
 
@@ -164,7 +166,7 @@ class PushVerbs(Protocol):
         """
         ...
 
-    async def of_message(self, queue: str, seq: int, *, now_ms: int) -> list[Push]:
+    async def of_message(self, queue: str, /, seq: int, *, now_ms: int) -> list[Push]:
         """Those of one message, in the order of their listeners' creation."""
         ...
 
@@ -173,7 +175,7 @@ class PushVerbs(Protocol):
         ...
 
     async def missed(
-        self, listener: str, *, limit: int, now_ms: int, before_seq: int = 0
+        self, listener: str, /, *, limit: int, now_ms: int, before_seq: int = 0
     ) -> list[str]:
         """Generated ids of messages that failed and did not succeed since, newest first.
 
@@ -182,7 +184,7 @@ class PushVerbs(Protocol):
         """
         ...
 
-    async def retry(self, listener: str, seq: int, *, now_ms: int) -> bool:
+    async def retry(self, listener: str, /, seq: int, *, now_ms: int) -> bool:
         """Make a push ready that is retrying or exhausted; False where there is no such push.
 
         Attempts go on being counted.
@@ -192,6 +194,7 @@ class PushVerbs(Protocol):
     async def backfill(
         self,
         listener: str,
+        /,
         *,
         since_ms: int,
         until_ms: int,
@@ -214,6 +217,7 @@ class RowVerbs(Protocol):
     async def publish(
         self,
         queue: str,
+        /,
         drafts: Sequence[Draft],
         numbering: Numbering,
         *,
@@ -237,7 +241,7 @@ class RowVerbs(Protocol):
         """
         ...
 
-    async def count(self, queue: str, *, key: str, now_ms: int, below: bool = False) -> int:
+    async def count(self, queue: str, /, *, key: str, now_ms: int, below: bool = False) -> int:
         """How many drafts are stored under a key.
 
         `below`: under all the keys that begin with this one and a slash.
@@ -251,6 +255,7 @@ class MessageVerbs(Protocol):
     async def peek(
         self,
         queue: str,
+        /,
         *,
         count: int,
         now_ms: int,
@@ -264,6 +269,7 @@ class MessageVerbs(Protocol):
     async def browse(
         self,
         queue: str,
+        /,
         *,
         after_seq: int,
         limit: int,
@@ -281,6 +287,7 @@ class MessageVerbs(Protocol):
     async def states(
         self,
         queue: str,
+        /,
         *,
         after_seq: int,
         before_seq: int,
@@ -295,11 +302,11 @@ class MessageVerbs(Protocol):
         """
         ...
 
-    async def find(self, queue: str, message: str, *, now_ms: int) -> Message | None:
+    async def find(self, queue: str, /, message: str, *, now_ms: int) -> Message | None:
         """By its own id or its generated one."""
         ...
 
-    async def tail(self, queue: str) -> int:
+    async def tail(self, queue: str, /) -> int:
         """The highest sequence given out so far on this queue."""
         ...
 
@@ -371,7 +378,7 @@ class JournalVerbs(Protocol):
 class RateVerbs(Protocol):
     """How fast queues go."""
 
-    async def take(self, queue: str, what: str, units: int, *, limit: int, now_ms: int) -> None:
+    async def take(self, queue: str, /, what: str, units: int, *, limit: int, now_ms: int) -> None:
         """Take units of what a queue may do in a second; raises RateLimited.
 
         All processes that share the store take from the same. More than the whole limit passes
@@ -505,6 +512,7 @@ class Store(Protocol):
     async def lease(
         self,
         queue: str,
+        /,
         *,
         count: int,
         lease_ms: int,
@@ -520,7 +528,7 @@ class Store(Protocol):
         ...
 
     async def settle(
-        self, queue: str, items: Sequence[Settlement], *, actor: Actor, now_ms: int
+        self, queue: str, /, items: Sequence[Settlement], *, actor: Actor, now_ms: int
     ) -> list[Outcome]:
         """Settle one after the other; each item's fate is its outcome.
 
@@ -530,7 +538,7 @@ class Store(Protocol):
         ...
 
     async def rename(
-        self, queue: str, seq: int, name: str, *, actor: Actor, now_ms: int
+        self, queue: str, /, seq: int, name: str, *, actor: Actor, now_ms: int
     ) -> Message | None:
         """Set the message's header NAME_HEADER; None where there is no such message.
 
@@ -541,6 +549,7 @@ class Store(Protocol):
     async def remove(
         self,
         queue: str,
+        /,
         seqs: Sequence[int],
         *,
         actor: Actor,
@@ -556,7 +565,7 @@ class Store(Protocol):
         ...
 
     async def purge(
-        self, queue: str, *, upto_seq: int, limit: int, actor: Actor, now_ms: int
+        self, queue: str, /, *, upto_seq: int, limit: int, actor: Actor, now_ms: int
     ) -> int:
         """Delete up to `limit` of the messages with a sequence <= `upto_seq`; 0: none is left.
 
@@ -565,7 +574,14 @@ class Store(Protocol):
         ...
 
     async def redrive(
-        self, queue: str, *, seqs: Sequence[int], actor: Actor, now_ms: int, dry_run: bool = False
+        self,
+        queue: str,
+        /,
+        *,
+        seqs: Sequence[int],
+        actor: Actor,
+        now_ms: int,
+        dry_run: bool = False,
     ) -> list[bool]:
         """Publish dead letters on the queue they were buried from, and delete them here.
 

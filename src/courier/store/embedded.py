@@ -8,14 +8,14 @@ from courier.core.sealed import Sealer
 from courier.core.waiters import Waiters
 from courier.store.disk_sqlite import MemoryDisk, SqliteDisk
 from courier.store.disk_sqlite.connection import disk_errors
-from courier.store.disk_sqlite.writer import Writer
+from courier.store.disk_sqlite.writer import SqliteWriter
 from courier.store.engine import EngineStore
 from courier.store.engine.engine import Engine
 
 
 class EmbeddedStore(EngineStore):
     disk: SqliteDisk
-    writer: Writer
+    writer: SqliteWriter
 
     @classmethod
     async def open(
@@ -54,6 +54,7 @@ class EmbeddedStore(EngineStore):
             waiters = waiters or Waiters()
             engine = Engine(
                 disk,
+                disk.volume,
                 waiters,
                 cache_bytes=block_cache_bytes,
                 block_messages=block_messages,
@@ -61,14 +62,14 @@ class EmbeddedStore(EngineStore):
             )
             with disk_errors():
                 await engine.load()
-            writer = Writer(
+            writer = SqliteWriter(
                 disk.db,
                 engine,
                 disk.volume,
                 calls_max=commit_calls_max,
                 inline_s=math.inf if path is None else commit_inline_ms_max / 1000,
             )
-            return cls(disk, disk.volume, engine, waiters, writer, accepted=disk.accepted)
+            return cls(disk, engine, waiters, writer, disk.accepted)
         except BaseException:
             await disk.abandon()
             raise

@@ -15,7 +15,7 @@ from courier.store.disk_postgres.migrate import migrate
 from courier.store.disk_postgres.notices import Notices
 from courier.store.disk_postgres.rates import SharedRates
 from courier.store.disk_postgres.secret import load as load_secret
-from courier.store.disk_postgres.writer import Writer
+from courier.store.disk_postgres.writer import PostgresWriter
 from courier.store.engine import EngineStore
 from courier.store.engine.engine import Engine
 
@@ -25,7 +25,7 @@ _TOKEN_BYTES = 7
 
 class SharedStore(EngineStore):
     disk: PostgresDisk
-    writer: Writer
+    writer: PostgresWriter
     notices: Notices
 
     @classmethod
@@ -58,6 +58,7 @@ class SharedStore(EngineStore):
             waiters = Waiters()
             engine = Engine(
                 disk,
+                _Elsewhere(),
                 waiters,
                 cache_bytes=block_cache_bytes,
                 block_messages=block_messages,
@@ -72,11 +73,13 @@ class SharedStore(EngineStore):
             connection.terminate()
             raise
         notices = Notices(address, token, time)
-        writer = Writer(address, disk, engine, connection, notices, calls_max=commit_calls_max)
+        writer = PostgresWriter(
+            address, disk, engine, connection, notices, calls_max=commit_calls_max
+        )
         notices.start(writer.look_soon, disk.seen)
-        store = cls(disk, _Elsewhere(), engine, waiters, writer, accepted={})
+        store = cls(disk, engine, waiters, writer, {})
         store.notices = notices
-        store.rates = SharedRates(disk, store.room, engine, writer)
+        store.rates = SharedRates(engine.calls, engine.facts)
         return store
 
     async def close(self) -> None:

@@ -24,14 +24,14 @@ from courier.store.engine.disk import (
     Between,
     Changed,
     Changes,
-    Claimed,
     Cutoffs,
     Due,
     Fact,
-    Heads,
+    GroupHeads,
     InGroup,
     Loose,
     Missed,
+    OfClaim,
     Open,
     Opened,
     Packet,
@@ -216,10 +216,10 @@ class PostgresDisk:
             rows = await self._rows(statement, base | which.first, base | which.last, limit)
         elif isinstance(which, InGroup):
             rows = await self._rows(sql.GROUP, which.name.encode(), base, end, limit)
-        elif isinstance(which, Heads):
+        elif isinstance(which, GroupHeads):
             names = [name.encode() for name in which.names]
             rows = await self._rows(sql.HEADS, base, end, names)
-        elif isinstance(which, Claimed):
+        elif isinstance(which, OfClaim):
             rows = await self._rows(sql.CLAIMED, which.claim, limit)
         elif isinstance(which, Open):
             rows = await self._rows(sql.OPEN, base, end, limit)

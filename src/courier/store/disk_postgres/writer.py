@@ -34,7 +34,7 @@ from courier.store.engine.units import (
     DOUBT_S_MAX,
     GATHER_S_MAX,
     WAITING_MAX,
-    Call,
+    GroupCall,
     is_of_one_call,
     put_back,
     refuse,
@@ -65,7 +65,7 @@ class _InDoubt(Exception):
     """COMMIT was sent, and no answer came."""
 
 
-class _FencedCall(Call):
+class _FencedCall(GroupCall):
     """A call of a duty."""
 
     __slots__ = ("fence",)
@@ -75,7 +75,7 @@ class _FencedCall(Call):
         self.fence = fence
 
 
-class Writer:
+class PostgresWriter:
     def __init__(
         self,
         address: Address,
@@ -93,7 +93,7 @@ class Writer:
         self._notices = notices
         self._calls_max = calls_max
         self._loop = asyncio.get_running_loop()
-        self._waiting: deque[Call] = deque()
+        self._waiting: deque[GroupCall] = deque()
         self._arrived = asyncio.Event()
         # Those who wait for a look that has not begun yet.
         self._lookers: list[asyncio.Future[None]] = []
@@ -125,7 +125,7 @@ class Writer:
             future.set_exception(self._away[1])
             return future
         fence = FENCE.get()
-        call = Call(op, future) if fence is None else _FencedCall(op, future, fence)
+        call = GroupCall(op, future) if fence is None else _FencedCall(op, future, fence)
         self._waiting.append(call)
         self._arrived.set()
         return future
@@ -195,7 +195,7 @@ class Writer:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(LOOK_EVERY_S):
                         await self._arrived.wait()
-            calls: list[Call] = []
+            calls: list[GroupCall] = []
             try:
                 if self._waiting:
                     await self._gather()
@@ -216,7 +216,7 @@ class Writer:
             gathered = len(self._waiting)
             await asyncio.sleep(0)
 
-    async def _timed_group(self, calls: list[Call]) -> None:
+    async def _timed_group(self, calls: list[GroupCall]) -> None:
         """A group; if it hangs, nobody else waits for it."""
         timer = self._loop.call_later(AWAY_S_MAX, self._hangs)
         try:
@@ -240,7 +240,7 @@ class Writer:
                 looker.set_exception(self._away[1])
         self._lookers = []
 
-    async def _group(self, calls: list[Call]) -> None:
+    async def _group(self, calls: list[GroupCall]) -> None:
         tries, since_s = 0, self._loop.time()
         while calls:
             try:
@@ -266,7 +266,7 @@ class Writer:
                 self._undo(calls, error)
                 return
 
-    async def _attempt(self, calls: list[Call]) -> None:
+    async def _attempt(self, calls: list[GroupCall]) -> None:
         connection = self._connection
         for call in calls:
             call.forget()
@@ -299,7 +299,7 @@ class Writer:
             raise _InDoubt("no standby has confirmed it")
         self._committed(calls)
 
-    def _give_up_later(self, calls: list[Call]) -> asyncio.TimerHandle:
+    def _give_up_later(self, calls: list[GroupCall]) -> asyncio.TimerHandle:
         """COMMIT was sent: nobody waits for its outcome for longer than this."""
         unknown = OutcomeUnknown("it does not answer")
         return self._loop.call_later(DOUBT_S_MAX, refuse, calls, unknown)
@@ -328,7 +328,7 @@ class Writer:
             settings = changed is None or bool(changed.records)
             self._notices.saw(self._disk.seen, settings=settings)
 
-    async def _refuse_late(self, calls: list[Call]) -> None:
+    async def _refuse_late(self, calls: list[GroupCall]) -> None:
         """Calls of duties that other nodes have by now."""
         fenced = [call for call in calls if isinstance(call, _FencedCall)]
         if not fenced:
@@ -339,7 +339,7 @@ class Writer:
             refuse([call], DutyLost(call.fence.duty))
         calls[:] = [call for call in calls if call not in late]
 
-    async def _run(self, unit: list[Call]) -> list[Call]:
+    async def _run(self, unit: list[GroupCall]) -> list[GroupCall]:
         """Those of the calls that are for the next group."""
         first = unit[0].op
         try:
@@ -353,7 +353,7 @@ class Writer:
             reject(unit, error)
         return []
 
-    def _committed(self, calls: list[Call]) -> None:
+    def _committed(self, calls: list[GroupCall]) -> None:
         self.groups += 1
         self.calls += len(calls)
         self._disk.committed()
@@ -366,11 +366,11 @@ class Writer:
         if told:
             self._notices.tell()
 
-    def _answer(self, calls: list[Call]) -> None:
+    def _answer(self, calls: list[GroupCall]) -> None:
         for call in calls:
             call.answer()
 
-    def _undo(self, calls: list[Call], error: BaseException) -> None:
+    def _undo(self, calls: list[GroupCall], error: BaseException) -> None:
         """Nothing of this group happened."""
         self._stale = True
         if isinstance(error, ERRORS):
@@ -421,7 +421,7 @@ class Writer:
     # --- a database that is away ---
 
     async def _connect(
-        self, error: BaseException, calls: list[Call], *, in_doubt: bool = False
+        self, error: BaseException, calls: list[GroupCall], *, in_doubt: bool = False
     ) -> bool:
         """Connect again. False: it took too long, and the calls have been refused; those that are
         `in_doubt` with what says so."""
@@ -448,7 +448,7 @@ class Writer:
             log.info("database_back", extra={"away_ms": int((self._loop.time() - since_s) * 1000)})
             return not refused
 
-    async def _happened(self, calls: list[Call], doubt: _InDoubt) -> bool:
+    async def _happened(self, calls: list[GroupCall], doubt: _InDoubt) -> bool:
         """Whether the group in doubt is over: it happened, or its callers were told that nobody
         knows. Otherwise it did not happen, and can run again."""
         self.doubts += 1
@@ -462,7 +462,7 @@ class Writer:
             # Who was told that nobody knows is not served once more.
             calls[:] = [call for call in calls if not call.future.done()]
 
-    async def _decided(self, calls: list[Call], doubt: _InDoubt, since_s: float) -> bool:
+    async def _decided(self, calls: list[GroupCall], doubt: _InDoubt, since_s: float) -> bool:
         while True:
             if self._closed and self._loop.time() - since_s > DOUBT_S_MAX:
                 self._stale = True  # the next start finds out by itself

@@ -26,7 +26,7 @@ from courier.store.disk_sqlite.connection import (
 )
 from courier.store.disk_sqlite.damage import recover
 from courier.store.disk_sqlite.migrate import migrate, refuse_earlier
-from courier.store.disk_sqlite.past import Past
+from courier.store.disk_sqlite.past import PastReads
 from courier.store.disk_sqlite.secret import load as load_secret
 from courier.store.disk_sqlite.volume import Unlimited, Volume
 from courier.store.engine.blocks import BlockRow
@@ -35,14 +35,14 @@ from courier.store.engine.disk import (
     Below,
     Between,
     Changes,
-    Claimed,
     Cutoffs,
     Due,
     Fact,
-    Heads,
+    GroupHeads,
     InGroup,
     Loose,
     Missed,
+    OfClaim,
     Open,
     Opened,
     Ready,
@@ -60,7 +60,7 @@ SCHEMA_BASE = 1_000
 _BLOCKS_MAX = 64
 
 
-class SqliteDisk(Past):
+class SqliteDisk(PastReads):
     """`accepted`: what the start has accepted of damage; empty for none."""
 
     def __init__(
@@ -161,9 +161,9 @@ class SqliteDisk(Past):
             rows = self._rows(statement, (base | which.first, base | which.last, limit))
         elif isinstance(which, InGroup):
             rows = self._rows(sql.GROUP, (which.name, base, end, limit))
-        elif isinstance(which, Heads):
+        elif isinstance(which, GroupHeads):
             rows = self._rows(sql.HEADS, (base, end, sql.texts_json(which.names)))
-        elif isinstance(which, Claimed):
+        elif isinstance(which, OfClaim):
             rows = self._rows(sql.CLAIMED, (which.claim, limit))
         elif isinstance(which, Open):
             rows = self._rows(sql.OPEN, (base, end, limit))

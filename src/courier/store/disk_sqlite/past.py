@@ -24,7 +24,7 @@ READERS = 2
 _CACHE_BYTES = 2_000_000
 
 
-class Past:
+class PastReads:
     volume: Volume | Unlimited
 
     def __init__(self, path: Path) -> None:

@@ -69,7 +69,7 @@ _COLUMNS = """id, state, attempt, due_ms, published_ms, first_ms, last_ms, size,
     grp, follows, claim, report"""
 
 
-class Table(NamedTuple):
+class DeliveryStatements(NamedTuple):
     """Statements for one of the two tables of deliveries."""
 
     insert: str
@@ -84,9 +84,9 @@ class Table(NamedTuple):
     next_due: str
 
 
-def _table(name: str) -> Table:
+def _table(name: str) -> DeliveryStatements:
     select = f"SELECT {_COLUMNS} FROM {name}"
-    return Table(
+    return DeliveryStatements(
         insert=f"INSERT INTO {name} VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
         update=f"""UPDATE {name} SET state = ?, attempt = ?, due_ms = ?, first_ms = ?, last_ms = ?,
             follows = ?, claim = ?, report = ? WHERE id = ?""",

@@ -42,7 +42,7 @@ from courier.store.engine.units import (
     GATHER_S_MAX,
     GROUP_S_MAX,
     WAITING_MAX,
-    Call,
+    GroupCall,
     is_of_one_call,
     put_back,
     refuse,
@@ -78,7 +78,7 @@ class Group(Protocol):
         ...
 
 
-class Log(Protocol):
+class WriteAheadLog(Protocol):
     """What the writer asks of the write-ahead log."""
 
     @property
@@ -102,16 +102,22 @@ class Log(Protocol):
 class _Doubt:
     """Calls of a commit that may have reached the log, and when they are given up."""
 
-    def __init__(self, calls: list[Call], error: BaseException, until_s: float) -> None:
+    def __init__(self, calls: list[GroupCall], error: BaseException, until_s: float) -> None:
         self.calls = calls
         self.error = error
         self.until_s = until_s
         self.over = False
 
 
-class Writer:
+class SqliteWriter:
     def __init__(
-        self, db: apsw.Connection, group: Group, log: Log, *, calls_max: int, inline_s: float
+        self,
+        db: apsw.Connection,
+        group: Group,
+        log: WriteAheadLog,
+        *,
+        calls_max: int,
+        inline_s: float,
     ) -> None:
         self._cursor = db.cursor()
         self._group = group
@@ -119,7 +125,7 @@ class Writer:
         self._calls_max = calls_max
         self._loop = asyncio.get_running_loop()
         self._disk = ThreadPoolExecutor(1, thread_name_prefix="courier-commit")
-        self._waiting: deque[Call] = deque()
+        self._waiting: deque[GroupCall] = deque()
         self._busy = False
         self._stale = False
         self._closed = False
@@ -144,7 +150,7 @@ class Writer:
         if self._doubt is not None and (self._doubt.over or len(self._waiting) >= WAITING_MAX):
             future.set_exception(_unavailable(self._doubt.error))
             return future
-        self._waiting.append(Call(op, future))
+        self._waiting.append(GroupCall(op, future))
         if not self._busy:
             self._busy = True
             self._begin()
@@ -222,7 +228,7 @@ class Writer:
             return False, error
         return True, self._commit()
 
-    def _written(self, calls: list[Call], reached: bool, error: BaseException | None) -> None:
+    def _written(self, calls: list[GroupCall], reached: bool, error: BaseException | None) -> None:
         if reached or error is None:
             self._finish(calls, error)
         else:
@@ -240,7 +246,7 @@ class Writer:
         else:
             self._busy = False
 
-    def _apply(self, calls: list[Call]) -> None:
+    def _apply(self, calls: list[GroupCall]) -> None:
         """Run calls, up to those that are for the next group."""
         self._cursor.execute("BEGIN IMMEDIATE")
         if self._stale:
@@ -264,7 +270,7 @@ class Writer:
                 calls[:] = [call for unit in parts[:place] for call in unit]
                 break
 
-    def _run(self, unit: list[Call]) -> list[Call]:
+    def _run(self, unit: list[GroupCall]) -> list[GroupCall]:
         """Those of the calls that are for the next group."""
         first = unit[0].op
         if isinstance(first, Joined):
@@ -276,7 +282,7 @@ class Writer:
                 call.error = error
         return []
 
-    def _run_joined(self, first: Joined, calls: list[Call]) -> list[Call]:
+    def _run_joined(self, first: Joined, calls: list[GroupCall]) -> list[GroupCall]:
         try:
             answers = driven(first.run([call.op.what for call in calls]))  # type: ignore[attr-defined]
         except Rejected as error:
@@ -294,7 +300,7 @@ class Writer:
         self._commit_s += (took_s - self._commit_s) / RECENT_COMMITS
         return None
 
-    def _finish(self, calls: list[Call], error: BaseException | None) -> None:
+    def _finish(self, calls: list[GroupCall], error: BaseException | None) -> None:
         if error is not None:
             if isinstance(error, DISK_ERRORS) and not _unwritten(error):
                 self._begin_doubt(calls, error)
@@ -310,7 +316,7 @@ class Writer:
         else:
             self._next()
 
-    def _answer(self, calls: list[Call]) -> None:
+    def _answer(self, calls: list[GroupCall]) -> None:
         for call in calls:
             call.answer()
 
@@ -329,7 +335,7 @@ class Writer:
             return _unavailable(error), self._log.failed(error)
         return error, False
 
-    def _undo(self, calls: list[Call], error: BaseException) -> None:
+    def _undo(self, calls: list[GroupCall], error: BaseException) -> None:
         """Nothing of this group happened. One bad call must not fail its neighbours.
 
         Where a full disk was given room they are run once more, and those that need less than
@@ -347,7 +353,7 @@ class Writer:
 
     # --- a commit in doubt ---
 
-    def _begin_doubt(self, calls: list[Call], error: BaseException) -> None:
+    def _begin_doubt(self, calls: list[GroupCall], error: BaseException) -> None:
         refused, _ = self._rollback(error)
         log.error("commit_in_doubt", extra={"reason": str(error), "calls": len(calls)})
         self.doubts += 1

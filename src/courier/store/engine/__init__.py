@@ -1,7 +1,6 @@
 """The store: one engine that holds every rule, over a disk that only keeps rows."""
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, TypeVar
 
 from msgspec.structs import replace
@@ -16,59 +15,56 @@ from courier.core.types import (
     Actor,
     Draft,
     Leased,
-    Message,
     Outcome,
-    QueueStats,
     Receipt,
     Settlement,
     Swept,
     Via,
 )
 from courier.core.waiters import Waiters
-from courier.store.engine.calls import Calls, Writer
-from courier.store.engine.disk import Disk, Room
+from courier.store.engine.calls import GroupWriter
+from courier.store.engine.disk import Disk
 from courier.store.engine.engine import Engine
 from courier.store.engine.joins import Joined
-from courier.store.engine.lines import QueueLine
-from courier.store.engine.verbs import (
-    EngineClaims,
-    EngineHealth,
-    EngineJournal,
-    EngineMessages,
-    EnginePast,
-    EnginePushes,
-    EngineRates,
-    EngineRows,
-)
+from courier.store.engine.verbs import EngineHealth, EngineJournal, EnginePast, EngineRates
 
 T = TypeVar("T")
 
 
-class EngineStore(Calls):
-    """See `core/store.py` for what it promises, and `store/embedded.py` for how it is opened."""
+class EngineStore:
+    """See `core/store.py` for what it promises, and `store/embedded.py` for how it is opened.
+
+    Most verbs are those of the engine's parts; here are the ones that join, and the rest.
+    """
 
     def __init__(
         self,
         disk: Disk,
-        room: Room,
         engine: Engine,
         waiters: Waiters,
-        writer: Writer,
-        *,
+        writer: GroupWriter,
         accepted: dict[str, Any],
     ) -> None:
         """`accepted`: what the start has accepted of damage, for the journal."""
-        super().__init__(disk, room, engine, writer)
-        parts = (disk, room, engine, writer)
+        self.disk = disk
+        self.engine = engine
+        self.writer = writer
         self.waiters = waiters
-        self.messages = EngineMessages(*parts)
-        self.rows = EngineRows(*parts)
-        self.claims = EngineClaims(*parts)
-        self.pushes = EnginePushes(*parts)
-        self.journal = EngineJournal(*parts)
-        self.past = EnginePast(*parts)
+        self._calls = calls = engine.calls
+        calls.writer = writer
+        self.messages = engine.reading
+        self.rows = engine.numbered
+        self.claims = engine.claims
+        self.pushes = engine.pushes
+        self.journal = EngineJournal(calls, disk, engine.trim)
+        self.past = EnginePast(calls, disk)
         self.rates: RateVerbs = EngineRates()
-        self.health = EngineHealth(*parts, damage_accepted=bool(accepted))
+        self.health = EngineHealth(calls, disk, damage_accepted=bool(accepted))
+        self.rename = engine.reading.rename
+        self.remove = engine.endings.remove
+        self.purge = engine.endings.purge
+        self.redrive = engine.endings.redrive
+        self.stats = engine.stats.of_queues
         self._accepted = accepted
 
     @property
@@ -99,14 +95,14 @@ class EngineStore(Calls):
             try:
                 change = decide(settings.pending)
                 if any(settings.is_new(record) for record in change.puts):
-                    self.room.require_space()
+                    self._calls.room.require_space()
                 settings.check(change)
             except Exception as error:  # concerns this call alone, and not its group
                 return change, error
             await settings.change(change, actor, now_ms)
             return change, None
 
-        decided, error = await self._run(change)
+        decided, error = await self._calls.run(change)
         if error is not None:
             raise error
         await self.writer.spread()
@@ -123,7 +119,7 @@ class EngineStore(Calls):
         bytes_max: int | None = None,
         via: Via | None = None,
     ) -> list[Receipt]:
-        self.room.require_space()
+        self._calls.room.require_space()
         if len(batches) == 1 and via is None:
             queue, drafts = batches[0]
             key = (self.engine.publish, (queue, actor, bytes_max), now_ms // MINUTE_MS)
@@ -131,7 +127,7 @@ class EngineStore(Calls):
             try:
                 return [await self.writer.submit(op)]
             except StoreDamaged as error:
-                self._note_damage(error)
+                self._calls.note_damage(error)
                 raise
 
         async def publish() -> list[Receipt]:
@@ -140,7 +136,7 @@ class EngineStore(Calls):
                 batches, actor, now_ms, bytes_max=bytes_max, via=via
             )
 
-        return await self._run(publish)
+        return await self._calls.run(publish)
 
     async def lease(
         self,
@@ -162,15 +158,17 @@ class EngineStore(Calls):
                 leased: Leased = await self.writer.submit(op)
                 return leased
             except StoreDamaged as error:
-                self._note_damage(error)
+                self._calls.note_damage(error)
                 raise
 
-        async def lease(line: QueueLine) -> Leased:
+        async def lease() -> Leased:
+            await self.engine.time.pass_time(now_ms)
+            line = self.engine.book.line(queue)
             return await self.engine.leases.lease(
                 line, count, lease_ms, actor, now_ms, leased_max=leased_max, allowance=allowance
             )
 
-        return await self._on(queue, now_ms, lease)
+        return await self._calls.run(lease)
 
     async def settle(
         self, queue: str, items: Sequence[Settlement], *, actor: Actor, now_ms: int
@@ -181,55 +179,8 @@ class EngineStore(Calls):
             outcomes: list[Outcome] = await self.writer.submit(op)
             return outcomes
         except StoreDamaged as error:
-            self._note_damage(error)
+            self._calls.note_damage(error)
             raise
-
-    async def rename(
-        self, queue: str, seq: int, name: str, *, actor: Actor, now_ms: int
-    ) -> Message | None:
-        rename = self.engine.messages.rename
-        return await self._on(queue, now_ms, lambda line: rename(line, seq, name, actor, now_ms))
-
-    async def remove(
-        self,
-        queue: str,
-        seqs: Sequence[int],
-        *,
-        actor: Actor,
-        now_ms: int,
-        leased: bool = True,
-        dry_run: bool = False,
-    ) -> list[bool]:
-        remove = partial(self.engine.endings.remove, leased=leased, dry_run=dry_run)
-        return await self._on(queue, now_ms, lambda line: remove(line, seqs, actor, now_ms))
-
-    async def purge(
-        self, queue: str, *, upto_seq: int, limit: int, actor: Actor, now_ms: int
-    ) -> int:
-        purge = self.engine.endings.purge
-        return await self._on(
-            queue, now_ms, lambda line: purge(line, upto_seq, limit, actor, now_ms)
-        )
-
-    async def redrive(
-        self, queue: str, *, seqs: Sequence[int], actor: Actor, now_ms: int, dry_run: bool = False
-    ) -> list[bool]:
-        redrive = self.engine.endings.redrive
-        return await self._on(
-            queue, now_ms, lambda line: redrive(line, seqs, actor, now_ms, dry_run=dry_run)
-        )
-
-    async def stats(self, queues: Sequence[str], *, now_ms: int) -> dict[str, QueueStats]:
-        async def part(ids: Sequence[str]) -> dict[str, QueueStats]:
-            lines = self.engine.book.lines
-            of = self.engine.stats.of
-            return {
-                id: await of(line) if line.count else line.stats()
-                for id in ids
-                if (line := lines.get(id))
-            }
-
-        return await self._in_parts(queues, now_ms, part)
 
     # --- time passing ---
 
@@ -240,7 +191,7 @@ class EngineStore(Calls):
 
     async def sweep(self, *, limit: int, now_ms: int) -> Swept:
         async def sweep() -> Swept:
-            self.room.look()
+            self._calls.room.look()
             if self._accepted:  # noted here because a store is opened before there is a clock
                 self.engine.book.note(
                     "damage_accepted",
@@ -251,9 +202,9 @@ class EngineStore(Calls):
                 )
             return await self.engine.time.sweep(now_ms, limit)
 
-        swept = await self._run(sweep)
+        swept = await self._calls.run(sweep)
         self._accepted = {}
-        return replace(swept, short=True) if self.room.short else swept
+        return replace(swept, short=True) if self._calls.room.short else swept
 
     async def close(self) -> None:
         await self.writer.close()

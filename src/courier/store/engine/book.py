@@ -12,7 +12,7 @@ from courier.core.errors import NotFound, OverLimit, StoreDamaged
 from courier.core.types import MINUTE_MS, Actor, AnyRecord, Consumer, Listener, Queue
 from courier.core.waiters import Waiters
 from courier.store.engine.blocks import Blocks, checksum
-from courier.store.engine.columns import Columns
+from courier.store.engine.columns import EventColumns
 from courier.store.engine.disk import Changed, Changes, Disk, Opened, Packet
 from courier.store.engine.journal import PackedRun, sealed
 from courier.store.engine.layout import LEASED, NEVER_MS, SEQ_BITS, SEQ_MASK, LineNumbers
@@ -342,7 +342,7 @@ class Book:
             line.aging_ms = published_ms
             self.next_retention_ms = min(self.next_retention_ms, of.expiry_ms)
 
-    def removed(self, line: QueueLine, gone: Columns) -> None:
+    def removed(self, line: QueueLine, gone: EventColumns) -> None:
         """These messages are gone."""
         line.count -= len(gone.seqs)
         line.bytes -= sum(gone.sizes)
@@ -436,7 +436,7 @@ class Book:
         self,
         kind: str,
         queue: Queue,
-        about: Columns,
+        about: EventColumns,
         *,
         actor: Actor,
         now_ms: int,

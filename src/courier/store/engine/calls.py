@@ -1,22 +1,28 @@
-"""How a verb becomes a call of a group."""
+"""How a verb of the store becomes a call of a group.
+
+A part of the engine writes its verbs for a line: `on_queue` and `on_listener` make of them what
+the core calls, with the id of a queue or of a listener in its place.
+"""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Protocol, TypeVar
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
 from courier.core.errors import StoreDamaged
-from courier.store.engine.disk import Disk, Room
-from courier.store.engine.engine import Engine
+from courier.store.engine.book import Book
+from courier.store.engine.disk import DiskRoom
 from courier.store.engine.joins import Alone
 from courier.store.engine.lines import PushLine, QueueLine
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 # How many numbers are asked for at a time; some cost a statement or two.
 STATS_PART_MAX = 200
 
 
-class Writer(Protocol):
+class GroupWriter(Protocol):
     """Runs calls in groups, each in one transaction, and answers once it is durable."""
 
     groups: int
@@ -44,54 +50,35 @@ class Writer(Protocol):
     async def close(self) -> None: ...
 
 
-class Calls:
-    """Runs verbs in groups."""
+class PassTime(Protocol):
+    async def pass_time(self, now_ms: int) -> None:
+        """What every verb does first."""
+        ...
 
-    def __init__(self, disk: Disk, room: Room, engine: Engine, writer: Writer) -> None:
-        self.disk = disk
+
+class GroupRunner:
+    """Runs verbs in groups. `writer` and `time` are put in place once the engine is whole."""
+
+    writer: GroupWriter
+    time: PassTime
+
+    def __init__(self, book: Book, room: DiskRoom) -> None:
+        self.book = book
         self.room = room
-        self.engine = engine
-        self.writer = writer
 
-    async def _run(self, verb: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    async def run(self, verb: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Run a verb in a group."""
-        return await self._counted(self.writer.submit(Alone(verb)))
-
-    async def _counted(self, answer: "asyncio.Future[T]") -> T:
         try:
-            return await answer
+            return await self.writer.submit(Alone(verb))
         except StoreDamaged as error:
-            self._note_damage(error)
+            self.note_damage(error)
             raise
 
-    def _note_damage(self, error: StoreDamaged) -> None:
+    def note_damage(self, error: StoreDamaged) -> None:
         """Once damage was met the store says so until it is opened again."""
         self.room.met_damage(f"{error.what} {error.key}")
 
-    async def _on(
-        self, queue: str, now_ms: int, verb: Callable[[QueueLine], Coroutine[Any, Any, T]]
-    ) -> T:
-        """Run a verb on a queue: time passes, and the queue must be there."""
-
-        async def run() -> T:
-            return await verb(await self.engine.enter(queue, now_ms))
-
-        return await self._run(run)
-
-    async def _on_listener(
-        self,
-        listener: str,
-        now_ms: int,
-        verb: Callable[[QueueLine, PushLine], Coroutine[Any, Any, T]],
-    ) -> T:
-        """Run a verb on a listener: time passes, and the listener and its queue must be there."""
-
-        async def run() -> T:
-            return await verb(*await self.engine.enter_pushes(listener, now_ms))
-
-        return await self._run(run)
-
-    async def _in_parts(
+    async def in_parts(
         self,
         ids: Sequence[str],
         now_ms: int,
@@ -103,8 +90,67 @@ class Calls:
             those = ids[first : first + STATS_PART_MAX]
 
             async def run(those: Sequence[str] = those) -> dict[str, T]:
-                await self.engine.time.pass_time(now_ms)
+                await self.time.pass_time(now_ms)
                 return await part(those)
 
-            found |= await self._run(run)
+            found |= await self.run(run)
         return found
+
+
+class Verbs:
+    """A part of the engine that has verbs of the store."""
+
+    def __init__(self, calls: GroupRunner) -> None:
+        self.calls = calls
+
+
+S = TypeVar("S", bound=Verbs)
+
+
+def on_queue(
+    verb: Callable[Concatenate[S, QueueLine, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[S, str, P], Coroutine[Any, Any, T]]:
+    """A verb on a queue runs in a group: time passes, and the queue must be there."""
+
+    @wraps(verb)
+    async def call(self: S, queue: str, /, *args: P.args, **named: P.kwargs) -> T:
+        calls, now_ms = self.calls, cast(int, named["now_ms"])
+
+        async def run() -> T:
+            await calls.time.pass_time(now_ms)
+            return await verb(self, calls.book.line(queue), *args, **named)
+
+        return await calls.run(run)
+
+    return call
+
+
+def on_listener(
+    verb: Callable[Concatenate[S, QueueLine, PushLine, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[S, str, P], Coroutine[Any, Any, T]]:
+    """The same of a verb on a listener and its queue."""
+
+    @wraps(verb)
+    async def call(self: S, listener: str, /, *args: P.args, **named: P.kwargs) -> T:
+        calls, now_ms = self.calls, cast(int, named["now_ms"])
+
+        async def run() -> T:
+            await calls.time.pass_time(now_ms)
+            return await verb(self, *calls.book.push_line(listener), *args, **named)
+
+        return await calls.run(run)
+
+    return call
+
+
+def takes_space(
+    verb: Callable[Concatenate[S, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
+    """A verb that adds to what is stored raises OutOfSpace below the low-water mark."""
+
+    @wraps(verb)
+    async def call(self: S, /, *args: P.args, **named: P.kwargs) -> T:
+        self.calls.room.require_space()
+        return await verb(self, *args, **named)
+
+    return call

@@ -13,15 +13,16 @@ from courier.core.errors import ClaimLost, NotFound
 from courier.core.limits import Allowance
 from courier.core.types import CLAIM_KNOWN_MS, DAY_MS, Actor, Message
 from courier.store.engine.book import Book
-from courier.store.engine.columns import Columns
+from courier.store.engine.calls import GroupRunner, Verbs, on_queue
+from courier.store.engine.columns import EventColumns
 from courier.store.engine.deliveries import Deliveries
-from courier.store.engine.disk import Claimed, Fact
+from courier.store.engine.disk import Fact, OfClaim
 from courier.store.engine.endings import Endings
-from courier.store.engine.facts import Facts
+from courier.store.engine.facts import KnownFacts
 from courier.store.engine.layout import LEASED
 from courier.store.engine.leases import Leases
 from courier.store.engine.lines import Delivery, QueueLine, Range
-from courier.store.engine.messages import Messages
+from courier.store.engine.messages import StoredMessages
 
 
 class Claim(NamedTuple):
@@ -45,18 +46,20 @@ class Members(NamedTuple):
     rows: list[Delivery]
 
 
-class Claims:
-    """Verbs on one queue's line. `sweep.py` lets time pass before each of them."""
+class Claims(Verbs):
+    """`ClaimVerbs`."""
 
     def __init__(
         self,
+        calls: GroupRunner,
         book: Book,
         deliveries: Deliveries,
         leases: Leases,
         endings: Endings,
-        messages: Messages,
-        facts: Facts,
+        messages: StoredMessages,
+        facts: KnownFacts,
     ) -> None:
+        super().__init__(calls)
         self._book = book
         self._deliveries = deliveries
         self._leases = leases
@@ -64,8 +67,9 @@ class Claims:
         self._messages = messages
         self._facts = facts
 
-    async def claim(
-        self, line: QueueLine, name: str, count: int, lease_ms: int, actor: Actor, now_ms: int
+    @on_queue
+    async def take(
+        self, line: QueueLine, name: str, *, count: int, lease_ms: int, actor: Actor, now_ms: int
     ) -> int:
         found = await self._find(line, name, now_ms)
         if found is not None:
@@ -84,15 +88,16 @@ class Claims:
             self._put(line, name, made, now_ms + lease_ms + DAY_MS)
         return total
 
-    async def claimed(
+    @on_queue
+    async def messages(
         self,
         line: QueueLine,
         name: str,
         *,
         first: int,
         count: int,
-        allowance: Allowance | None,
         now_ms: int,
+        allowance: Allowance | None = None,
     ) -> list[Message]:
         claim = await self._known(line, name, now_ms)
         if claim.acked:
@@ -105,13 +110,14 @@ class Claims:
             wanted = wanted[: allowance.fitting(sizes)]
         return await self._messages.at(line, wanted)
 
+    @on_queue
     async def extend(
-        self, line: QueueLine, name: str, lease_ms: int, actor: Actor, now_ms: int
+        self, line: QueueLine, name: str, *, lease_ms: int, actor: Actor, now_ms: int
     ) -> None:
         claim = await self._known(line, name, now_ms)
         members = await self._members(line, name, claim, now_ms)
         until_ms = now_ms + lease_ms
-        about = Columns(members.rows)
+        about = EventColumns(members.rows)
         for leased in members.ranges:
             block = await self._deliveries.block_of(line, leased)
             about.add(block, leased.seqs(), attempt=1)
@@ -125,8 +131,9 @@ class Claims:
             "extended", line.queue, about, actor=actor, now_ms=now_ms, lease_ms=lease_ms
         )
 
+    @on_queue
     async def ack(
-        self, line: QueueLine, name: str, actor: Actor, now_ms: int, *, after: str | None
+        self, line: QueueLine, name: str, *, actor: Actor, now_ms: int, after: str | None = None
     ) -> None:
         claim = await self._known(line, name, now_ms)
         if not claim.acked:
@@ -164,7 +171,7 @@ class Claims:
         count = sum([each.left for each in ranges])
         rows: list[Delivery] = []
         if count < claim.total:
-            rows = await self._deliveries.rows(line, Claimed(claim.no), claim.total)
+            rows = await self._deliveries.rows(line, OfClaim(claim.no), claim.total)
             rows = [row for row in rows if row.state == LEASED]
         lost = count + len(rows) != claim.total
         members = Members(ranges, rows)

@@ -9,7 +9,7 @@ from courier.store.engine.layout import SEQ_MASK
 from courier.store.engine.lines import Delivery
 
 
-class Columns:
+class EventColumns:
     """Of several messages. `lives`: also when each was leased first and last, for events that end
     a message."""
 

@@ -6,6 +6,7 @@ Nothing else looks into ranges or rows, moves a cursor, or takes a message off a
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Collection, Sequence
+from itertools import takewhile
 from typing import NamedTuple
 
 from courier.core.limits import SMALL_ANSWER_BYTES, Allowance
@@ -18,7 +19,7 @@ from courier.store.engine.lines import Delivery, PushLine, QueueLine, Range
 AnyLine = QueueLine | PushLine
 
 
-class Span(NamedTuple):
+class BlockSpan(NamedTuple):
     """Neighbouring messages of one block: `length` from place `at` on."""
 
     block: Block
@@ -33,7 +34,7 @@ class Span(NamedTuple):
 class Fresh(NamedTuple):
     """Spans beyond a cursor, how far the cursor gets with them, and what it passes that is gone."""
 
-    spans: list[Span]
+    spans: list[BlockSpan]
     end: int
     gone: list[int]
 
@@ -201,9 +202,9 @@ class Deliveries:
                     block = await self._blocks.at(owner, seq, bodies=True)
                 if count < wanted:
                     if count:
-                        spans.append(Span(block, place, count))
+                        spans.append(BlockSpan(block, place, count))
                     return Fresh(spans, seq + count - 1, passed)
-                spans.append(Span(block, place, count))
+                spans.append(BlockSpan(block, place, count))
                 seq += count
                 limit -= count
         return Fresh(spans, min(seq - 1, last), passed)
@@ -221,7 +222,23 @@ class Deliveries:
             line.gone -= 1
             self._book.touch(line)
 
-    def move_cursor(self, line: AnyLine, fresh: Fresh) -> None:
+    def hand_out(
+        self,
+        line: AnyLine,
+        rows: Sequence[Delivery],
+        fresh: Fresh,
+        *,
+        until_ms: int,
+        now_ms: int,
+        claim: int = 0,
+    ) -> None:
+        """Lease what is ready on a line, to pullers or to a listener."""
+        self._lease(line, rows, until_ms=until_ms, now_ms=now_ms, claim=claim)
+        self._move_cursor(line, fresh)
+        for span in fresh.spans:
+            self._hold(line, span, until_ms=until_ms, now_ms=now_ms, claim=claim)
+
+    def _move_cursor(self, line: AnyLine, fresh: Fresh) -> None:
         """Past what was found, if it is handed out."""
         if fresh.spans or not fresh.gone:
             line.cursor = max(line.cursor, fresh.end)
@@ -232,8 +249,8 @@ class Deliveries:
             rows[line.base | seq] = None
             line.gone -= 1
 
-    def hold(
-        self, line: AnyLine, span: Span, *, until_ms: int, now_ms: int, claim: int = 0
+    def _hold(
+        self, line: AnyLine, span: BlockSpan, *, until_ms: int, now_ms: int, claim: int
     ) -> None:
         """Lease fresh messages, which the cursor has just passed."""
         first, count = span.first, span.length
@@ -295,8 +312,8 @@ class Deliveries:
         waits = state in (LEASED, DELAYED)
         self._book.touch(line, due_ms=due_ms if waits else NEVER_MS)
 
-    def lease(
-        self, line: AnyLine, rows: Sequence[Delivery], *, until_ms: int, now_ms: int, claim: int = 0
+    def _lease(
+        self, line: AnyLine, rows: Sequence[Delivery], *, until_ms: int, now_ms: int, claim: int
     ) -> None:
         """Lease messages that have rows."""
         changed = self._rows(line)
@@ -382,6 +399,15 @@ class Deliveries:
 def _shift_group(line: AnyLine, delivery: Delivery, by: int) -> None:
     if by and delivery.group is not None and isinstance(line, QueueLine):
         line.shift_group(delivery.group, by)
+
+
+def alive(rows: Sequence[Delivery], now_ms: int) -> list[Delivery]:
+    """Up to the first that has expired, which the sweep has not come to yet."""
+    return list(takewhile(lambda row: row.expires_ms is None or row.expires_ms > now_ms, rows))
+
+
+def let_in(rows: list[Delivery], allowance: Allowance | None) -> list[Delivery]:
+    return rows if allowance is None else rows[: allowance.fitting([row.size for row in rows])]
 
 
 def _by_key(delivery: Delivery) -> int:

@@ -124,19 +124,19 @@ class InGroup(NamedTuple):
     name: str
 
 
-class Heads(NamedTuple):
+class GroupHeads(NamedTuple):
     """The first of each of these groups."""
 
     names: Sequence[str]
 
 
-class Claimed(NamedTuple):
+class OfClaim(NamedTuple):
     """Those of one claim, by sequence."""
 
     claim: int
 
 
-Which = Ready | ReadyGroups | Open | Missed | Between | At | InGroup | Heads | Claimed
+Which = Ready | ReadyGroups | Open | Missed | Between | At | InGroup | GroupHeads | OfClaim
 
 
 class Due(NamedTuple):
@@ -288,7 +288,7 @@ class Disk(Protocol):
     async def close(self) -> None: ...
 
 
-class Room(Protocol):
+class DiskRoom(Protocol):
     """The room that a disk has left, and its health."""
 
     free_bytes: int | None  # at the last look; None: there is no limit

@@ -6,27 +6,30 @@ from typing import Any
 from courier.core import events
 from courier.core.types import BROKER, Actor, Message, Origin
 from courier.store.engine.book import Book
-from courier.store.engine.columns import Columns
+from courier.store.engine.calls import GroupRunner, Verbs, on_queue
+from courier.store.engine.columns import EventColumns
 from courier.store.engine.deliveries import Deliveries
 from courier.store.engine.groups import Groups
 from courier.store.engine.layout import ACKNOWLEDGED, EXHAUSTED, LEASED, SEQ_MASK
 from courier.store.engine.lines import Delivery, PushLine, QueueLine, Shelf
-from courier.store.engine.messages import Messages
+from courier.store.engine.messages import StoredMessages
 from courier.store.engine.publishing import Publishing, copy_of
 
 # Pullers are done with a message, and listeners need not be.
 _DONE = ("acked", "buried")
 
 
-class Endings:
+class Endings(Verbs):
     def __init__(
         self,
+        calls: GroupRunner,
         book: Book,
         deliveries: Deliveries,
         groups: Groups,
-        messages: Messages,
+        messages: StoredMessages,
         publishing: Publishing,
     ) -> None:
+        super().__init__(calls)
         self._book = book
         self._deliveries = deliveries
         self._groups = groups
@@ -52,7 +55,7 @@ class Endings:
             return
         if any([each.state == LEASED for each in ended]):
             self._book.let_go(line)
-        columns = Columns(ended, lives=True)
+        columns = EventColumns(ended, lives=True)
         self._deliveries.off_all(line, ended)
         self._book.removed(line, columns)
         extra = {"detail": detail} if detail else {}
@@ -95,7 +98,7 @@ class Endings:
             self._book.note_messages(
                 "push_dropped",
                 line.queue,
-                Columns(opened),
+                EventColumns(opened),
                 actor=BROKER,
                 now_ms=now_ms,
                 detail=events.push_dropped(pushes.id, reason),
@@ -214,15 +217,18 @@ class Endings:
                 seqs |= {each.seq for each in owed}
         return sorted(seqs)[:limit]
 
+    # --- verbs of the store ---
+
+    @on_queue
     async def remove(
         self,
         line: QueueLine,
         seqs: Sequence[int],
+        *,
         actor: Actor,
         now_ms: int,
-        *,
-        leased: bool,
-        dry_run: bool,
+        leased: bool = True,
+        dry_run: bool = False,
     ) -> list[bool]:
         wanted = list(dict.fromkeys(seq for seq in seqs if 0 < seq <= line.tail))
         if leased:
@@ -238,21 +244,23 @@ class Endings:
             there -= {seq}
         return answers
 
+    @on_queue
     async def purge(
-        self, line: QueueLine, upto_seq: int, limit: int, actor: Actor, now_ms: int
+        self, line: QueueLine, *, upto_seq: int, limit: int, actor: Actor, now_ms: int
     ) -> int:
         limit = max(1, limit // line.weight)
         seqs = await self.first(line, upto=upto_seq, limit=limit) if upto_seq > 0 else []
         return await self.end_any(line, "purged", seqs, actor, now_ms)
 
+    @on_queue
     async def redrive(
         self,
         line: QueueLine,
+        *,
         seqs: Sequence[int],
         actor: Actor,
         now_ms: int,
-        *,
-        dry_run: bool,
+        dry_run: bool = False,
     ) -> list[bool]:
         there = {seq for seq in seqs if 0 < seq <= line.tail}
         found = await self._deliveries.standing_at(line, there)

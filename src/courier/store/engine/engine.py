@@ -7,21 +7,22 @@ from courier.core.limits import ANSWER_BYTES_MAX, SMALL_ANSWER_BYTES, Allowance
 from courier.core.types import Actor, Draft, Leased, Outcome, PlainDrafts, Receipt, Settlement
 from courier.core.waiters import Waiters
 from courier.store.engine.book import Book
+from courier.store.engine.calls import GroupRunner
 from courier.store.engine.claims import Claims
 from courier.store.engine.deliveries import Deliveries
-from courier.store.engine.disk import Changed, Disk
+from courier.store.engine.disk import Changed, Disk, DiskRoom
 from courier.store.engine.endings import Endings
-from courier.store.engine.facts import Facts
+from courier.store.engine.facts import KnownFacts
 from courier.store.engine.groups import Groups
 from courier.store.engine.joins import LATER, Later, driven
 from courier.store.engine.leases import Leases
-from courier.store.engine.lines import PushLine, QueueLine
-from courier.store.engine.messages import Messages
+from courier.store.engine.messages import StoredMessages
 from courier.store.engine.numbered import Numbered
 from courier.store.engine.publishing import Publishing
 from courier.store.engine.pushes import Pushes
+from courier.store.engine.reading import Reading
 from courier.store.engine.retention import Retention
-from courier.store.engine.settings import Settings
+from courier.store.engine.settings import SettingChanges
 from courier.store.engine.stats import Stats
 from courier.store.engine.sweep import Sweep
 from courier.store.engine.trim import Trim
@@ -36,6 +37,7 @@ class Engine:
     def __init__(
         self,
         disk: Disk,
+        room: DiskRoom,
         waiters: Waiters,
         *,
         cache_bytes: int,
@@ -43,12 +45,13 @@ class Engine:
         block_bytes: int,
     ) -> None:
         self.book = book = Book(disk, waiters, cache_bytes=cache_bytes)
+        self.calls = calls = GroupRunner(book, room)
         deliveries = Deliveries(book)
         groups = Groups(book, deliveries)
-        self.facts = facts = Facts(book)
-        self.settings = Settings(book, groups)
-        self.stats = stats = Stats(book, deliveries)
-        self.messages = messages = Messages(book, deliveries, facts)
+        self.facts = facts = KnownFacts(book)
+        self.settings = SettingChanges(book, groups)
+        self.stats = stats = Stats(calls, book, deliveries)
+        messages = StoredMessages(book, deliveries, facts)
         self.publishing = publishing = Publishing(
             book,
             deliveries,
@@ -58,30 +61,21 @@ class Engine:
             block_messages=block_messages,
             block_bytes=block_bytes,
         )
-        self.endings = endings = Endings(book, deliveries, groups, messages, publishing)
-        self.numbered = Numbered(book, facts, publishing)
+        self.endings = endings = Endings(calls, book, deliveries, groups, messages, publishing)
+        self.numbered = Numbered(calls, facts, publishing)
         retention = Retention(book, deliveries, endings)
         self.leases = leases = Leases(
             book, deliveries, groups, messages, publishing, endings, retention, stats
         )
-        self.claims = Claims(book, deliveries, leases, endings, messages, facts)
-        self.pushes = Pushes(book, deliveries, messages, publishing, endings)
-        self.time = Sweep(book, deliveries, leases, endings, retention, self.pushes)
+        self.reading = Reading(calls, book, deliveries, messages, facts, leases)
+        self.claims = Claims(calls, book, deliveries, leases, endings, messages, facts)
+        self.pushes = Pushes(calls, book, deliveries, messages, publishing, endings)
+        self.time = calls.time = Sweep(book, deliveries, leases, endings, retention, self.pushes)
         self.trim = Trim(book, deliveries)
 
     async def load(self) -> None:
         await self.book.load()
         self.settings.load()
-
-    async def enter(self, queue: str, now_ms: int) -> QueueLine:
-        """What every verb on a queue does first: time passes, and the queue must be there."""
-        await self.time.pass_time(now_ms)
-        return self.book.line(queue)
-
-    async def enter_pushes(self, listener: str, now_ms: int) -> tuple[QueueLine, PushLine]:
-        """The same for a listener and its queue."""
-        await self.time.pass_time(now_ms)
-        return self.book.push_line(listener)
 
     # --- verbs that join: several calls at once, at the latest of their times ---
 
@@ -117,7 +111,8 @@ class Engine:
     ) -> Sequence[Leased | Later]:
         """Together they are handed out no more than the first of them may have."""
         now_ms = max([now_ms for _, now_ms, _ in calls])
-        line = await self.enter(queue, now_ms)
+        await self.time.pass_time(now_ms)
+        line = self.book.line(queue)
         # What two callers get of a FIFO queue is of different groups.
         apart = line.queue.fifo
         answers: list[Leased | Later] = []
@@ -152,7 +147,8 @@ class Engine:
         self, calls: Sequence[tuple[Sequence[Settlement], int]], queue: str, actor: Actor
     ) -> Sequence[list[Outcome] | Later]:
         now_ms = max([now_ms for _, now_ms in calls])
-        line = await self.enter(queue, now_ms)
+        await self.time.pass_time(now_ms)
+        line = self.book.line(queue)
         items = [item for call, _ in calls for item in call]
         outcomes = await self.leases.settle(line, items, actor, now_ms)
         answers: list[list[Outcome] | Later] = []

@@ -10,7 +10,7 @@ from courier.store.engine.lines import QueueLine
 Kind = Literal["once", "rows", "claim", "name", "rate"]
 
 
-class Facts:
+class KnownFacts:
     def __init__(self, book: Book) -> None:
         self._book = book
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from courier.core.types import Queue
 from courier.store.engine.book import WAKE_MAX, Book
 from courier.store.engine.deliveries import Deliveries
-from courier.store.engine.disk import Between, Heads, InGroup, Ready, ReadyGroups
+from courier.store.engine.disk import Between, GroupHeads, InGroup, Ready, ReadyGroups
 from courier.store.engine.layout import DELAYED, READY, SEQ_MASK, WAITING
 from courier.store.engine.lines import Delivery, QueueLine
 
@@ -55,7 +55,7 @@ class Groups:
 
     async def heads(self, line: QueueLine, names: Sequence[str]) -> dict[str | None, Delivery]:
         """The first message of each of the groups of which the queue holds something."""
-        heads = await self._deliveries.rows(line, Heads(names), len(names))
+        heads = await self._deliveries.rows(line, GroupHeads(names), len(names))
         return {head.group: head for head in heads}
 
     async def refresh(self, line: QueueLine, names: Iterable[str | None]) -> None:

@@ -1,7 +1,6 @@
 """Handing messages out to pullers, and what becomes of the lease."""
 
 from collections.abc import Sequence
-from itertools import takewhile
 
 from courier.core import events, lifecycle
 from courier.core.journal import UNIT_BYTES
@@ -13,21 +12,20 @@ from courier.core.types import (
     Extend,
     Leased,
     Message,
-    Origin,
     Outcome,
     Retry,
     Settlement,
 )
 from courier.store.engine.book import Book
-from courier.store.engine.columns import Columns
-from courier.store.engine.deliveries import Deliveries, Fresh, Span
+from courier.store.engine.columns import EventColumns
+from courier.store.engine.deliveries import BlockSpan, Deliveries, Fresh, alive, let_in
 from courier.store.engine.disk import Ready
 from courier.store.engine.endings import Endings
 from courier.store.engine.groups import Groups
 from courier.store.engine.layout import DELAYED, LEASED, READY, WAITING
 from courier.store.engine.lines import Delivery, QueueLine, Range
-from courier.store.engine.messages import Messages
-from courier.store.engine.publishing import Publishing, copy_of
+from courier.store.engine.messages import StoredMessages
+from courier.store.engine.publishing import Publishing, dead_letter
 from courier.store.engine.retention import Retention
 from courier.store.engine.stats import Stats
 
@@ -42,7 +40,7 @@ class Leases:
         book: Book,
         deliveries: Deliveries,
         groups: Groups,
-        messages: Messages,
+        messages: StoredMessages,
         publishing: Publishing,
         endings: Endings,
         retention: Retention,
@@ -59,30 +57,13 @@ class Leases:
 
     # --- handing out ---
 
-    def _pulled(self, line: QueueLine) -> None:
+    def pulled(self, line: QueueLine) -> None:
         """A puller asks. From now on it is pullers who say what is done."""
         if not line.pulled:
             line.pulled = True
             self._book.touch(line)
 
-    async def peek(
-        self,
-        line: QueueLine,
-        count: int,
-        now_ms: int,
-        *,
-        bodies: bool,
-        allowance: Allowance | None,
-    ) -> list[Message]:
-        self._pulled(line)
-        rows, fresh = await self._ready(line, count, now_ms, bodies=bodies, allowance=allowance)
-        found = await self._messages.of(line, rows, bodies=bodies)
-        if bodies:
-            return found + await self._messages.of_spans(line, fresh.spans, 0)
-        places = [(span.first + i, 0) for span in fresh.spans for i in range(span.length)]
-        return found + await self._messages.at(line, places, bodies=False)
-
-    async def _ready(
+    async def ready(
         self,
         line: QueueLine,
         count: int,
@@ -103,11 +84,11 @@ class Leases:
         elif line.again:
             rows = await self._deliveries.rows(line, Ready(), count)
         if behind:
-            alive = list(takewhile(lambda row: not _expired(row, now_ms), rows))
-            if len(alive) < len(rows):
-                return _let_in(alive, allowance), _NOTHING
+            left = alive(rows, now_ms)
+            if len(left) < len(rows):
+                return let_in(left, allowance), _NOTHING
         if allowance is not None and rows:
-            rows = _let_in(rows, allowance)
+            rows = let_in(rows, allowance)
             if allowance.cut:
                 return rows, _NOTHING
         if line.queue.fifo or len(rows) == count or line.cursor >= line.tail:
@@ -133,28 +114,26 @@ class Leases:
         apart: bool = False,
         allowance: Allowance | None = None,
     ) -> Leased:
-        self._pulled(line)
+        self.pulled(line)
         until_ms = now_ms + lease_ms
         if leased_max is not None and count > leased_max - line.leased:
             count = leased_max - line.leased
             line.full = True
         messages: list[Message] = []
         if count > 0:
-            rows, fresh = await self._ready(
+            rows, fresh = await self.ready(
                 line, count, now_ms, bodies=True, apart=apart, allowance=allowance
             )
             self._hand_out(line, rows, fresh, lease_ms, actor, now_ms, claim=0)
-            if rows:
-                messages = await self._messages.of(line, rows)
-            messages += await self._messages.of_spans(line, fresh.spans, 1)
+            messages = await self._messages.handed_out(line, rows, fresh.spans)
         return Leased(messages, until_ms, await self._stats.of(line))
 
     async def lease_all(
         self, line: QueueLine, count: int, lease_ms: int, actor: Actor, now_ms: int, *, claim: int
     ) -> tuple[int, int, int]:
         """Lease without reading bodies; how many, and between which sequences."""
-        self._pulled(line)
-        rows, fresh = await self._ready(line, count, now_ms, bodies=False)
+        self.pulled(line)
+        rows, fresh = await self.ready(line, count, now_ms, bodies=False)
         self._hand_out(line, rows, fresh, lease_ms, actor, now_ms, claim=claim)
         seqs = [row.seq for row in rows]
         for span in fresh.spans:
@@ -174,10 +153,7 @@ class Leases:
         claim: int,
     ) -> None:
         until_ms = now_ms + lease_ms
-        self._deliveries.lease(line, rows, until_ms=until_ms, now_ms=now_ms, claim=claim)
-        self._deliveries.move_cursor(line, fresh)
-        for span in fresh.spans:
-            self._deliveries.hold(line, span, until_ms=until_ms, now_ms=now_ms, claim=claim)
+        self._deliveries.hand_out(line, rows, fresh, until_ms=until_ms, now_ms=now_ms, claim=claim)
         if rows or fresh.spans:
             self._note_leased(line, rows, fresh.spans, lease_ms, actor, now_ms)
 
@@ -185,12 +161,12 @@ class Leases:
         self,
         line: QueueLine,
         rows: Sequence[Delivery],
-        spans: Sequence[Span],
+        spans: Sequence[BlockSpan],
         lease_ms: int,
         actor: Actor,
         now_ms: int,
     ) -> None:
-        about = Columns(rows)
+        about = EventColumns(rows)
         for span in spans:
             about.add(span.block, range(span.first, span.first + span.length), attempt=1)
         queue = line.queue
@@ -324,7 +300,7 @@ class Leases:
             self._book.note_messages(
                 "extended",
                 line.queue,
-                Columns([delivery]),
+                EventColumns([delivery]),
                 actor=actor,
                 now_ms=now_ms,
                 lease_ms=item.lease_ms,
@@ -346,7 +322,7 @@ class Leases:
         now_ms: int,
     ) -> None:
         """Messages of ranges are done: bits are set, and one run tells of all."""
-        about = Columns(lives=True)
+        about = EventColumns(lives=True)
         for leased, mine in acks:
             block = await self._deliveries.block_of(line, leased)
             about.add(block, mine, attempt=1, leased_ms=leased.at_ms)
@@ -372,7 +348,7 @@ class Leases:
         step = lifecycle.after_failure(
             line.queue, attempt=delivery.attempt, delay_ms=delay_ms, ended_ms=ended_ms
         )
-        about = Columns([delivery])
+        about = EventColumns([delivery])
         if isinstance(step, lifecycle.Bury):
             self._book.note_messages(kind, line.queue, about, actor=actor, now_ms=now_ms)
             await self._bury(line, delivery, step.into, actor, now_ms)
@@ -407,9 +383,7 @@ class Leases:
         detail = events.buried(target.id if target else None)
         await self._endings.end(line, "buried", [delivery], actor, now_ms, detail)
         if target:
-            origin = Origin(line.id, message.id, delivery.attempt, "attempts")
-            delay_ms = None if target.queue.fifo else 0
-            draft = copy_of(message, delivery.own_id, origin, delay_ms=delay_ms)
+            draft = dead_letter(message, delivery, "attempts", source=line, target=target)
             self._book.blocks.copied(message.size)
             await self._publishing.insert(target, [draft], BROKER, now_ms)
 
@@ -444,11 +418,3 @@ def _current(delivery: Delivery, item: Settlement, now_ms: int) -> bool:
     """Whether the lease that the item is about still holds."""
     leased = delivery.state == LEASED and delivery.due_ms > now_ms
     return leased and delivery.attempt == item.attempt
-
-
-def _let_in(rows: list[Delivery], allowance: Allowance | None) -> list[Delivery]:
-    return rows if allowance is None else rows[: allowance.fitting([row.size for row in rows])]
-
-
-def _expired(row: Delivery, now_ms: int) -> bool:
-    return row.expires_ms is not None and row.expires_ms <= now_ms

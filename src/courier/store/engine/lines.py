@@ -92,7 +92,7 @@ class Delivery(msgspec.Struct, gc=False):
         return self.key & SEQ_MASK
 
 
-class Line:
+class BaseLine:
     """What all lines have. `again` rows are ready, `gone` rows lie beyond the cursor, `ranged`
     messages are in ranges."""
 
@@ -174,7 +174,7 @@ class Line:
             self.exhausted += by
 
 
-class QueueLine(Line):
+class QueueLine(BaseLine):
     """The line that all pullers of a queue share, and the queue's own numbers.
 
     `oldest_ms` is never later than the oldest message's time; `oldest_known`: it is exactly that.
@@ -282,7 +282,7 @@ class QueueLine(Line):
         return QueueStats(self.count, self.bytes, self.oldest_ms, self.leased, self.delayed)
 
 
-class PushLine(Line):
+class PushLine(BaseLine):
     """The line of one listener. `line` is its queue's, None if there is no such queue.
 
     `dropped`: the listener is deleted, and the sweep is about to end its pushes. What was published

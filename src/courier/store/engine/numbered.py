@@ -6,9 +6,9 @@ import msgspec
 
 from courier.core.errors import Conflict, NotFound, RowsChanged
 from courier.core.types import Actor, Draft, Numbering
-from courier.store.engine.book import Book
+from courier.store.engine.calls import GroupRunner, Verbs, on_queue, takes_space
 from courier.store.engine.disk import Fact
-from courier.store.engine.facts import Facts
+from courier.store.engine.facts import KnownFacts
 from courier.store.engine.lines import PushLine, QueueLine
 from courier.store.engine.publishing import Publishing, refuse_over
 
@@ -18,30 +18,34 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Stored).decode
 
 
-class Numbered:
-    def __init__(self, book: Book, facts: Facts, publishing: Publishing) -> None:
-        self._book = book
+class Numbered(Verbs):
+    """`RowVerbs`."""
+
+    def __init__(self, calls: GroupRunner, facts: KnownFacts, publishing: Publishing) -> None:
+        super().__init__(calls)
         self._facts = facts
         self._publishing = publishing
 
-    async def stored(self, line: QueueLine, key: str, now_ms: int, *, below: bool) -> int:
-        """How many drafts are stored under a key, or below it."""
+    @on_queue
+    async def count(self, line: QueueLine, *, key: str, now_ms: int, below: bool = False) -> int:
         if below:
             facts = await self._facts.below(line, "rows", key, now_ms)
             return sum([_decode(fact.value)[0] for fact in facts])
         fact = await self._facts.one(line, "rows", key, now_ms)
         return _decode(fact.value)[0] if fact else 0
 
+    @takes_space
+    @on_queue
     async def publish(
         self,
         line: QueueLine,
         drafts: Sequence[Draft],
         numbering: Numbering,
+        *,
         actor: Actor,
         now_ms: int,
-        *,
-        bytes_max: int | None,
-        listener: str | None,
+        bytes_max: int | None = None,
+        listener: str | None = None,
     ) -> int:
         key, first, marks = numbering.key, numbering.first, numbering.marks
         only = _listening(line, listener)

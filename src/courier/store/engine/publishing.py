@@ -13,10 +13,10 @@ from courier.core.lifecycle import GROUP_DEFAULT
 from courier.core.types import Actor, Draft, Message, Origin, PlainDrafts, Receipt, Via
 from courier.store.engine.blocks import Block, Rare
 from courier.store.engine.book import Book
-from courier.store.engine.columns import Columns
+from courier.store.engine.columns import EventColumns
 from courier.store.engine.deliveries import Deliveries
 from courier.store.engine.disk import Between, Fact
-from courier.store.engine.facts import Facts
+from courier.store.engine.facts import KnownFacts
 from courier.store.engine.groups import Groups
 from courier.store.engine.layout import DELAYED, HELD, READY, ROWS, SEQ_MASK, WAITING
 from courier.store.engine.lines import Delivery, PushLine, QueueLine
@@ -37,7 +37,7 @@ class Publishing:
         book: Book,
         deliveries: Deliveries,
         groups: Groups,
-        facts: Facts,
+        facts: KnownFacts,
         stats: Stats,
         *,
         block_messages: int,
@@ -400,7 +400,7 @@ class Publishing:
         self, line: QueueLine, block: Block, base: int, count: int, actor: Actor, now_ms: int
     ) -> None:
         """Pullers are done with these as they come."""
-        first, about = block.first + base, Columns()
+        first, about = block.first + base, EventColumns()
         about.add(block, range(first, first + count), attempt=0)
         self._book.note_messages("acked", line.queue, about, actor=actor, now_ms=now_ms)
         self._book.touch(line)
@@ -475,6 +475,16 @@ def _over(bytes_max: int, line: QueueLine, calls: Sequence[Sequence[Draft]]) -> 
         else:
             held = actual
     return refused
+
+
+def dead_letter(
+    message: Message, row: Delivery, reason: str, *, source: QueueLine, target: QueueLine
+) -> Draft:
+    """What goes to the dead letters. It is not delayed, except by its new queue's delay where that
+    is FIFO."""
+    origin = Origin(source.id, message.id, row.attempt, reason)
+    delay_ms = None if target.queue.fifo else 0
+    return copy_of(message, row.own_id, origin, delay_ms=delay_ms)
 
 
 def copy_of(message: Message, own_id: str | None, origin: Origin, *, delay_ms: int | None) -> Draft:

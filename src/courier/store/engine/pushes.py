@@ -1,7 +1,7 @@
 """Handing messages out to listeners, what comes of it, and how far they have come."""
 
 from collections.abc import Sequence
-from itertools import groupby, takewhile
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import msgspec
@@ -13,18 +13,19 @@ from courier.core.types import (
     BROKER,
     Actor,
     Message,
-    Origin,
     Push,
     Pushed,
     PushFailed,
     PushSettlement,
+    PushStats,
     PushStatus,
     Report,
 )
 from courier.store.engine.blocks import NOT_RARE
 from courier.store.engine.book import Book
-from courier.store.engine.columns import Columns
-from courier.store.engine.deliveries import Deliveries, Fresh
+from courier.store.engine.calls import GroupRunner, Verbs, on_listener, on_queue, takes_space
+from courier.store.engine.columns import EventColumns
+from courier.store.engine.deliveries import Deliveries, Fresh, alive, let_in
 from courier.store.engine.disk import Missed, Open, Ready
 from courier.store.engine.endings import Endings
 from courier.store.engine.layout import (
@@ -37,8 +38,8 @@ from courier.store.engine.layout import (
     SPAN,
 )
 from courier.store.engine.lines import Delivery, PushLine, QueueLine
-from courier.store.engine.messages import Messages
-from courier.store.engine.publishing import Publishing, copy_of
+from courier.store.engine.messages import StoredMessages
+from courier.store.engine.publishing import Publishing, dead_letter
 
 # A backfill may pass over this many messages of other times before it answers; fewer of a queue
 # with many listeners.
@@ -50,7 +51,7 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(tuple[int, str, int, bytes]).decode
 
 
-class Failure(NamedTuple):
+class FailedPush(NamedTuple):
     """An attempt that ended at `ended_ms`, to be followed by another unless `delay_ms` is None."""
 
     delivery: Delivery
@@ -59,17 +60,19 @@ class Failure(NamedTuple):
     delay_ms: int | None
 
 
-class Pushes:
-    """Verbs on one listener's line. `sweep.py` lets time pass before each of them."""
+class Pushes(Verbs):
+    """`PushVerbs`, and how pushes end by themselves."""
 
     def __init__(
         self,
+        calls: GroupRunner,
         book: Book,
         deliveries: Deliveries,
-        messages: Messages,
+        messages: StoredMessages,
         publishing: Publishing,
         endings: Endings,
     ) -> None:
+        super().__init__(calls)
         self._book = book
         self._deliveries = deliveries
         self._messages = messages
@@ -78,10 +81,12 @@ class Pushes:
 
     # --- handing out ---
 
+    @on_listener
     async def take(
         self,
         line: QueueLine,
         pushes: PushLine,
+        *,
         count: int,
         lease_ms: int,
         now_ms: int,
@@ -93,12 +98,8 @@ class Pushes:
         if not rows and not fresh.spans:
             return []
         until_ms = now_ms + lease_ms
-        self._deliveries.lease(pushes, rows, until_ms=until_ms, now_ms=now_ms)
-        messages = await self._messages.of(line, rows)
-        self._deliveries.move_cursor(pushes, fresh)
-        for span in fresh.spans:
-            self._deliveries.hold(pushes, span, until_ms=until_ms, now_ms=now_ms)
-        messages += await self._messages.of_spans(line, fresh.spans, 1)
+        self._deliveries.hand_out(pushes, rows, fresh, until_ms=until_ms, now_ms=now_ms)
+        messages = await self._messages.handed_out(line, rows, fresh.spans)
         return sorted(messages, key=lambda message: message.seq)
 
     async def _ready(
@@ -116,8 +117,7 @@ class Pushes:
         else:
             rows = await self._deliveries.rows(pushes, Ready(), count) if pushes.again else []
         if behind_ms is not None:
-            alive = takewhile(lambda row: not _expired(row, now_ms), rows)
-            rows = list(alive)
+            rows = alive(rows, now_ms)
         if rows and count and pushes.fresh:
             # Only those that come before the last fresh message are surely wanted.
             fresh = await self._deliveries.fresh(pushes, count, now_ms=behind_ms)
@@ -126,8 +126,8 @@ class Pushes:
                 seqs += range(span.first, span.first + span.length)
             last = sorted(seqs)[:count][-1]
             rows = [row for row in rows if row.seq <= last]
-        if allowance is not None and rows:
-            rows = rows[: allowance.fitting([row.size for row in rows])]
+        if rows:
+            rows = let_in(rows, allowance)
         left = count - len(rows)
         if left <= 0 or not pushes.fresh or (allowance is not None and allowance.cut):
             return rows, Fresh([], 0, [])
@@ -156,8 +156,9 @@ class Pushes:
 
     # --- what comes of it ---
 
+    @on_listener
     async def settle(
-        self, line: QueueLine, pushes: PushLine, items: Sequence[PushSettlement], now_ms: int
+        self, line: QueueLine, pushes: PushLine, items: Sequence[PushSettlement], *, now_ms: int
     ) -> list[bool]:
         seqs = {item.seq for item in items if 0 < item.seq <= line.tail}
         found = await self._deliveries.standing_at(pushes, seqs)
@@ -193,7 +194,7 @@ class Pushes:
             await self._endings.release(line, seqs, now_ms, arrived=True)
         elif kind is PushFailed:
             failures = [
-                Failure(row, item.report, now_ms, item.delay_ms)
+                FailedPush(row, item.report, now_ms, item.delay_ms)
                 for item, row in pairs
                 if isinstance(item, PushFailed)
             ]
@@ -224,7 +225,7 @@ class Pushes:
         self._note("pushed", line, pushes, rows, now_ms, detail=detail)
 
     async def failed(
-        self, line: QueueLine, pushes: PushLine, failures: Sequence[Failure], now_ms: int
+        self, line: QueueLine, pushes: PushLine, failures: Sequence[FailedPush], now_ms: int
     ) -> None:
         ready = 0
         for row, report, ended_ms, delay_ms in failures:
@@ -256,8 +257,7 @@ class Pushes:
         if target is None:
             return
         [message] = await self._messages.of(line, [row])
-        origin = Origin(line.id, message.id, row.attempt, "push")
-        draft = copy_of(message, row.own_id, origin, delay_ms=None if target.queue.fifo else 0)
+        draft = dead_letter(message, row, "push", source=line, target=target)
         await self._publishing.insert(target, [draft], BROKER, now_ms)
 
     def _note(
@@ -271,10 +271,11 @@ class Pushes:
     ) -> None:
         actor = Actor(pushes.id, "push")
         self._book.note_messages(
-            kind, line.queue, Columns(rows), actor=actor, now_ms=now_ms, **extra
+            kind, line.queue, EventColumns(rows), actor=actor, now_ms=now_ms, **extra
         )
 
-    async def retry(self, line: QueueLine, pushes: PushLine, seq: int, now_ms: int) -> bool:
+    @on_listener
+    async def retry(self, line: QueueLine, pushes: PushLine, seq: int, *, now_ms: int) -> bool:
         found = await self._deliveries.rows_at(pushes, [seq]) if 0 < seq <= line.tail else {}
         row = found.get(seq)
         if row is None or row.report is None or row.state < 0 or row.state == LEASED:
@@ -287,8 +288,8 @@ class Pushes:
 
     # --- asking ---
 
-    async def of_message(self, line: QueueLine, seq: int) -> list[Push]:
-        """Those of one message that is there."""
+    @on_queue
+    async def of_message(self, line: QueueLine, seq: int, *, now_ms: int) -> list[Push]:
         if not 0 < seq <= line.tail or await self._messages.known(line, seq) is None:
             return []
         found: list[Push] = []
@@ -301,25 +302,36 @@ class Pushes:
                 found.append(_push(pushes.id, row))
         return found
 
+    async def stats(self, listeners: Sequence[str], *, now_ms: int) -> dict[str, PushStats]:
+        async def part(ids: Sequence[str]) -> dict[str, PushStats]:
+            book = self._book
+            known = [book.pushes[id] for id in ids if id in book.pushes]
+            return {each.id: each.stats() for each in known if each.listener.parent in book.lines}
+
+        return await self.calls.in_parts(listeners, now_ms, part)
+
+    @on_listener
     async def missed(
-        self, line: QueueLine, pushes: PushLine, limit: int, before_seq: int
+        self, line: QueueLine, pushes: PushLine, *, limit: int, now_ms: int, before_seq: int = 0
     ) -> list[str]:
         rows = await self._deliveries.rows(pushes, Missed(before_seq or SPAN), limit)
         return ids.message_ids([(row.published_ms, row.seq) for row in rows], queue=line.id)
 
     # --- binding later ---
 
+    @takes_space
+    @on_listener
     async def backfill(
         self,
         line: QueueLine,
         pushes: PushLine,
-        times: tuple[int, int],
+        *,
+        since_ms: int,
+        until_ms: int,
         after_seq: int,
         limit: int,
         now_ms: int,
     ) -> tuple[int, int]:
-        """Bind messages of these times; see `core/store.py` for the answer."""
-        since_ms, until_ms = times
         # Every listener has messages of its own to look at.
         looked_max = max(1, LOOKED_AT_MAX // line.weight)
         published = await self._times(line, max(0, after_seq), looked_max)
@@ -357,10 +369,6 @@ class Pushes:
         if unbound:
             self._book.wake_pushes(pushes, len(unbound))
         return len(unbound)
-
-
-def _expired(row: Delivery, now_ms: int) -> bool:
-    return row.expires_ms is not None and row.expires_ms <= now_ms
 
 
 def _packed(report: Report) -> bytes:

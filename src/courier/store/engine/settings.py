@@ -21,7 +21,7 @@ from courier.store.engine.lines import PushLine, QueueLine
 _KINDS: dict[str, type[AnyRecord]] = {kind.__name__: kind for kind in RECORD_KINDS}
 
 
-class Settings:
+class SettingChanges:
     """`mirror` is what callers see, `pending` what the changes of a group see."""
 
     def __init__(self, book: Book, groups: Groups) -> None:

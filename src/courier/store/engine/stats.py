@@ -1,18 +1,29 @@
 """What a queue holds."""
 
+from collections.abc import Sequence
+
 from courier.core.errors import StoreDamaged
 from courier.core.types import QueueStats
 from courier.store.engine.book import Book
+from courier.store.engine.calls import GroupRunner, Verbs
 from courier.store.engine.deliveries import Deliveries
 from courier.store.engine.disk import Between
 from courier.store.engine.layout import SEQ_MASK
 from courier.store.engine.lines import QueueLine
 
 
-class Stats:
-    def __init__(self, book: Book, deliveries: Deliveries) -> None:
+class Stats(Verbs):
+    def __init__(self, calls: GroupRunner, book: Book, deliveries: Deliveries) -> None:
+        super().__init__(calls)
         self._book = book
         self._deliveries = deliveries
+
+    async def of_queues(self, queues: Sequence[str], *, now_ms: int) -> dict[str, QueueStats]:
+        async def part(ids: Sequence[str]) -> dict[str, QueueStats]:
+            lines = self._book.lines
+            return {id: await self.of(line) for id in ids if (line := lines.get(id))}
+
+        return await self.calls.in_parts(queues, now_ms, part)
 
     async def of(self, line: QueueLine) -> QueueStats:
         if line.count and not line.oldest_known:

@@ -22,7 +22,7 @@ from courier.store.engine.layout import (
 )
 from courier.store.engine.leases import Leases
 from courier.store.engine.lines import Delivery, PushLine, QueueLine
-from courier.store.engine.pushes import SILENCE, Failure, Pushes
+from courier.store.engine.pushes import SILENCE, FailedPush, Pushes
 from courier.store.engine.retention import INLINE_MAX, Retention
 
 MINUTES_KEPT_MS = 16 * DAY_MS
@@ -248,7 +248,7 @@ class Sweep:
             self._deliveries.put(pushes, row, READY, row.due_ms)
         if ready:
             self._book.wake_pushes(pushes, len(ready))
-        ended = [Failure(row, SILENCE, row.due_ms, 0) for row in there if row.state == LEASED]
+        ended = [FailedPush(row, SILENCE, row.due_ms, 0) for row in there if row.state == LEASED]
         if ended:
             await self._pushes.failed(line, pushes, ended, now_ms)
         return len(there)

@@ -19,7 +19,7 @@ DOUBT_RETRY_S = 0.1
 WAITING_MAX = 10_000
 
 
-class Call:
+class GroupCall:
     """`alone`: no other call shares its transaction."""
 
     __slots__ = ("alone", "error", "future", "op", "value")
@@ -44,7 +44,7 @@ class Call:
         self.error = self.value = None
 
 
-def take(waiting: "deque[Call]", calls_max: int) -> list[Call]:
+def take(waiting: "deque[GroupCall]", calls_max: int) -> list[GroupCall]:
     """The calls of the next group."""
     if len(waiting) <= calls_max and not any([call.alone for call in waiting]):
         calls = [call for call in waiting if not call.future.cancelled()]
@@ -62,7 +62,7 @@ def take(waiting: "deque[Call]", calls_max: int) -> list[Call]:
     return calls
 
 
-def put_back(calls: Sequence[Call], waiting: "deque[Call]") -> None:
+def put_back(calls: Sequence[GroupCall], waiting: "deque[GroupCall]") -> None:
     """Each of them runs once more, by itself."""
     for call in reversed(calls):
         call.forget()
@@ -75,18 +75,18 @@ def is_of_one_call(error: BaseException) -> bool:
     return isinstance(error, StoreDamaged) or not isinstance(error, StoreUnavailable)
 
 
-def refuse(calls: Sequence[Call], error: BaseException) -> None:
+def refuse(calls: Sequence[GroupCall], error: BaseException) -> None:
     """All of them, also those that were rejected: by a state that is no longer true."""
     for call in calls:
         call.error = error
         call.answer()
 
 
-def units(calls: Sequence[Call]) -> list[list[Call]]:
+def units(calls: Sequence[GroupCall]) -> list[list[GroupCall]]:
     """What is run at a time, in order. Calls of a group are concurrent, so any is right."""
-    joined: dict[Hashable, list[Call]] = {}
-    found: list[list[Call]] = []
-    late: list[list[Call]] = []
+    joined: dict[Hashable, list[GroupCall]] = {}
+    found: list[list[GroupCall]] = []
+    late: list[list[GroupCall]] = []
     for call in calls:
         op = call.op
         if not isinstance(op, Joined):
@@ -101,9 +101,9 @@ def units(calls: Sequence[Call]) -> list[list[Call]]:
     return found + late
 
 
-def share(calls: Sequence[Call], answers: Sequence[Any]) -> list[Call]:
+def share(calls: Sequence[GroupCall], answers: Sequence[Any]) -> list[GroupCall]:
     """Each call of a unit gets its own answer. Returns those that are for the next group."""
-    later: list[Call] = []
+    later: list[GroupCall] = []
     for call, answer in zip(calls, answers, strict=True):
         if isinstance(answer, Rejected):
             call.error = answer
@@ -114,7 +114,7 @@ def share(calls: Sequence[Call], answers: Sequence[Any]) -> list[Call]:
     return later
 
 
-def reject(calls: Sequence[Call], error: Rejected) -> None:
+def reject(calls: Sequence[GroupCall], error: Rejected) -> None:
     """All of them are rejected. Each gets its own error: a traceback belongs to one exception."""
     for call in calls:
         call.error = type(error).__new__(type(error))
