@@ -43,7 +43,7 @@ def test_a_question_is_answered_and_a_mistake_is_said_beside_the_box(visitor: Vi
     assert files.status_code == 400
     many = _asked(visitor, "select range from range(2000)")
     assert "1,000 rows, and there are more" in many.text
-    assert "Ask, long" in many.text
+    assert "Ask, over 8 KB" in many.text
     posted = visitor.post("/console/lake", sql="select 41 + 1 as answer")
     assert posted.status_code == 200 and ">42<" in posted.text
 
