@@ -20,7 +20,7 @@ EXCEPT = {
     "lake/upkeep.py": "empty folders that come back do no harm",
     "cli/report.py": "a page for its reader, written wherever they say, a terminal too",
 }
-LOCKS = {"store/disk_sqlite/connection.py", "lake/lock.py", "lake/plan.py"}
+LOCKS = {"store/disk_sqlite/connection.py", "lake/lock.py", "lake/replay.py"}
 
 
 def _written(call: ast.Call) -> bool:

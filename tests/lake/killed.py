@@ -9,7 +9,7 @@ from courier.cli.main import main
 from courier.lake import pipeline, tables, upkeep
 from courier.lake.client import Client
 from courier.lake.pipeline import Pipeline
-from courier.lake.plan import Plan, Plans
+from courier.lake.replay import Plan, Plans
 from courier.lake.tables import Table
 from tests.lake.dying import passes
 

@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from courier.lake.catalog import Lake
 from courier.lake.client import Client, Place, Slice, read
-from courier.lake.plan import Plans
+from courier.lake.replay import Plans
 from tests.clients.cloudflare import CloudflareClient
 from tests.lake.lakes import bring, place_of
 from tests.server import Server

@@ -15,8 +15,7 @@ from pyspark.sql import SparkSession
 
 from courier.cli import replay as command
 from courier.lake import replay, selection
-from courier.lake.plan import Plans
-from courier.lake.replay import Asked, Chosen
+from courier.lake.replay import Asked, Chosen, Plans
 from courier.lake.tables import BadRequest, LakeError
 from tests.clients.cloudflare import CloudflareClient
 from tests.lake import killed
@@ -69,7 +68,7 @@ def test_what_the_dry_run_counts_is_what_is_published(orders: Orders) -> None:
     dry = chosen(orders, asked, id="dry")
     plan = replay.make(orders.plans, "dry", asked, dry)
     told: list[int] = []
-    done = replay.publish(orders.spark, orders.plans, plan, orders.place, report=told.append)
+    done = replay.publish(orders.plans, plan, orders.place, report=told.append)
     new = orders.published("again")
     old = {row["message_id"]: row for row in orders.published("orders")}
     assert dry.count == len(new) == done.total == told[-1] == 5
@@ -89,7 +88,7 @@ def replayed(
 ) -> list[dict[str, Any]]:
     """Replay, and return what came of it."""
     plan = replay.make(orders.plans, id, asked, chosen(orders, asked, id=id))
-    done = replay.publish(orders.spark, orders.plans, plan, orders.place, rate=rate)
+    done = replay.publish(orders.plans, plan, orders.place, rate=rate)
     assert done.done
     rows = orders.published(plan.queue)
     return [row for row in rows if row["headers"].get("courier-replay-id") == id]
@@ -184,7 +183,7 @@ def test_a_piece_that_the_broker_may_have_forgotten_is_not_published_again(order
     plan = replay.make(orders.plans, "late", asked, chosen(orders, asked))
     begun = orders.plans.keep(replace(plan, began_ms=replay.now_ms() - 25 * 3_600_000))
     with pytest.raises(LakeError, match="interrupted more than a day ago"):
-        replay.publish(orders.spark, orders.plans, begun, orders.place)
+        replay.publish(orders.plans, begun, orders.place)
 
 
 def test_what_is_cut_into_pieces_comes_in_order(orders: Orders) -> None:
@@ -192,7 +191,7 @@ def test_what_is_cut_into_pieces_comes_in_order(orders: Orders) -> None:
     asked = Asked(queue="orders", into="pieces")
     plan = replay.make(plans, "pieces", asked, chosen(orders, asked, id="pieces"))
     assert len(plan.rows) > 2 and plan.total == 42
-    assert replay.publish(orders.spark, plans, plan, orders.place).done
+    assert replay.publish(plans, plan, orders.place).done
     assert plans.find("pieces") == replace(plan, published=len(plan.rows))
     new = [row["body"] for row in orders.published("pieces")]
     assert new == [row["body"] for row in orders.published("orders")]
@@ -267,7 +266,7 @@ def test_a_replay_killed_again_and_again_publishes_each_message_once(
     plan = replay.find(orders.plans, "night", Asked())
     assert plan is not None and not plan.done
     with orders.plans.alone("night"):
-        command._publish(orders.spark, orders.plans, plan, orders.place, Namespace(rate=None))
+        command._publish(orders.plans, plan, orders.place, Namespace(rate=None))
     assert f"{orders.many} messages published to 'target'" in capsys.readouterr().out
     found = [row["body"].decode() for row in orders.published("target")]
     assert found == [f"m{n}" for n in range(orders.many)]

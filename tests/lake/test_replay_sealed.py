@@ -9,8 +9,7 @@ from pyspark.sql import SparkSession
 
 from courier.lake import replay
 from courier.lake.catalog import Lake
-from courier.lake.plan import Plans
-from courier.lake.replay import Asked, Chosen
+from courier.lake.replay import Asked, Chosen, Plans
 from courier.lake.tables import BadRequest
 from tests.clients.anypoint import AnypointClient, environment_client
 from tests.clients.cloudflare import CloudflareClient
@@ -55,7 +54,7 @@ def test_sealed_bodies_are_opened_for_those_who_get_them_again(
                 asked = Asked(queue="secret", into=into)
                 plans = Plans(lake.root)
                 plan = replay.make(plans, into, asked, _choose(spark, lake, server, asked, into))
-                assert replay.publish(spark, plans, plan, place).done
+                assert replay.publish(plans, plan, place).done
             assert [each.body for each in opened.pull(10)] == BODIES
             assert [each.body for each in sealed.pull(10)] == BODIES
         # What was encrypted is so again where the queue asks for it.

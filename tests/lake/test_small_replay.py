@@ -17,8 +17,8 @@ from pyspark.sql import DataFrame, SparkSession
 from courier.cli import main
 from courier.lake import replay, small
 from courier.lake.client import Client
-from courier.lake.plan import ORDER, Plans
-from courier.lake.replay import Asked
+from courier.lake.replay import Asked, Plans
+from courier.lake.schema import ORDER
 from tests.cli.command import Command, clean_environ
 from tests.lake.orders import Orders
 from tests.lake.running import wait_for
@@ -195,25 +195,25 @@ def test_commands_that_need_no_spark_do_not_import_it(orders: Orders) -> None:
     assert len(orders.published("unimported")) == 2
 
 
-@pytest.mark.parametrize("first", ["spark", "small"])
-def test_either_continues_what_the_other_began(orders: Orders, first: str) -> None:
-    id, queue = f"mixed-{first}", {"spark": "elsewhere", "small": "pieces"}[first]
+@pytest.mark.parametrize("by", ["spark", "small"])
+def test_what_was_killed_is_continued_without_spark(orders: Orders, by: str) -> None:
+    id, queue = f"mixed-{by}", {"spark": "elsewhere", "small": "pieces"}[by]
     plans, asked = Plans(orders.lake.root), Asked(queue="source", into=queue)
     about: dict[str, Any] = {"tenant": orders.tenant, "replay": id, "now_ms": replay.now_ms()}
     chosen = (
         replay.choose_few(orders.lake, asked, only_samples=False, **about)
-        if first == "small"
+        if by == "small"
         else replay.choose(orders.spark, orders.lake, asked, **about)
     )
     assert chosen is not None
     plan = replay.make(plans, id, asked, chosen)
     # A part of it is published, and then it is killed before that is noted.
-    rows = plans.piece_here(plan, 0)
-    part = rows.select(["body", "content_type", "headers", "group", "sealed"]).slice(0, 150)
+    [batch] = plans.piece(plan, 0)
     with Client(orders.place) as broker:
-        [batch] = part.combine_chunks().to_batches()
-        broker.publish(queue, batch, once=f"{plan.write_id(0)}/0", first=0)
-    replay.publish(orders.spark if first == "small" else None, plans, plan, orders.place)
+        broker.publish(queue, batch.slice(0, 150), once=f"{plan.write_id(0)}/0", first=0)
+    told: list[int] = []
+    replay.publish(plans, plan, orders.place, report=told.append)
+    assert told[-1] == MANY and told == sorted(told)
     bodies = [bytes(row["body"]).decode() for row in orders.published(queue)]
     assert bodies == [f"m{n}" for n in range(MANY)]
 

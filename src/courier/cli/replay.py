@@ -4,7 +4,7 @@ import argparse
 import shlex
 import sys
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import nullcontext
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -19,8 +19,7 @@ from courier.cli.parser import Commands, command
 if TYPE_CHECKING:
     from courier.lake.catalog import Lake
     from courier.lake.client import Place
-    from courier.lake.plan import Plan, Plans
-    from courier.lake.replay import Asked, Chosen, Spark
+    from courier.lake.replay import Asked, Chosen, Plan, Plans, Spark
 
 TIME = "as 2026-01-31T12:00:00Z or so long ago: 30s, 5m, 2h or 7d"
 RATE_MAX = 1_000_000
@@ -129,14 +128,13 @@ def carry_out(
 ) -> None:
     """Make the plan, or find it, and publish what of it is not published yet.
 
-    Spark starts only where it is asked for, or where `choose` cannot do without it.
+    Spark starts only to choose: where it is asked for, or where `choose` cannot do without it.
     """
     from courier.lake import replay
     from courier.lake.client import Place
-    from courier.lake.plan import Plans
 
     place = Place(who.url, who.admin_token, who.tenant)
-    plans = Plans(lake.root)
+    plans = replay.Plans(lake.root)
     with plans.alone(id):
         plan = replay.find(plans, id, asked)
         if plan is not None and plan.done:
@@ -146,27 +144,21 @@ def carry_out(
         replay.check(place, plan.queue if plan else asked.into or asked.queue)
         if plan is None:
             _warn(replay.lag(lake, place, asked, now_ms=replay.now_ms()))
-        wants_spark = bool(args.remote or args.conf or args.master != LOCAL)
-        few = choose(None) if plan is None and not wants_spark else None
-        is_small = few is not None or (plan is not None and replay.is_small(plan))
-        with ExitStack() as around:
-            spark = None
-            if is_small and not wants_spark:
-                around.enter_context(interruptible())
-            else:
-                spark = around.enter_context(started(args, lake.root, "replay"))
-            if plan is None:
+            wants_spark = bool(args.remote or args.conf or args.master != LOCAL)
+            few = None if wants_spark else choose(None)
+            with nullcontext() if few else started(args, lake.root, "replay") as spark:
                 chosen = few or choose(spark)
                 assert chosen is not None
                 if args.dry_run:
                     _show(chosen)
                     return
                 plan = replay.make(plans, id, asked, chosen)
-            if args.dry_run:
-                left = count(plan.total - plan.before(plan.published), "message")
-                print(f"{left} of {plan.total} would be published, or less: one part is begun")
-                return
-            _publish(spark, plans, plan, place, args)
+        elif args.dry_run:
+            left = count(plan.total - plan.before(plan.published), "message")
+            print(f"{left} of {plan.total} would be published, or less: one part is begun")
+            return
+        with interruptible():
+            _publish(plans, plan, place, args)
 
 
 def _warn(behind: int) -> None:
@@ -178,9 +170,7 @@ def _warn(behind: int) -> None:
         )
 
 
-def _publish(
-    spark: "Spark | None", plans: "Plans", plan: "Plan", place: "Place", args: argparse.Namespace
-) -> None:
+def _publish(plans: "Plans", plan: "Plan", place: "Place", args: argparse.Namespace) -> None:
     from courier.lake import replay
 
     print(
@@ -190,7 +180,7 @@ def _publish(
     )
     progress = output.Progress(f"of {count(plan.total, 'message')}", total=plan.total)
     try:
-        replay.publish(spark, plans, plan, place, rate=args.rate, report=progress.at)
+        replay.publish(plans, plan, place, rate=args.rate, report=progress.at)
     except BaseException:
         progress.end()
         print(f"to continue: {_again(plan, args)}", file=sys.stderr, flush=True)
@@ -208,10 +198,6 @@ def _again(plan: "Plan", args: argparse.Namespace) -> str:
     for flag in ("rate", "lake", "data", "tenant", "url", "account"):
         if value := getattr(args, flag):
             words += [f"--{flag}", str(value)]
-    if args.remote or args.master != LOCAL:
-        words += ["--remote", args.remote] if args.remote else ["--master", args.master]
-    for key, value in args.conf:
-        words += ["--conf", f"{key}={value}"]
     return shlex.join(words)
 
 

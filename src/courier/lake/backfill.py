@@ -24,8 +24,8 @@ from pyspark.sql.functions import array_contains, coalesce, col, expr, greatest,
 from courier.lake import archive, replay, selection
 from courier.lake.catalog import Lake
 from courier.lake.client import Client, Place, Slice, read
-from courier.lake.plan import LISTENER, MESSAGE
 from courier.lake.replay import Asked, Chosen
+from courier.lake.schema import LISTENER, MESSAGE
 from courier.lake.tables import LakeError
 
 PAGE_ROWS = 16_384

@@ -1,7 +1,7 @@
 """Rows published in bulk under a key: each once, however often they are sent; without Spark."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 
@@ -15,10 +15,18 @@ PACE_S = 0.25
 _HEADERS = pa.map_(pa.string(), pa.string())
 
 
-def publish(asked: Options, run: str, batches: Iterator[pa.RecordBatch], *, partition: int) -> int:
+def publish(
+    asked: Options,
+    run: str,
+    batches: Iterator[pa.RecordBatch],
+    *,
+    partition: int,
+    report: Callable[[int], None] = lambda rows: None,
+) -> int:
     """Publish rows under a key, and count them: by their numbers the broker knows them again.
 
-    Raises RowsChanged when other rows were, before any more are published.
+    `report` is told how many are. Raises RowsChanged when other rows were published under the key
+    before, and publishes no more.
     """
     key = f"{run}/{partition}"
     rows, digest = 0, ""
@@ -39,6 +47,7 @@ def publish(asked: Options, run: str, batches: Iterator[pa.RecordBatch], *, part
             )
             rows += part.num_rows
             digest = told.digest
+            report(rows)
             pace.wait(told.new)
     return rows
 

@@ -1,22 +1,33 @@
-"""Messages of the lake, published again as new messages: chosen once, each published once."""
+"""Messages of the lake, published again as new messages: chosen once, each published once.
 
+The plan of a replay is what was asked for, and the very rows that were chosen then. It lies in the
+lake under `_replays`, and is carried out to its end however often that is interrupted. Its rows are
+cut into pieces in the order in which they are published; the broker knows each piece by a key, and
+how many of its rows it has. Spark chooses, unless that is little; publishing takes none.
+"""
+
+import fcntl
+import json
 import re
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
 
-from courier import ids
+from courier import files, ids
 from courier.clock import SystemClock
 from courier.lake import archive, bulk, erasure, options, small
 from courier.lake.catalog import Lake
-from courier.lake.client import Client, CourierError, Place
-from courier.lake.plan import ORDER, ORIGIN, Plan, Plans
-from courier.lake.schema import PUBLISHED
+from courier.lake.client import Client, Place
+from courier.lake.parts import Parts
+from courier.lake.schema import ORDER, ORIGIN, PUBLISHED
+from courier.lake.storage import filesystem, put
 from courier.lake.tables import BadRequest, LakeError
 
 # Small replays do without Spark.
@@ -26,10 +37,12 @@ if TYPE_CHECKING:
     # What only hands Spark on needs no other name of it.
     Spark: TypeAlias = SparkSession
 
+PIECE_ROWS = 100_000
+PAGE_ROWS = 10_000
 SAMPLES = 3
-POLL_S = 0.5
 # As long as the broker remembers how many rows of a key it has.
 KEY_MS = 24 * 3_600_000
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _AGO = re.compile(r"([0-9]{1,9})(ms|s|m|h|d)?")
 _UNIT_MS = {"ms": 1, "s": 1_000, None: 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
@@ -69,6 +82,127 @@ class Chosen:
             few: list[dict[str, Any]] = self.rows.slice(0, SAMPLES).to_pylist()
             return few
         return [row.asDict() for row in self.rows.orderBy(*ORDER).limit(SAMPLES).collect()]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """`rows` and `files` say of each piece how many rows it has, and in which file.
+
+    `published` pieces are done with.
+
+    `key` is the plan's own: another plan with the same id publishes other rows.
+    `began_ms` is when the piece in work was begun.
+    """
+
+    id: str
+    key: str
+    asked: dict[str, Any]
+    queue: str
+    listener: str
+    rows: tuple[int, ...]
+    bytes: int
+    published: int = 0
+    began_ms: int | None = None
+    files: tuple[str, ...] = ()
+
+    @property
+    def total(self) -> int:
+        return sum(self.rows)
+
+    @property
+    def done(self) -> bool:
+        return self.published == len(self.rows)
+
+    def before(self, piece: int) -> int:
+        """How many rows come before those of a piece."""
+        return sum(self.rows[:piece])
+
+    def write_id(self, piece: int) -> str:
+        return f"replay:{self.key}:{piece}"
+
+
+class Plans:
+    """The plans of one lake."""
+
+    def __init__(self, root: str, *, piece_rows: int = PIECE_ROWS) -> None:
+        self._piece_rows = piece_rows
+        self._uri = f"{root.rstrip('/')}/_replays"
+        self._local = "://" not in root
+        self._files, self._root = filesystem(self._uri)
+
+    @contextmanager
+    def alone(self, id: str) -> Iterator[None]:
+        """Nobody else on this machine works on the plan meanwhile."""
+        if not _ID.fullmatch(id):
+            raise BadRequest(
+                f"--id is 1 to 64 letters, digits, dashes and underscores, not '{id[:100]}'"
+            )
+        if not self._local:
+            yield
+            return
+        file = Path(self._uri, f"{id}.lock")
+        files.make_directory(file.parent)
+        files.create(file)
+        with file.open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise LakeError(f"replay '{id}' is being run by another process") from None
+            yield
+
+    def find(self, id: str) -> Plan | None:
+        try:
+            with self._files.open_input_stream(f"{self._root}/{id}.json") as file:
+                known = json.loads(file.read())
+        except FileNotFoundError:
+            return None
+        several = {name: tuple(known.get(name, ())) for name in ("rows", "files")}
+        return Plan(**{**known, **several})
+
+    def keep(self, plan: Plan) -> Plan:
+        """From now on the plan is this; not before it is on the disk."""
+        put(f"{self._uri}/{plan.id}.json", json.dumps(asdict(plan), indent=2).encode())
+        return plan
+
+    def add(self, plan: Plan, rows: "DataFrame | pa.Table", *, count: int) -> Plan:
+        """Write the plan's rows, as many as there are, and keep it; those here are one piece."""
+        self.forget_rows(plan)  # of a run that was killed here before
+        folder = f"{self._uri}/{self._place(plan)}"
+        if isinstance(rows, pa.Table):
+            here = Parts(folder, "piece", rows.schema)
+            here.add(rows)
+            parts = here.close()
+        else:
+            from courier.lake.tasks import write_by_tasks
+
+            pieces = max(1, -(-count // self._piece_rows))
+            cut = rows.repartitionByRange(pieces, *ORDER).sortWithinPartitions(*ORDER)
+            parts = write_by_tasks(cut, folder, "piece")
+        sizes, names = (part.rows for part in parts), (part.path for part in parts)
+        return self.keep(replace(plan, rows=tuple(sizes), files=tuple(names)))
+
+    def piece(self, plan: Plan, number: int) -> Iterator[pa.RecordBatch]:
+        """What is published of a piece, in its order."""
+        place = self._place(plan)
+        # A plan of an earlier release does not name its files; its place has no others.
+        name = plan.files[number] if plan.files else self._written(place)[number]
+        with self._files.open_input_file(f"{self._root}/{place}/{name}") as source:
+            file = pq.ParquetFile(source)
+            names = [each for each in PUBLISHED if each in file.schema_arrow.names]
+            yield from file.iter_batches(PAGE_ROWS, columns=names)
+
+    def forget_rows(self, plan: Plan) -> None:
+        """Once they are published nobody needs them here: the lake has them anyway."""
+        with suppress(FileNotFoundError):
+            self._files.delete_dir(f"{self._root}/{plan.id}")
+
+    def _place(self, plan: Plan) -> str:
+        return f"{plan.id}/{plan.key}"
+
+    def _written(self, place: str) -> list[str]:
+        """Spark numbers files by partition, and a partition is a piece."""
+        found = self._files.get_file_info(pafs.FileSelector(f"{self._root}/{place}"))
+        return sorted(each.base_name for each in found if each.path.endswith(".parquet"))
 
 
 def choose(
@@ -113,11 +247,6 @@ def choose_few(
         only_samples=only_samples,
     )
     return None if found is None else Chosen(*found)
-
-
-def is_small(plan: Plan) -> bool:
-    """Whether what is left of a plan is published without Spark."""
-    return plan.total - plan.before(plan.published) <= small.ROWS_MAX
 
 
 def measure(chosen: "DataFrame", asked: Asked, *, replay: str) -> Chosen:
@@ -174,13 +303,10 @@ def make(plans: Plans, id: str, asked: Asked, chosen: Chosen) -> Plan:
         rows=(),
         bytes=chosen.bytes,
     )
-    if isinstance(chosen.rows, pa.Table):
-        return plans.add_few(plan, chosen.rows)
     return plans.add(plan, chosen.rows, count=chosen.count)
 
 
 def publish(
-    spark: "SparkSession | None",
     plans: Plans,
     plan: Plan,
     place: Place,
@@ -190,24 +316,42 @@ def publish(
 ) -> Plan:
     """Publish what of the plan is not published yet; `report` is told how many rows are.
 
-    With Spark or without it, the rows have the same keys: either can continue what the other began.
+    It takes no Spark: rows come one after the other, in their order, under the key of their piece.
     """
     clock = SystemClock()
     while not plan.done:
-        piece = plan.published
         if plan.began_ms is None:
             plan = plans.keep(replace(plan, began_ms=clock.now_ms()))
         elif clock.now_ms() - plan.began_ms > KEY_MS:
             _still_known(plan, place)
-        with _watched(plan, place, report):
-            if spark is None:
-                _publish_here(plans, plan, place, rate=rate)
-            else:
-                _publish_piece(spark, plans, plan, place, rate=rate)
-        plan = plans.keep(replace(plan, published=piece + 1, began_ms=None))
-        report(plan.before(plan.published))
+        _publish_piece(plans, plan, _options(plan, place, rate), report)
+        plan = plans.keep(replace(plan, published=plan.published + 1, began_ms=None))
+    report(plan.total)
     plans.forget_rows(plan)
     return plan
+
+
+def _publish_piece(
+    plans: Plans, plan: Plan, asked: options.Options, report: Callable[[int], None]
+) -> None:
+    run, before = plan.write_id(plan.published), plan.before(plan.published)
+    count = bulk.publish(
+        asked,
+        run,
+        plans.piece(plan, plan.published),
+        partition=0,
+        report=lambda rows: report(before + rows),
+    )
+    bulk.none_beside(asked, run, rows=count)
+
+
+def _options(plan: Plan, place: Place, rate: int | None) -> options.Options:
+    given = {"url": place.url, "token": place.token, "tenant": place.tenant, "queue": plan.queue}
+    if plan.listener:
+        given["listener"] = plan.listener
+    if rate is not None:
+        given["rowsPerSecond"] = str(rate)
+    return options.parse(given, options.BATCH_WRITE)
 
 
 def check(place: Place, queue: str) -> None:
@@ -260,72 +404,6 @@ def instant(text: str, *, now_ms: int) -> int:
         ) from None
     at = at if at.tzinfo else at.replace(tzinfo=UTC)
     return max(0, int(at.timestamp() * 1_000))
-
-
-def _publish_here(plans: Plans, plan: Plan, place: Place, *, rate: int | None) -> None:
-    rows = plans.piece_here(plan, plan.published)
-    rows = rows.select([name for name in PUBLISHED if name in rows.column_names])
-    given = {"url": place.url, "token": place.token, "tenant": place.tenant, "queue": plan.queue}
-    if plan.listener:
-        given["listener"] = plan.listener
-    if rate is not None:
-        given["rowsPerSecond"] = str(rate)
-    asked = options.parse(given, options.BATCH_WRITE)
-    run = plan.write_id(plan.published)
-    # The same key as that of the one task that Spark would have.
-    count = bulk.publish(asked, run, iter(rows.combine_chunks().to_batches()), partition=0)
-    bulk.none_beside(asked, run, rows=count)
-
-
-def _publish_piece(
-    spark: "SparkSession", plans: Plans, plan: Plan, place: Place, *, rate: int | None
-) -> None:
-    from pyspark.errors import PySparkException
-
-    from courier.lake.selection import sentence
-
-    rows = plans.piece(spark, plan, plan.published)
-    # One task, so that the order is the same for the queue as it was; and the same every time.
-    ordered = rows.coalesce(1).sortWithinPartitions(*ORDER)
-    writer = (
-        ordered.select(*(name for name in PUBLISHED if name in rows.columns))
-        .write.format("courier")
-        .option("url", place.url)
-        .option("token", place.token)
-        .option("tenant", place.tenant)
-        .option("queue", plan.queue)
-        .option("writeId", plan.write_id(plan.published))
-    )
-    if plan.listener:
-        writer = writer.option("listener", plan.listener)
-    if rate is not None:
-        writer = writer.option("rowsPerSecond", str(rate))
-    try:
-        writer.mode("append").save()
-    except PySparkException as error:
-        raise LakeError(sentence(error)) from error
-
-
-@contextmanager
-def _watched(plan: Plan, place: Place, report: Callable[[int], None]) -> Iterator[None]:
-    """Meanwhile ask the broker now and then how far the piece has come."""
-    over = threading.Event()
-    key, before = f"{plan.write_id(plan.published)}/0", plan.before(plan.published)
-
-    def watch() -> None:
-        with Client(replace(place, away_s_max=0)) as broker:
-            while not over.wait(POLL_S):
-                # It is away for a moment; publishing reports it if it stays away.
-                with suppress(CourierError):
-                    report(before + broker.published(plan.queue, once=key))
-
-    watcher = threading.Thread(target=watch, daemon=True)
-    watcher.start()
-    try:
-        yield
-    finally:
-        over.set()
-        watcher.join()
 
 
 def _still_known(plan: Plan, place: Place) -> None:

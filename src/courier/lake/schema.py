@@ -114,6 +114,14 @@ CLAIMED = TableSchema(
 # What a DataFrame that is published may have; `body` it must have.
 PUBLISHED = ("body", "content_type", "headers", "delay_ms", "group", "message_id", "sealed")
 
+# --- replays ---
+
+# Who replays wants the order in which they were published; no two messages are equal in these.
+ORDER = ("published_at", "queue_id", "seq")
+# Headers that tell where a replayed message comes from, and for whom alone it is.
+MESSAGE, LISTENER = "courier-replay-message", "courier-replay-listener"
+ORIGIN = ("courier-replay-id", "courier-replay-queue", MESSAGE, LISTENER)
+
 # --- tables: the journal's own columns, and what is made of them ---
 
 EVENTS_TABLE = TableSchema({**EVENTS.kinds, "date": _DATE}, EVENTS.required)

@@ -35,7 +35,7 @@ from pyspark.sql.types import (
 
 from courier.lake.erasure import ERASED
 from courier.lake.files import File
-from courier.lake.plan import ORDER, ORIGIN
+from courier.lake.schema import ORDER, ORIGIN
 from courier.lake.tables import BadRequest, Table
 
 EDITABLE = ("body", "headers", "content_type", "delay_ms", "group")

@@ -13,7 +13,7 @@ import pyarrow as pa
 from courier.lake import query
 from courier.lake.catalog import Lake
 from courier.lake.erasure import ERASED
-from courier.lake.plan import ORDER, ORIGIN
+from courier.lake.schema import ORDER, ORIGIN
 
 # More than this is published by Spark.
 ROWS_MAX = 10_000
