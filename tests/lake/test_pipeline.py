@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from courier.lake import archive, checks, derived, java, pipeline
+from courier.lake import archive, checks, derived, java, pipeline, tables
 from courier.lake.catalog import LIVE, Lake
 from courier.lake.client import Away, Client, CourierError, Slice
 from courier.lake.pipeline import Pipeline
@@ -113,6 +113,31 @@ def _bring(spark: SparkSession, lake: Lake, small: SmallLake, *, batch: int) -> 
     archive.append(lake.events, new, after=after, batch=batch, began_ms=0, files_max=1)
     tables = derived.Derived(spark, lake, lambda offset: None)
     tables.catch_up(batch=batch, began_ms=0, audit=True)
+
+
+def test_a_batch_of_few_events_is_no_job_of_spark(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither are its tables and its audit; one of many events is."""
+    jobs = spark.sparkContext.statusTracker().getJobIdsForGroup
+    with Server(tmp_path).start() as server, server.client() as http:
+        queue = CloudflareClient(http, "orders")
+        lake = Lake(str(tmp_path / "lake"))
+        brought = Pipeline(spark, lake, place_of(server), name="few")
+        brought.check()
+        before = set(jobs())
+        for number in range(2):
+            queue.publish_batch([f"{number} {n}" for n in range(10)])
+            queue.ack([each.lease for each in queue.pull(10)])
+            brought._bring(number)
+        brought._settle()
+        assert {archive.last(table) for table in lake.tables} == {archive.last(lake.events)}
+        assert len(rows(lake.messages)) == 20 and rows(lake.audit)
+        assert set(jobs()) == before
+        monkeypatch.setattr(tables, "FEW_ROWS", 5)
+        queue.publish_batch(["many"] * 10)
+        brought._bring(2)
+        assert set(jobs()) > before
 
 
 def test_a_second_run_brings_only_what_is_new_and_a_rebuild_gives_the_same(
