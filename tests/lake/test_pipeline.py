@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from courier.lake import archive, checks, derived, java, pipeline, tables
+from courier.lake import archive, checks, derived, java, pipeline, retention, tables
 from courier.lake.catalog import LIVE, Lake
 from courier.lake.client import Away, Client, CourierError, Slice
 from courier.lake.pipeline import Pipeline
@@ -339,3 +339,6 @@ def test_the_first_audit_of_a_day_tells_of_every_queue(
     after = {row["queue_id"]: row["accepted"] for row in rows(lake.audit) if row["date"] == days[1]}
     assert after == before
     assert lake.messages.files(partition=LIVE)
+    # So the last day has the totals of all time, and all others can be dropped.
+    dropped = {each.table: each.rows for each in retention.chosen(lake, "9999-12-31")}
+    assert dropped["audit"] == sum(row["date"] == days[0] for row in rows(lake.audit))

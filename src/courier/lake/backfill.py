@@ -24,11 +24,12 @@ from pyspark.sql.functions import array_contains, coalesce, col, expr, greatest,
 from courier.lake import archive, replay, selection
 from courier.lake.catalog import Lake
 from courier.lake.client import Client, Place, Slice, read
+from courier.lake.options import PAGE_ROWS
 from courier.lake.replay import Asked, Chosen
 from courier.lake.schema import LISTENER, MESSAGE
+from courier.lake.selection import time_of
 from courier.lake.tables import LakeError
 
-PAGE_ROWS = 16_384
 _GONE = ("expired", "purged", "deleted")
 _COLUMNS = ("at", "kind", "queue_id", "seq", "actor", "headers")
 _HAPPENED = "at timestamp, kind string, queue_id string, seq long, actor string, headers string"
@@ -89,7 +90,7 @@ def choose(
 def _delivered(since_ms: int) -> Column:
     """Whether the queue may still hold the message, because it was published after that."""
     acked = (col("outcome") == "acked") & (col("attempts") == 0)
-    return acked & (col("published_at") > lit(_time(since_ms)))
+    return acked & (col("published_at") > lit(time_of(since_ms)))
 
 
 def _took(listener: Listener) -> Column:
@@ -102,7 +103,7 @@ def _clear(listeners: Sequence[Listener]) -> Column:
     gone_at = greatest("done_at", "_pushed_at")
     for each in listeners:
         if each.owes:
-            clear &= _took(each) | (gone_at < lit(_time(each.created_ms)))
+            clear &= _took(each) | (gone_at < lit(time_of(each.created_ms)))
     return col("outcome").isin(*_GONE) | clear
 
 
@@ -110,11 +111,8 @@ def _happened(
     spark: SparkSession, lake: Lake, place: Place, queue: str, *, since_ms: int
 ) -> DataFrame:
     """What was pushed and published: from the lake and, what is not in there, the journal."""
-    files = [
-        file
-        for file in lake.events.files()
-        if file.meets("at", _time(since_ms), datetime.max.replace(tzinfo=UTC))
-    ]
+    last = datetime.max.replace(tzinfo=UTC)
+    files = lake.events.files(meets=("at", time_of(since_ms), last))
     kinds = ("pushed", "published")
     kept = lake.events.read(spark, files).where((col("queue") == queue) & col("kind").isin(*kinds))
     with Client(place) as broker:
@@ -130,7 +128,3 @@ def _happened(
     fresh = pa.Table.from_batches(pages).select(_COLUMNS).to_pylist() if pages else []
     rows = [tuple(row[name] for name in _COLUMNS) for row in fresh]
     return kept.select(*_COLUMNS).unionByName(spark.createDataFrame(rows, _HAPPENED))
-
-
-def _time(ms: int) -> datetime:
-    return datetime.fromtimestamp(ms / 1000, UTC)

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
 PIECE_ROWS = 100_000
 PAGE_ROWS = 10_000
-SAMPLES = 3
 # As long as the broker remembers how many rows of a key it has.
 KEY_MS = 24 * 3_600_000
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
@@ -79,9 +78,9 @@ class Chosen:
     def samples(self) -> list[dict[str, Any]]:
         """The first few, as they would be published."""
         if isinstance(self.rows, pa.Table):
-            few: list[dict[str, Any]] = self.rows.slice(0, SAMPLES).to_pylist()
+            few: list[dict[str, Any]] = self.rows.slice(0, small.SAMPLES).to_pylist()
             return few
-        return [row.asDict() for row in self.rows.orderBy(*ORDER).limit(SAMPLES).collect()]
+        return [row.asDict() for row in self.rows.orderBy(*ORDER).limit(small.SAMPLES).collect()]
 
 
 @dataclass(frozen=True)
@@ -274,7 +273,7 @@ def measure(chosen: "DataFrame", asked: Asked, *, replay: str) -> Chosen:
             f"--set: 'body' is null for {empty} of the {number} chosen messages; bodies that are "
             'sealed or no text cannot be read here: leave them out with --where "body is not null"'
         )
-    return Chosen(rows, number, size or 0, _utc(first), _utc(last))
+    return Chosen(rows, number, size or 0, small.utc(first), small.utc(last))
 
 
 def find(plans: Plans, id: str, asked: Asked) -> Plan | None:
@@ -418,8 +417,3 @@ def _still_known(plan: Plan, place: Place) -> None:
         f"in queue '{plan.queue}' for the header {ORIGIN[0]} before you replay them "
         "under another id"
     )
-
-
-def _utc(at: datetime | None) -> datetime | None:
-    """Spark gives times without a zone, in that of this process."""
-    return None if at is None else at.astimezone(UTC)

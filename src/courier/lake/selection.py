@@ -54,8 +54,7 @@ _TEXT = "if(sealed is null, try_validate_utf8(cast(body as string)), null)"
 
 def files(table: Table, *, since_ms: int, until_ms: int) -> list[File]:
     """Those with messages that may have been published in [since_ms, until_ms)."""
-    low, high = _time(since_ms), _time(until_ms)
-    return [file for file in table.files() if file.meets("published_at", low, high)]
+    return table.files(meets=("published_at", time_of(since_ms), time_of(until_ms)))
 
 
 def choose(
@@ -75,8 +74,8 @@ def choose(
     rows = messages.read(spark, files(messages, since_ms=since_ms, until_ms=until_ms)).where(
         (col("tenant") == tenant)
         & (col("queue") == queue)
-        & (col("published_at") >= lit(_time(since_ms)))
-        & (col("published_at") < lit(_time(until_ms)))
+        & (col("published_at") >= lit(time_of(since_ms)))
+        & (col("published_at") < lit(time_of(until_ms)))
         # Nothing is left of these that could be published.
         & expr(f"get_json_object(detail, '$.{ERASED}') is null")
     )
@@ -164,5 +163,5 @@ def _with_origin(headers: Column, replay: str, listener: str) -> Column:
     return to_json(map_concat(others, create_map(*(part for pair in pairs for part in pair))))
 
 
-def _time(ms: int) -> datetime:
+def time_of(ms: int) -> datetime:
     return datetime.fromtimestamp(ms / 1000, UTC)

@@ -194,8 +194,9 @@ def choose(
             rows: pa.Table = connection.sql(ordered).to_arrow_table()
     except (duckdb.Error, pa.ArrowException):
         return None
-    return rows.cast(_SCHEMA), count, int(size or 0), _utc(first), _utc(last)
+    return rows.cast(_SCHEMA), count, int(size or 0), utc(first), utc(last)
 
 
-def _utc(at: datetime | None) -> datetime | None:
+def utc(at: datetime | None) -> datetime | None:
+    """DuckDB and Spark give times in the zone of this process."""
     return None if at is None else at.astimezone(UTC)
