@@ -3,6 +3,7 @@
 import os
 import pty
 import select
+import signal
 import struct
 import subprocess
 import sys
@@ -14,6 +15,8 @@ from fcntl import ioctl
 from tests.cli.command import clean_environ
 
 SECONDS_MAX = 60.0
+# Typed: Ctrl-C.
+INTERRUPT = "\x03"
 
 
 def on_terminal(
@@ -49,7 +52,11 @@ def on_terminal(
                 break
             shown += part
             if waiting and waiting[0][0].encode() in shown:
-                os.write(ours, waiting.pop(0)[1].encode() + b"\n")
+                text = waiting.pop(0)[1]
+                if text == INTERRUPT:
+                    process.send_signal(signal.SIGINT)
+                else:
+                    os.write(ours, text.encode() + b"\n")
         return process.wait(SECONDS_MAX), shown.decode().replace("\r\n", "\n")
     finally:
         if process.poll() is None:

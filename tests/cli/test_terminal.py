@@ -12,7 +12,7 @@ from courier.cli import output
 from courier.cli.examples import EXAMPLES
 from courier.cli.main import parser
 from tests.cli.command import Command, clean_environ
-from tests.cli.terminal import on_terminal
+from tests.cli.terminal import INTERRUPT, on_terminal
 from tests.house.test_docs import COMMANDS
 from tests.server import Server
 
@@ -71,6 +71,29 @@ def test_times_have_one_form_and_say_how_long_ago_on_a_terminal(
     assert re.search(rf"\ncreated +{form}\n", courier("queue", "show", queue).out)
     shown = on_terminal("queue", "show", queue, *data)[1]
     assert re.search(rf"\ncreated +{form} \((now|.* ago)\)\n", shown)
+
+
+def test_what_needs_a_look_is_said_whole_on_80_columns(
+    server: Server, courier: Command, queue: str
+) -> None:
+    courier("queue", "pause", queue)
+    courier("publish", queue, "x")
+    whole = courier("top", "--json").json["looks"][0]["sentence"]
+    typed = [("NAME", INTERRUPT)]
+    _, shown = on_terminal("top", "--data", str(server.data), typed=typed, columns=30)
+    assert whole in " ".join(shown.partition("NAME")[0].split())
+
+
+def test_columns_of_the_journal_stay_below_each_other(
+    server: Server, courier: Command, queue: str
+) -> None:
+    courier("publish", queue, "x")
+    path = ("journal", "--queue", queue, "--data", str(server.data))
+    shown = on_terminal(*path, environ={"NO_COLOR": "1"})[1].splitlines()
+    at = next(line for line in shown if "MESSAGE" in line).index("MESSAGE")
+    rows = [line for line in shown if "_created" in line or "published" in line]
+    assert any("consumer_created" in row for row in rows)
+    assert all(row[at - 1] == " " and row[at] != " " for row in rows), shown
 
 
 def test_courier_alone_is_help() -> None:

@@ -22,6 +22,7 @@ LIMIT_DEFAULT = 1_000
 LOOKED_MAX = 1_000_000
 _POLL_SECONDS = 0.5
 _LINE = "{:>7}  {:<{}}  {:<14}  {:<{}}  {:<32}  "
+_KIND_WIDTH = 14
 # A terminal that is narrower than this shows no details of messages, so that ids stay whole.
 WIDE = 100
 
@@ -161,7 +162,7 @@ class _Printer:
         self._exact = exact
         self._narrow = sys.stdout.isatty() and output.terminal_columns() < WIDE
         self._time_width = (8 if exact else 10) if self._narrow else (24 if exact else 15)
-        left = output.terminal_columns() - 7 - self._time_width - 14 - 32 - 8
+        left = output.terminal_columns() - 7 - self._time_width - _KIND_WIDTH - 32 - 8
         self._queue_width = max(8, left) if self._narrow else 14
         if not as_json:
             header = self._line("OFFSET", "TIME", "EVENT", "QUEUE", "MESSAGE")
@@ -169,9 +170,11 @@ class _Printer:
             print(output.styled(f"{header}{detail}".rstrip(), output.BOLD, sys.stdout))
 
     def _line(self, offset: object, time: str, kind: str, queue: str, message: str) -> str:
+        # A longer kind, which is one of settings, takes its room from the queue's name.
+        width = self._queue_width - max(0, len(kind) - _KIND_WIDTH)
         if self._narrow:
-            queue = output.shortened(queue, self._queue_width)
-        return _LINE.format(offset, time, self._time_width, kind, queue, self._queue_width, message)
+            queue = output.shortened(queue, width)
+        return _LINE.format(offset, time, self._time_width, kind, queue, width, message)
 
     def _time(self, at_ms: int) -> str:
         shown = output.moment(at_ms) if self._exact else output.age(at_ms)

@@ -3,6 +3,7 @@
 import argparse
 import shutil
 import sys
+import textwrap
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TextIO
@@ -13,7 +14,7 @@ from courier import config, words
 from courier.clock import SystemClock
 
 # Columns that hold text, which is there to be read.
-TEXTS = ("body", "title", "scopes", "targets", "state", "detail", "answer")
+TEXTS = ("body", "title", "scopes", "targets", "state", "detail", "answer", "headers")
 BOLD = "1"
 RED = "31"
 _GAP = "  "
@@ -81,6 +82,14 @@ def print_text(before: str, text: str) -> None:
     if sys.stdout.isatty():
         text = shortened(text, max(_TEXT_WIDTH_MIN, terminal_columns() - len(before)))
     print(f"{before}{text}".rstrip())
+
+
+def sentence(before: str, text: str) -> list[str]:
+    """Its lines; on a terminal a long one goes on below, indented, and nothing is cut."""
+    whole = f"{before}{cell(text)}"
+    if not sys.stdout.isatty():
+        return [whole]
+    return textwrap.wrap(whole, max(_TEXT_WIDTH_MIN, terminal_columns()), subsequent_indent="  ")
 
 
 def styled(text: str, style: str, stream: TextIO) -> str:

@@ -108,8 +108,9 @@ def _top(args: argparse.Namespace) -> None:
         held = output.count(page["messages"], "message")
         print(f"{output.count(page['total'], 'queue')}, {held}; tenant {page['tenant']}")
         for look in page["looks"][:LOOKS_MAX]:
-            output.print_text(f"! {output.cell(look['name'] or 'server')}: ", look["sentence"])
-            lines += 1
+            said = output.sentence(f"! {output.cell(look['name'] or 'server')}: ", look["sentence"])
+            print(*said, sep="\n")
+            lines += len(said)
         print()
         found = _queues(page)
         room = shutil.get_terminal_size().lines - lines - 3 if screen else len(found)
