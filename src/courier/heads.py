@@ -20,6 +20,8 @@ _CUT = b"ength: "
 LENGTHS_REMEMBERED_MAX = 2_048
 # A byte is looked for much faster as a number.
 _HASH = ord("#")
+# Bytes of a name or address, with or without a port.
+_HOST = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-._~%:[]"
 # Answers that have no body, and do not say how long it is.
 _BODILESS = (http.HTTPStatus.NO_CONTENT, http.HTTPStatus.NOT_MODIFIED)
 
@@ -35,16 +37,31 @@ class Refused(Exception):
 
 def target(url: bytes) -> tuple[bytes, bytes]:
     """Path and query of a request's target, which proxies write as a whole URL."""
-    if url.startswith(b"/") and _HASH not in url:
+    if _HASH in url:
+        raise Refused(400, "target", "the request target has a fragment")
+    if url.startswith(b"/"):
         path, _, query = url.partition(b"?")
         return path, query
     try:
         parsed = httptools.parse_url(url)
     except httptools.HttpParserInvalidURLError as error:
         raise Refused(400, "target", "the request target is not a URL") from error
-    if not url.startswith(b"/") and (parsed.schema is None or parsed.host is None):
-        raise Refused(400, "target", "the request target is not a path")
+    if parsed.schema not in (b"http", b"https") or parsed.host is None:
+        raise Refused(400, "target", "the request target is neither a path nor an http URL")
     return parsed.path or b"/", parsed.query or b""
+
+
+def check(headers: dict[bytes, bytes], version: str) -> None:
+    """Raises Refused where two readers could take the request for different ones: by its host, or
+    by where its body ends."""
+    host = headers.get(b"host")
+    if host is None and version == "1.1":
+        raise Refused(400, "host", "the Host header is missing")
+    if host and host.translate(None, _HOST):
+        raise Refused(400, "host", "the Host header is not one host")
+    coding = headers.get(b"transfer-encoding")
+    if coding is not None and (version == "1.0" or coding.lower() != b"chunked"):
+        raise Refused(400, "coding", "the only transfer coding is chunked, and not of HTTP/1.0")
 
 
 def spelled(data: bytes) -> tuple[bytes, bytes] | None:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import httptools
 
-from courier.heads import Refused, framing, spelled, target
+from courier.heads import Refused, check, framing, spelled, target
 from courier.incoming import Incoming
 from courier.traffic import HEAD_READ_BYTES, Traffic
 from courier.web import Head
@@ -198,8 +198,7 @@ class Reader:
         version = parser.get_http_version()
         if version not in ("1.1", "1.0"):
             raise Refused(400, "version", "only HTTP/1.1 and HTTP/1.0 are spoken here")
-        if b"host" not in headers and version == "1.1":
-            raise Refused(400, "host", "the Host header is missing")
+        check(headers, version)
         raw_path, query = target(self._url)
         head = Head(
             parser.get_method().decode(),

@@ -45,6 +45,12 @@ BAD = {
     "control byte in a value": get(b"X: a\x01b\r\n"),
     "DEL in a value": get(b"X: a\x7fb\r\n"),
     "no host": b"GET /health HTTP/1.1\r\n\r\n",
+    "two hosts": get(b"Host: other\r\n"),
+    "two hosts alike": get(HOST),
+    "list of hosts": b"GET /health HTTP/1.1\r\nHost: a, b\r\n\r\n",
+    "host with a user": b"GET /health HTTP/1.1\r\nHost: a@b\r\n\r\n",
+    "host with a path": b"GET /health HTTP/1.1\r\nHost: a/b\r\n\r\n",
+    "host with a space": b"GET /health HTTP/1.1\r\nHost: a b\r\n\r\n",
     # lengths
     "two lengths that differ": post(b"Content-Length: 0\r\nContent-Length: 5\r\n", body=b"hello"),
     "two lengths that agree": post(b"Content-Length: 5\r\nContent-Length: 5\r\n", body=b"hello"),
@@ -64,6 +70,19 @@ BAD = {
         b"Transfer-Encoding: chunked, gzip\r\n", body=b"0\r\n\r\n"
     ),
     "chunked twice in two lines": post(CHUNKED, b"Transfer-Encoding: gzip\r\n", body=b"0\r\n\r\n"),
+    "coding that is not undone": post(b"Transfer-Encoding: gzip, chunked\r\n", body=b"0\r\n\r\n"),
+    "the same in two lines": post(b"Transfer-Encoding: gzip\r\n", CHUNKED, body=b"0\r\n\r\n"),
+    "the same with an upgrade": post(
+        b"Connection: upgrade\r\nUpgrade: h2c\r\nTransfer-Encoding: gzip\r\n",
+        CHUNKED,
+        body=b"0\r\n\r\n",
+    ),
+    "nothing before chunked": post(b"Transfer-Encoding: ,chunked\r\n", body=b"0\r\n\r\n"),
+    "identity": post(b"Transfer-Encoding: identity\r\nContent-Length: 5\r\n", body=b"hello"),
+    "no coding": post(b"Transfer-Encoding:\r\nContent-Length: 5\r\n", body=b"hello"),
+    "chunks of HTTP/1.0": b"POST /health HTTP/1.0\r\nConnection: keep-alive\r\n"
+    + CHUNKED
+    + b"\r\n0\r\n\r\n",
     "unknown coding": post(b"Transfer-Encoding: xchunked\r\n", body=b"0\r\n\r\n"),
     "quoted coding": post(b'Transfer-Encoding: "chunked"\r\n', body=b"0\r\n\r\n"),
     "coding after a control byte": post(b"Transfer-Encoding: \x0bchunked\r\n", body=b"0\r\n\r\n"),
@@ -98,6 +117,10 @@ BAD = {
     "control byte in the target": b"GET /\x07 HTTP/1.1\r\n" + HOST + b"\r\n",
     "authority as the target": b"CONNECT 127.0.0.1:80 HTTP/1.1\r\n" + HOST + b"\r\n",
     "authority for GET": b"GET 127.0.0.1:80 HTTP/1.1\r\n" + HOST + b"\r\n",
+    "fragment in the target": b"GET /health#x HTTP/1.1\r\n" + HOST + b"\r\n",
+    "fragment in the query": b"GET /health?a#/b HTTP/1.1\r\n" + HOST + b"\r\n",
+    "target of another scheme": b"GET ftp://127.0.0.1/health HTTP/1.1\r\n" + HOST + b"\r\n",
+    "target with a bad port": b"GET http://a:99999/health HTTP/1.1\r\n" + HOST + b"\r\n",
     "asterisk as the target": b"OPTIONS * HTTP/1.1\r\n" + HOST + b"\r\n",
 }
 
