@@ -65,7 +65,7 @@ class Connection(asyncio.BufferedProtocol):
         self._unsent = 0
         self._paused = False
         self._left = False
-        self._known = False  # its last request was admitted
+        self.known = False  # its last request was admitted
         self._sending: Incoming | None = None  # the client has not read its whole answer yet
         self._drained: asyncio.Future[None] | None = None
         self._base = 0
@@ -215,8 +215,8 @@ class Connection(asyncio.BufferedProtocol):
             self._reader.ready.clear()
             self._forget(request)
             return
-        if request.admitted != self._known:
-            self._known = request.admitted
+        if request.admitted != self.known:
+            self.known = request.admitted
             if self._base:
                 self._account()
         if response.stream is not None:
@@ -335,7 +335,7 @@ class Connection(asyncio.BufferedProtocol):
     def _account(self) -> None:
         """Count what is held for a caller who has shown no credential for it."""
         held = self._reader.held
-        if not self._known:
+        if not self.known:
             held += self._base
             if self._stalled_s is not None:
                 held += self._transport.get_write_buffer_size()
@@ -431,6 +431,23 @@ class Connection(asyncio.BufferedProtocol):
         else:
             message = f"the request did not arrive within {wait_ms} ms"
             self._refuse(Refused(408, "timeout", message))
+
+    @property
+    def idle_s(self) -> float | None:
+        """Since when it has waited for its client alone; None if there is something to answer."""
+        request = self._running
+        if request is None:
+            return None if self._reader.ready else self._idle_s
+        slow = request.arrived is not None and not request.arrived.done() and not request.admitted
+        return self._idle_s if slow else None
+
+    @property
+    def waits_for(self) -> str | None:
+        """The tenant for which something is waited for that may not come soon, if any."""
+        request = self._running
+        if request is None or request.key is None or self.on_gone is None:
+            return None
+        return request.key.tenant
 
     def close_if_idle(self) -> None:
         if self._running is None and not self._reader.ready:

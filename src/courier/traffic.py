@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 # Reading little at a time leaves the most of a flood in the kernel, and gives others their turn.
 HEAD_READ_BYTES = 4 << 10
 BODY_READ_BYTES = 64 << 10
+# Part of all connections that is ended at a time when all are taken, and how long to wait before
+# looking for others if there were fewer.
+ENDED_SHARE = 100
+LOOK_AGAIN_S = 0.25
 # Part of `bodies_bytes_max` that large bodies leave to small ones.
 SMALL_BODY_BYTES = 64 << 10
 SMALL_BODIES_SHARE = 4
@@ -83,6 +87,7 @@ class Traffic:
         self._holders: dict[Connection, None] = {}
         self.draining = asyncio.Event()
         self.stopping = False  # whether it is set
+        self._look_again_s = 0.0
         self.held = 0
         self.bodies = 0
         self.answers = AnswerRoom(limits.answers_bytes_max)
@@ -98,8 +103,37 @@ class Traffic:
         `beside`: that many will be here soon.
         """
         limits = self.limits
-        many = len(self._open) + beside >= limits.connections_max
-        return many or self._addresses.get(address, 0) >= limits.connections_per_address_max
+        if self._addresses.get(address, 0) >= limits.connections_per_address_max:
+            return True
+        if len(self._open) + beside < limits.connections_max:
+            return False
+        self._make_place()
+        return len(self._open) + beside >= limits.connections_max
+
+    def _make_place(self) -> None:
+        """End connections that wait for nothing but their client, those of strangers first; else
+        long polls of a tenant that has more than its share of all connections.
+
+        Several at a time, and not again at once if there were few: looking for them takes a while.
+        """
+        now_s, most = self.loop.time(), self.limits.connections_max
+        if now_s < self._look_again_s:
+            return
+        idle: list[tuple[bool, float, int, Connection]] = []
+        waiting: dict[str, list[Connection]] = {}
+        for number, each in enumerate(self._open):
+            if (since_s := each.idle_s) is not None:
+                idle.append((each.known, since_s, number, each))
+            elif (tenant := each.waits_for) is not None:
+                waiting.setdefault(tenant, []).append(each)
+        crowd = max(waiting.values(), key=len, default=[])
+        ended = [each for *_, each in sorted(idle)] or crowd[: max(0, len(crowd) - most // 2)]
+        count = max(1, most // ENDED_SHARE)
+        if len(ended) < count:
+            self._look_again_s = now_s + LOOK_AGAIN_S
+        for each in ended[:count]:
+            self._close(each)
+            each.abort()
 
     def enter(self, connection: "Connection", address: str) -> None:
         self.connections.add(connection)

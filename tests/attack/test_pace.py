@@ -5,7 +5,6 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 
-import httpx
 import pytest
 
 from tests.attack.peer import Account, Peer, accepted, turned_away
@@ -174,26 +173,3 @@ def test_client_that_does_not_read_its_answers_does_not_hold_up_others(target: T
 def memory_bytes(server: Server) -> int:
     with open(f"/proc/{server.pid}/statm") as file:
         return int(file.read().split()[1]) * 4_096
-
-
-def test_connections_above_the_limit_are_turned_away_and_those_below_served(
-    hasty_server: Server,
-) -> None:
-    """The limit is 40. Strangers must not be able to shut out who is already connected."""
-    request = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
-    with ExitStack() as stack:
-        peers = [stack.enter_context(Peer(hasty_server)) for _ in range(60)]
-        sent = [peer.send(request) for peer in peers]
-        answers = [peer.answer() if went else None for peer, went in zip(peers, sent, strict=True)]
-    assert all(answer is None or answer.status in (200, 503) for answer in answers)
-    assert 30 <= sum(answer is not None and answer.status == 200 for answer in answers) <= 40
-    deadline = time.monotonic() + CUT_SECONDS_MAX
-    while not healthy(hasty_server):
-        assert time.monotonic() < deadline, "still full after everybody left"
-
-
-def healthy(server: Server) -> bool:
-    try:
-        return httpx.get(f"{server.url}/health", trust_env=False, verify=False).status_code == 200
-    except httpx.TransportError:
-        return False

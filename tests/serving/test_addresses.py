@@ -1,4 +1,4 @@
-"""One address has a limit on its connections, unless it is a trusted proxy."""
+"""Limits on connections, of one address and of all: nobody can use them up for others."""
 
 import socket
 import ssl
@@ -6,9 +6,12 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
 
+from tests.clients.discue import new_name
 from tests.server import Server
 
 MANY = 20
@@ -75,3 +78,64 @@ def test_a_trusted_proxy_has_no_limit_of_its_own(tmp_path: Path) -> None:
     with Server(tmp_path, env=env).start() as server, ExitStack() as stack:
         crowd = Crowd(server, stack, encrypted=False)
         assert [crowd.status() for _ in range(2 * MANY)] == [200] * (2 * MANY)
+
+
+def poll(server: Server, tenant: dict[str, Any]) -> bytes:
+    """A request that waits for a message of a new queue."""
+    own = tenant["anypoint"]
+    place = f"/organizations/{own['organization_id']}/environments/{own['environment_id']}"
+    region = f"/mq/admin/api/v1{place}/regions/{own['region']}"
+    with httpx.Client(base_url=server.url, trust_env=False) as http:
+        app = {"client_id": own["client_id"], "client_secret": own["client_secret"]}
+        app["grant_type"] = "client_credentials"
+        user = http.post("/accounts/login", json=own["user"]).json()["access_token"]
+        authorized = {"Authorization": f"Bearer {user}"}
+        path = f"{region}/destinations/queues/{new_name('polled')}"
+        http.put(path, json={}, headers=authorized).raise_for_status()
+        token = http.post("/api/v1/authorize", json=app).json()["access_token"]
+    name = path.rpartition("/")[2]
+    return (
+        f"GET /api/v1{place}/destinations/{name}/messages?pollingTime=20000 HTTP/1.1\r\n"
+        f"Host: 127.0.0.1\r\nAuthorization: Bearer {token}\r\n\r\n"
+    ).encode()
+
+
+@pytest.mark.parametrize("begun", ["nothing", "a head", "a body", "a long poll"])
+def test_connections_that_wait_give_way_when_all_are_taken(tmp_path: Path, begun: str) -> None:
+    env = {"COURIER_CONNECTIONS_MAX": str(MANY), "COURIER_TRUSTED_PROXIES": "127.0.0.1/32"}
+    with Server(tmp_path, env=env).start() as server, ExitStack() as stack:
+        sent = {
+            "nothing": b"",
+            "a head": b"GET /health HTTP/1.1\r\nHost: x\r\n",
+            "a body": b"POST /api/v1/authorize HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{",
+            "a long poll": poll(server, server.credentials),
+        }[begun]
+        crowd = []
+        for _ in range(MANY):
+            crowd.append(stack.enter_context(socket.create_connection(server.address(), WAIT_S)))
+            crowd[-1].sendall(sent)
+        time.sleep(0.5)  # until they are all there, and the last look for others is over
+        known = Crowd(server, stack, encrypted=False)
+        assert [known.status() for _ in range(MANY // 4)] == [200] * (MANY // 4)
+        closed = sum(_closed(each) for each in crowd)
+        assert 1 <= closed <= MANY // 2, "no more than had to, and of a tenant's polls half stay"
+
+
+def _closed(link: socket.socket) -> bool:
+    link.setblocking(False)
+    try:
+        return link.recv(1_000) == b""
+    except BlockingIOError:
+        return False
+    except ConnectionError:
+        return True
+
+
+def test_strangers_that_wait_give_way_before_a_caller_with_a_credential(tmp_path: Path) -> None:
+    env = {"COURIER_CONNECTIONS_MAX": str(MANY)}
+    with Server(tmp_path, env=env).start() as server, ExitStack() as stack, server.client() as http:
+        assert http.get("/queues").status_code == 200
+        crowd = Crowd(server, stack, encrypted=False)
+        assert [crowd.status() for _ in range(3 * MANY)] == [200] * (3 * MANY)
+        [idle] = http._transport._pool.connections  # type: ignore[attr-defined]
+        assert not idle.has_expired(), "its connection was ended"
