@@ -226,7 +226,7 @@ def wrapped_os(disk: LyingDisk) -> Iterator[None]:
         if os.path.isdir(path):
             disk.note("names", path)
             return
-        if path and not path.endswith("-wal"):
+        if path and not path.endswith((".db", "-wal")):  # what is written to those is noted
             disk.note("truncate", path, 0)
             disk.note("write", path, 0, Path(path).read_bytes())
         disk.note("sync", path)

@@ -17,6 +17,7 @@ OF_OS = {"os.replace", "os.rename", "os.remove", "os.renames", "shutil.move"}
 EXCEPT = {
     "files.py": "the place",
     "store/disk_sqlite/damage.py": "it syncs what is in a file, and changes no name",
+    "store/disk_sqlite/volume.py": "it syncs what was copied into the database",
     "lake/upkeep.py": "empty folders that come back do no harm",
     "cli/report.py": "a page for its reader, written wherever they say, a terminal too",
 }

@@ -306,7 +306,9 @@ class SqliteDisk(PastReads):
 
     async def close(self) -> None:
         self._readers.shutdown()
+        self.volume.close()
         close(self.db)
+        self.volume.closed()
         self._lock.close()
 
     async def abandon(self) -> None:

@@ -1,5 +1,10 @@
 """The disk under the database: its write-ahead log, the room that is left, and a reserve.
 
+The log is copied into the database beside the commits: when it is half as long as it may be, a
+second connection on a thread of its own begins. What was written meanwhile is little, and is copied
+between two commits, so that the log begins again. Only when the thread does not keep up do commits
+wait for it, and the log never gets longer than it may.
+
 A reserve file holds room back. When the disk is full it is given up, so that what is acknowledged,
 purged or trimmed can still be written; publishers are refused by then. It is made again when
 there is room.
@@ -7,14 +12,20 @@ there is room.
 
 import logging
 import os
+import threading
 from pathlib import Path
 
 import apsw
 
 from courier.core.errors import OutOfSpace, StoreUnavailable
+from courier.store.disk_sqlite.connection import close, connect, keep_log
 
 WAL_PAGES_MAX = 4_000
 WAL_PAGES_MIN = 32
+# A shorter log is copied between two commits from the start.
+COPIED_BESIDE_PAGES_MIN = 512
+# How often the thread copies what has come since; less is left each time.
+COPIES_BESIDE = 2
 RESERVE_BYTES_MAX = 16 << 20
 # Reserve and low-water mark never take more than this part of the disk.
 DISK_PART = 16
@@ -44,6 +55,14 @@ class Volume:
         self._pages = 0
         self._partial = False
         self._off = False
+        # Copying beside the commits begins when the log has `_frames_due` frames.
+        self._half = self._pages_max // 2
+        self._frames, self._frames_due = 0, self._half
+        self._beside: tuple[apsw.Connection, int] | None = None
+        self._copying = False
+        self._copied = False  # but for the rest, which is little
+        self._lost: apsw.Error | None = None  # why what was copied may not be on disk
+        self._one_at_a_time = threading.Lock()
         self._full = False
         self.damaged = ""
         self.damaged_reads = 0
@@ -54,14 +73,61 @@ class Volume:
         db.set_wal_hook(self._committed)
 
     def _committed(self, _: apsw.Connection, __: str, pages: int) -> int:
-        self._pages = pages
+        if pages < self._frames:  # it has begun again
+            self._frames_due = self._half
+        self._pages = self._frames = pages
         return apsw.SQLITE_OK
 
     # --- the log ---
 
     @property
     def due(self) -> bool:
-        return (self._pages >= self._pages_due or self._full) and not self._off
+        waits = self._full or self._copied or self._pages >= self._pages_due
+        return waits and not self._off
+
+    def begin_copy(self) -> bool:
+        """Whether it is long enough to be copied beside the commits; then `copy` must be called."""
+        if self._copying or self._off or self._half < COPIED_BESIDE_PAGES_MIN:
+            return False
+        self._copying = self._frames >= self._frames_due
+        return self._copying
+
+    def copy(self) -> None:
+        """Copy the log into the database while others write to it; on a thread of its own.
+
+        What is copied is synced here, because SQLite does that only when it has copied all. What
+        it fails to copy is copied again by `checkpoint`, which comes next.
+        """
+        with self._one_at_a_time:
+            try:
+                db, file = self._beside = self._beside or self._open_beside()
+                for _ in range(COPIES_BESIDE):
+                    db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+                    self._partial = True
+                    os.fsync(file)
+                    self._partial = False
+            except apsw.Error as error:
+                log.warning("copy_failed", extra={"reason": str(error)})
+            except OSError as error:
+                self._lost = apsw.IOError(str(error))
+            self._copied, self._copying = True, False
+
+    def _open_beside(self) -> tuple[apsw.Connection, int]:
+        # A file that is closed takes all locks of the process on it along, so this one stays open.
+        return connect(self._path, cache_bytes=0), os.open(self._path, os.O_RDONLY)
+
+    def close(self) -> None:
+        """Before the database itself is closed, which copies what is left of the log."""
+        if self._lost is not None:
+            keep_log(self._db)
+        if self._beside is not None:
+            close(self._beside[0])
+
+    def closed(self) -> None:
+        """After it."""
+        if self._beside is not None:
+            os.close(self._beside[1])
+            self._beside = None
 
     def touch(self) -> None:
         self._cursor.execute(_TOUCH)
@@ -77,12 +143,20 @@ class Volume:
             self._db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
 
     def checkpoint(self) -> None:
-        """Copy the log into the database.
+        """Copy the log into the database, between two commits.
 
         SQLite writes without a sync when readers keep it from copying all, and does not write
         those pages again. If a sync fails after that, a later one that succeeds proves nothing
         about them: then the log is kept until the next start recovers from all of it.
         """
+        with self._one_at_a_time:
+            self._copied = False
+            if self._lost is None:
+                self._checkpoint()
+            else:
+                self._checkpoint_failed(self._lost)
+
+    def _checkpoint(self) -> None:
         full, self._full = self._full, False
         mode = apsw.SQLITE_CHECKPOINT_TRUNCATE if full else apsw.SQLITE_CHECKPOINT_PASSIVE
         try:
@@ -91,6 +165,7 @@ class Volume:
             self._checkpoint_failed(error)
             return
         self._partial = copied < pages
+        self._frames_due = self._frames + self._half
         self._pages = pages - copied
         self._pages_due = self._pages + self._pages_max
 
@@ -104,7 +179,7 @@ class Volume:
             self._release()
         elif self._partial:
             self._off = True
-            self._db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+            keep_log(self._db)
             log.error("checkpoints_stopped", extra={"until": "restart"})
 
     def failed(self, error: BaseException) -> bool:
@@ -196,6 +271,15 @@ class Unlimited:
         self._cursor.execute(_TOUCH)
 
     def checkpoint(self) -> None: ...
+
+    def begin_copy(self) -> bool:
+        return False
+
+    def copy(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def closed(self) -> None: ...
 
     def failed(self, error: BaseException) -> bool:
         return False

@@ -83,7 +83,15 @@ class WriteAheadLog(Protocol):
 
     @property
     def due(self) -> bool:
-        """It is long enough to be checkpointed."""
+        """It must be checkpointed before the next commit."""
+        ...
+
+    def begin_copy(self) -> bool:
+        """Whether it is long enough to be copied beside the commits; then `copy` must be called."""
+        ...
+
+    def copy(self) -> None:
+        """Copy it into the database while others write to it."""
         ...
 
     def checkpoint(self) -> None:
@@ -125,6 +133,7 @@ class SqliteWriter:
         self._calls_max = calls_max
         self._loop = asyncio.get_running_loop()
         self._disk = ThreadPoolExecutor(1, thread_name_prefix="courier-commit")
+        self._beside = ThreadPoolExecutor(1, thread_name_prefix="courier-checkpoint")
         self._waiting: deque[GroupCall] = deque()
         self._busy = False
         self._stale = False
@@ -194,7 +203,8 @@ class SqliteWriter:
         self._closed = True
         while self._busy and not (self._doubt is not None and self._doubt.over):
             await asyncio.sleep(0.001)
-        await self._loop.run_in_executor(None, self._disk.shutdown)
+        for thread in (self._beside, self._disk):
+            await self._loop.run_in_executor(None, thread.shutdown)
 
     def _turn(self) -> None:
         calls = take(self._waiting, self._calls_max)
@@ -311,10 +321,7 @@ class SqliteWriter:
         self.calls += len(calls)
         self._group.committed()
         self._answer(calls)
-        if self._log.due:
-            self._on_disk(self._log.checkpoint, lambda _: self._next())
-        else:
-            self._next()
+        self._tidy()
 
     def _answer(self, calls: list[GroupCall]) -> None:
         for call in calls:
@@ -346,10 +353,16 @@ class SqliteWriter:
             put_back(calls, self._waiting)
             calls = []
         refuse(calls, error)
+        self._tidy()
+
+    def _tidy(self) -> None:
+        """See to the log, then go on; a commit waits for that only when it must."""
         if self._log.due:
             self._on_disk(self._log.checkpoint, lambda _: self._next())
-        else:
-            self._next()
+            return
+        if self._log.begin_copy():
+            self._beside.submit(self._log.copy)
+        self._next()
 
     # --- a commit in doubt ---
 
