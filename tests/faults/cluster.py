@@ -37,8 +37,9 @@ class Cluster(Server):
         return postgres.Database()
 
     def _init(self) -> None:
-        data = ["--data", str(self.data)]
-        command = [sys.executable, "-m", "courier", "init", *self._store, *data]
+        # What credentials name is the address of all servers together.
+        where = ["--data", str(self.data), "--port", str(self.port)]
+        command = [sys.executable, "-m", "courier", "init", *self._store, *where]
         env = {**os.environ, **self._keys}
         subprocess.run(command, env=env, check=True, stdout=subprocess.DEVNULL)
 
