@@ -181,11 +181,12 @@ def _polls(plan: Plan, root: Path) -> Found:
 
 
 def _postgres(plan: Plan, root: Path) -> Found:
-    from bench import postgres
+    from bench import postgres, postgres_growth
     from bench.postgres_bars import postgres_bars
 
     found = postgres.measure(plan)
-    return found.rows(), postgres_bars(found)
+    grown = postgres_growth.measure(plan)
+    return found.rows() + grown.rows(), postgres_bars(found) + grown.bars()
 
 
 def _pushes(plan: Plan, root: Path) -> Found:

@@ -31,8 +31,8 @@ COURIER, PGMQ = "courier", "pgmq's statements"
 BODY = b"x" * 200
 _LEASE_MS = 30_000
 _TICKS = os.sysconf("SC_CLK_TCK")
-_ACTOR = Actor("bench", "bench", "")
-_QUEUE = Queue(id="c0" + "b" * 30, tenant="t", name="q", created_ms=0, modified_ms=0)
+ACTOR = Actor("bench", "bench", "")
+QUEUE = Queue(id="c0" + "b" * 30, tenant="t", name="q", created_ms=0, modified_ms=0)
 
 _CREATE = """
 CREATE TABLE public.q (msg_id bigint PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
@@ -89,19 +89,19 @@ def measure(plan: Plan) -> Cycles:
 
 async def _measure(database: Database, plan: Plan) -> Cycles:
     store = await SharedStore.open(database.url("courier"), sealer=Sealer([os.urandom(32)]))
-    await store.change(_put, actor=_ACTOR, now_ms=_now_ms())
+    await store.change(put_queue, actor=ACTOR, now_ms=now_ms())
     plain = database.url("courier").partition("?")[0]
     pool = await asyncpg.create_pool(plain, min_size=64, max_size=64)
     await pool.execute(_CREATE)
-    who: dict[str, Cycle] = {COURIER: _courier(store), PGMQ: _pgmq(pool)}
+    who: dict[str, Cycle] = {COURIER: courier_cycle(store), PGMQ: _pgmq(pool)}
     costs: dict[str, dict[str, Cost]] = {}
     for callers, batch in WORKLOADS:
         found: dict[str, list[Cost]] = {name: [] for name in who}
         for turn in range(plan.rounds):
             say(f"postgres, cycle {callers}x{batch}, round {turn + 1} of {plan.rounds}")
             for name, cycle in who.items():
-                await _run(cycle, callers, batch, plan.warmup_s)
-                found[name].append(await _cost(database, pool, cycle, callers, batch, plan))
+                await run_cycles(cycle, callers, batch, plan.warmup_s)
+                found[name].append(await cycle_cost(database, pool, cycle, callers, batch, plan))
         costs[f"postgres, cycle {callers}x{batch}"] = {
             name: Cost(
                 middle([cost.figure for cost in rounds]),
@@ -115,12 +115,12 @@ async def _measure(database: Database, plan: Plan) -> Cycles:
     return Cycles(costs)
 
 
-async def _cost(
+async def cycle_cost(
     database: Database, pool: Any, cycle: Cycle, callers: int, batch: int, plan: Plan
 ) -> Cost:
     wal, cpu_s = await pool.fetchval("SELECT pg_current_wal_lsn()"), _cpu_s(database)
     own_s, began_s = time.process_time(), time.monotonic()
-    messages, latencies = await _run(cycle, callers, batch, plan.seconds)
+    messages, latencies = await run_cycles(cycle, callers, batch, plan.seconds)
     elapsed_s, own_s = time.monotonic() - began_s, time.process_time() - own_s
     cpu_s = _cpu_s(database) - cpu_s
     written = await pool.fetchval("SELECT pg_current_wal_lsn() - $1::pg_lsn", wal)
@@ -134,7 +134,7 @@ async def _cost(
     return Cost(figure, cpu_s * 1_000 / messages, float(written) / messages)
 
 
-async def _run(
+async def run_cycles(
     cycle: Cycle, callers: int, batch: int, seconds: float
 ) -> tuple[int, "array[float]"]:
     """How many messages were cycled, and how long the cycles took."""
@@ -153,14 +153,14 @@ async def _run(
     return messages, latencies
 
 
-def _courier(store: SharedStore) -> Cycle:
+def courier_cycle(store: SharedStore) -> Cycle:
     async def cycle(batch: int) -> int:
-        how: dict[str, Any] = {"actor": _ACTOR, "now_ms": _now_ms()}
-        await store.publish([(_QUEUE.id, [Draft(BODY) for _ in range(batch)])], **how)
-        leased = await store.lease(_QUEUE.id, count=batch, lease_ms=_LEASE_MS, **how)
+        how: dict[str, Any] = {"actor": ACTOR, "now_ms": now_ms()}
+        await store.publish([(QUEUE.id, [Draft(BODY) for _ in range(batch)])], **how)
+        leased = await store.lease(QUEUE.id, count=batch, lease_ms=_LEASE_MS, **how)
         acks = [Ack(message.seq, message.attempts) for message in leased.messages]
         if acks:
-            await store.settle(_QUEUE.id, acks, **how)
+            await store.settle(QUEUE.id, acks, **how)
         return len(acks)
 
     return cycle
@@ -194,9 +194,9 @@ def _ticks(pid: int) -> list[int]:
     return [int(value) for value in stat.rpartition(") ")[2].split()[11:15]]
 
 
-def _put(records: Records) -> Change[None]:
-    return Change(puts=[_QUEUE])
+def put_queue(records: Records) -> Change[None]:
+    return Change(puts=[QUEUE])
 
 
-def _now_ms() -> int:
+def now_ms() -> int:
     return time.time_ns() // 1_000_000

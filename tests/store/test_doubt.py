@@ -8,13 +8,15 @@ import pytest
 
 from courier.core.records import Change, Records
 from courier.core.types import Draft, Queue
+from courier.store.disk_postgres.writer import ALONE_MIN
 from courier.store.shared import SharedStore
 from tests import postgres
 from tests.conformance.store.driver import CALLER, SEALER
 from tests.server import free_port
 
 QUEUE = Queue(id="c0" + "1" * 30, tenant="t", name="q", created_ms=0, modified_ms=0)
-COMMIT = b"COMMIT\0"
+# The end of a transaction, and what is in a group that is one statement.
+COMMIT, BODY = b"COMMIT\0", b"a body that is cut off"
 
 
 def _put(records: Records) -> Change[None]:
@@ -25,8 +27,9 @@ class Cutter:
     """Stands between a server and its database. `cuts`: how many of the next commits are cut off;
     `delivered`: after the database has answered, otherwise before it has heard of them."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, mark: bytes) -> None:
         self._to = port
+        self._mark = mark
         self.port = free_port()
         self.cuts = 0
         self.delivered = True
@@ -51,7 +54,7 @@ class Cutter:
         answering = asyncio.create_task(back())
         with suppress(OSError):
             while data := await reader.read(65_536):
-                if self.cuts and COMMIT in data:
+                if self.cuts and self._mark in data:
                     self.cuts -= 1
                     cut.set()
                     if self.delivered:
@@ -64,14 +67,15 @@ class Cutter:
             each.transport.abort()
 
 
+@pytest.mark.parametrize("mark", [COMMIT, BODY], ids=["transaction", "one statement"])
 @pytest.mark.parametrize("delivered", [True, False], ids=["happened", "did not happen"])
 def test_a_commit_whose_answer_is_lost_is_answered_truly_and_not_repeated(
-    delivered: bool, tmp_path: Path
+    delivered: bool, mark: bytes, tmp_path: Path
 ) -> None:
     url = postgres.url_of(tmp_path / "doubt")
 
     async def story() -> tuple[int, int, int]:
-        async with Cutter(postgres.server().port) as cutter:
+        async with Cutter(postgres.server().port, mark) as cutter:
             through = url.replace(f":{postgres.server().port}/", f":{cutter.port}/")
             store = await SharedStore.open(through, sealer=SEALER)
             await store.change(_put, actor=CALLER, now_ms=1)
@@ -80,7 +84,8 @@ def test_a_commit_whose_answer_is_lost_is_answered_truly_and_not_repeated(
             answered = 0
             while store.writer.doubts < 3:
                 cutter.cuts = 1
-                await store.publish([(QUEUE.id, [Draft(b"x")])], actor=CALLER, now_ms=1)
+                store.writer._alone = ALONE_MIN if mark == BODY else 0
+                await store.publish([(QUEUE.id, [Draft(BODY)])], actor=CALLER, now_ms=1)
                 answered += 1
             found = (await store.stats([QUEUE.id], now_ms=1))[QUEUE.id].count
             events = await store.journal.read(after=0, limit=1_000)

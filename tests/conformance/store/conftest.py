@@ -10,6 +10,7 @@ import pytest
 from courier.clock import ManualClock
 from courier.core.store import Store
 from courier.core.types import Listener, Queue
+from courier.store.disk_postgres.writer import ALONE_MIN
 from courier.store.embedded import EmbeddedStore
 from courier.store.shared import SharedStore
 from tests import postgres
@@ -38,11 +39,15 @@ async def open_engine_in_memory(path: Path) -> Store:
 
 
 async def open_postgres(path: Path) -> Store:
-    return await SharedStore.open(postgres.url_of(path), sealer=SEALER)
+    store = await SharedStore.open(postgres.url_of(path), sealer=SEALER)
+    # It takes itself for the only one from the first group on.
+    store.writer._alone = ALONE_MIN
+    return store
 
 
 async def open_postgres_twice(path: Path) -> Store:
-    return postgres.InTurn([await open_postgres(path), await open_postgres(path)])
+    url = postgres.url_of(path)
+    return postgres.InTurn([await SharedStore.open(url, sealer=SEALER) for _ in range(2)])
 
 
 OPENERS: dict[str, Callable[[Path], Coroutine[Any, Any, Store]]] = {

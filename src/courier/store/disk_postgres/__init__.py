@@ -15,7 +15,14 @@ from courier import ids
 from courier.core.duties import Fence
 from courier.core.types import Level, Tally
 from courier.store.disk_postgres import statements as sql
-from courier.store.disk_postgres.connection import ERRORS, Address, disk_errors
+from courier.store.disk_postgres.connection import (
+    ERRORS,
+    LOST,
+    Address,
+    InDoubt,
+    Overtaken,
+    disk_errors,
+)
 from courier.store.disk_postgres.database_time import DatabaseTime
 from courier.store.engine.blocks import BlockRow
 from courier.store.engine.disk import (
@@ -62,6 +69,53 @@ class _Head(NamedTuple):
     next_due_ms: int
 
 
+class _Unlocked:
+    """In place of the connection of a group that has not locked the head: the first statement does,
+    unless it is the only one."""
+
+    def __init__(self, connection: Connection, head_grp: int) -> None:
+        self.connection = connection
+        self.after = head_grp
+        self.locked = False
+
+    async def _lock(self) -> Connection:
+        if not self.locked:
+            await self.connection.execute("BEGIN")
+            self.locked = True
+            if await self.connection.fetchval(sql.LOCK_GROUP) != self.after:
+                raise Overtaken
+        return self.connection
+
+    async def fetch(self, *args: Any) -> Any:
+        return await (await self._lock()).fetch(*args)
+
+    async def fetchrow(self, *args: Any) -> Any:
+        return await (await self._lock()).fetchrow(*args)
+
+    async def fetchval(self, *args: Any) -> Any:
+        return await (await self._lock()).fetchval(*args)
+
+    async def execute(self, *args: Any) -> Any:
+        return await (await self._lock()).execute(*args)
+
+    async def executemany(self, *args: Any) -> Any:
+        return await (await self._lock()).executemany(*args)
+
+    async def require_last(self) -> None:
+        """Raises Overtaken when another node has written."""
+        if not self.locked and await self.connection.fetchval(sql.GROUP_NO) != self.after:
+            raise Overtaken
+
+    async def commit(self, *args: Any) -> None:
+        """The group is one statement. Raises Overtaken, or InDoubt."""
+        try:
+            status = await self.connection.execute(sql.APPLY_AFTER, *args, self.after)
+        except LOST as error:
+            raise InDoubt(str(error)) from error
+        if status != "UPDATE 1":
+            raise Overtaken
+
+
 class PostgresDisk:
     """`token` names this node among those that write groups."""
 
@@ -89,6 +143,8 @@ class PostgresDisk:
         # Groups that this node has seen are not in the database any more: a standby took over that
         # did not have them, or a backup was restored.
         self.went_back = False
+        # The group is in the database already: it was one statement.
+        self.is_committed = False
 
     # --- a group, for the writer ---
 
@@ -100,8 +156,24 @@ class PostgresDisk:
         """The same without a lock, in a transaction that only reads."""
         return await self._read_head(connection, sql.HEAD)
 
+    def begin_unlocked(self, connection: Connection) -> None:
+        """Begin a group that locks the head when it first asks the database for something. If it
+        asks nothing, all of it is one statement, which does nothing if another node has written."""
+        self._connection = _Unlocked(connection, self.seen)
+        self.is_committed = False
+
+    @property
+    def may_commit_at_once(self) -> bool:
+        return isinstance(self._connection, _Unlocked) and not self._connection.locked
+
+    async def end_unchanged(self) -> None:
+        """The group has nothing to write. Raises Overtaken when what it saw is no longer true."""
+        if isinstance(self._connection, _Unlocked):
+            await self._connection.require_last()
+
     async def _read_head(self, connection: Connection, statement: str) -> bool:
         self._connection = connection
+        self.is_committed = False
         *head, token = await connection.fetchrow(statement, self.seen)
         self._head = _Head(*head)
         known = token is None or self._seen_token is None or token == self._seen_token
@@ -130,7 +202,7 @@ class PostgresDisk:
 
     async def changed(self, is_fifo: Callable[[int], bool]) -> Changed | None:
         """What other nodes have changed since the last look; None: it is not known any more."""
-        groups = await self._rows(sql.GROUPS_AFTER, self.seen)
+        groups, found, held = await self._connection.fetchrow(sql.CHANGED, self.seen)
         if len(groups) != self._head.grp - self.seen:
             return None
         lines = {no for group in groups for no in group["lines"]}
@@ -139,7 +211,6 @@ class PostgresDisk:
         for name in {name for group in groups for name in group["records"]}:
             kind, _, id = name.partition(":")
             records[kind, id] = await self._connection.fetchval(sql.RECORD, kind, id)
-        found = await self._rows(sql.LINES_OF, list(lines)) if lines else []
         groups_of: dict[int, dict[str, int]] = {}
         for no in filter(is_fifo, lines):
             base = no << SEQ_BITS
@@ -150,7 +221,7 @@ class PostgresDisk:
         return Changed(
             dict.fromkeys(lines) | {row[0]: tuple(row) for row in found},
             groups_of,
-            dict.fromkeys(ranges) | await self._ranges(sql.RANGES_OF, list(ranges)),
+            dict.fromkeys(ranges) | _ranges(held),
             [key for group in groups for key in group["blocks"]],
             records,
             (*head[1:6],),
@@ -163,12 +234,6 @@ class PostgresDisk:
         found: list[Any] = await self._connection.fetch(statement, *values)
         return found
 
-    async def _ranges(self, statement: str, *values: Any) -> dict[int, Any]:
-        return {
-            key: (key, until_ms, at_ms, claim, unpacked_mask(count, done))
-            for key, until_ms, at_ms, count, claim, done in await self._rows(statement, *values)
-        }
-
     async def open(self) -> Opened:
         self.seen = self._head.grp
         self._seen_token = await self._connection.fetchval(sql.TOKEN, self.seen)
@@ -179,7 +244,7 @@ class PostgresDisk:
             self._secret,
             [row[0] for row in await self._rows(sql.RECORDS)],
             [tuple(row) for row in await self._rows(sql.LINES)],
-            list((await self._ranges(sql.RANGES)).values()),
+            list(_ranges(await self._rows(sql.RANGES)).values()),
             [(no, name.decode(), count) for no, name, count in groups],
             (*self._head[1:6],),
         )
@@ -367,8 +432,7 @@ class PostgresDisk:
             [f"{kind}:{id}" for kind, id in changes.records],
         )
         self._head = head._replace(grp=grp)
-        await self._connection.execute(
-            sql.APPLY,
+        values = (
             [line.row() for line in changes.lines.values() if line is not None],
             changes.blocks,
             ranges,
@@ -378,6 +442,12 @@ class PostgresDisk:
             [note],
             *self._head,
         )
+        connection = self._connection
+        if isinstance(connection, _Unlocked) and not connection.locked and _is_all(changes, grp):
+            await connection.commit(*values)
+            self.is_committed = True
+        else:
+            await connection.execute(sql.APPLY, *values)
 
     # --- trimming, inside a group ---
 
@@ -493,6 +563,19 @@ class PostgresDisk:
         with suppress(*ERRORS):
             await self._readers.execute(sql.LET_GO, self._token)
         self._readers.terminate()
+
+
+def _ranges(rows: Iterable[Any]) -> dict[int, Any]:
+    return {
+        key: (key, until_ms, at_ms, claim, unpacked_mask(count, done))
+        for key, until_ms, at_ms, count, claim, done in rows
+    }
+
+
+def _is_all(changes: Changes, grp: int) -> bool:
+    """Whether nothing is written but what nearly every group writes."""
+    more = (changes.long_blocks, changes.freed, changes.settled, changes.forgotten, changes.levels)
+    return not any(more) and grp % _FORGET_EVERY != 0
 
 
 def _enough(sizes: Sequence[Any], messages: int, bytes_max: int | None) -> int:

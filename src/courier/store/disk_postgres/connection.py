@@ -38,6 +38,14 @@ AGAIN = (pg.DeadlockDetectedError, pg.LockNotAvailableError, pg.SerializationErr
 ERRORS = (*LOST, pg.PostgresError)
 
 
+class InDoubt(Exception):
+    """A transaction was to be committed, and no answer came."""
+
+
+class Overtaken(Exception):
+    """Another node has written since; nothing of the group has happened."""
+
+
 class Address:
     """Where the database is. `schema` is a parameter of ours in the URL: ?schema=NAME."""
 

@@ -17,10 +17,17 @@ SELECT grp, journal_last, journal_bytes, journal_ms, journal_first, journal_star
 FROM head
 """
 LOCK_HEAD = HEAD + "FOR UPDATE"
+GROUP_NO = "SELECT grp FROM head"
+LOCK_GROUP = f"{GROUP_NO} FOR UPDATE"
 BARRIER = "UPDATE head SET barriers = barriers + 1"
 TOKEN = "SELECT token FROM grp WHERE no = $1"
-GROUPS_AFTER = """
-SELECT no, token, lines, ranges, blocks, records FROM grp WHERE no > $1 ORDER BY no
+# What groups have changed since, of all that is kept in memory, in one round trip.
+CHANGED = """
+SELECT ARRAY(SELECT g FROM grp AS g WHERE no > $1 ORDER BY no),
+    ARRAY(SELECT l FROM lines AS l
+        WHERE no IN (SELECT unnest(lines) FROM grp WHERE no > $1)),
+    ARRAY(SELECT r FROM range AS r
+        WHERE id IN (SELECT unnest(ranges) FROM grp WHERE no > $1))
 """
 FORGET_GROUPS = "DELETE FROM grp WHERE no <= $1"
 RECORDS = "SELECT body FROM record"
@@ -30,9 +37,7 @@ INSERT INTO record VALUES ($1, $2, $3) ON CONFLICT (kind, id) DO UPDATE SET body
 """
 DROP_RECORD = "DELETE FROM record WHERE kind = $1 AND id = $2"
 LINES = "SELECT * FROM lines ORDER BY no"
-LINES_OF = "SELECT * FROM lines WHERE no = ANY($1)"
 RANGES = "SELECT id, until_ms, at_ms, count, claim, done FROM range ORDER BY id"
-RANGES_OF = "SELECT id, until_ms, at_ms, count, claim, done FROM range WHERE id = ANY($1)"
 LEASED_GROUPS = """
 SELECT (id >> 42)::int, grp, count(*) FROM delivery
 WHERE state BETWEEN 1 AND 2 AND state = 1 AND grp IS NOT NULL GROUP BY 1, 2
@@ -55,32 +60,43 @@ _EXCLUDED = ", ".join(f"excluded.{column.strip()}" for column in _LINE_COLUMNS.s
 _BLOCK_COLUMNS = "at_ms, flags, only_line, count, last, meta_sum, data_sum, meta, data"
 _BLOCK_EXCLUDED = ", ".join(f"excluded.{column.strip()}" for column in _BLOCK_COLUMNS.split(","))
 
-# The rows that nearly every group writes, in one round trip.
-APPLY = f"""
-WITH put_lines AS (
-    INSERT INTO lines SELECT * FROM unnest($1::lines[])
+
+def _apply(turn: str, where: str, upon: str) -> str:
+    """The rows that nearly every group writes, in one round trip."""
+    return f"""
+WITH {turn}put_lines AS (
+    INSERT INTO lines SELECT * FROM unnest($1::lines[]) {where}
     ON CONFLICT (no) DO UPDATE SET ({_LINE_COLUMNS}) = ROW ({_EXCLUDED})
 ), blocks AS (
-    INSERT INTO block SELECT * FROM unnest($2::block[])
+    INSERT INTO block SELECT * FROM unnest($2::block[]) {where}
     ON CONFLICT (id) DO UPDATE SET ({_BLOCK_COLUMNS}) = ROW ({_BLOCK_EXCLUDED})
 ), ranges AS (
-    INSERT INTO range SELECT * FROM unnest($3::range[])
+    INSERT INTO range SELECT * FROM unnest($3::range[]) {where}
     ON CONFLICT (id) DO UPDATE SET (until_ms, at_ms, count, claim, done) =
         ROW (excluded.until_ms, excluded.at_ms, excluded.count, excluded.claim, excluded.done)
 ), ended AS (
-    DELETE FROM range WHERE id = ANY($4)
+    DELETE FROM range WHERE id IN (SELECT unnest($4::bigint[]) {where})
 ), packets AS (
-    INSERT INTO packet SELECT * FROM unnest($5::packet[])
+    INSERT INTO packet SELECT * FROM unnest($5::packet[]) {where}
 ), minutes AS (
-    INSERT INTO minute SELECT * FROM unnest($6::minute[])
+    INSERT INTO minute SELECT * FROM unnest($6::minute[]) {where}
     ON CONFLICT (minute, queue, kind) DO UPDATE
     SET count = minute.count + excluded.count, bytes = minute.bytes + excluded.bytes
 ), groups AS (
-    INSERT INTO grp SELECT * FROM unnest($7::grp[])
+    INSERT INTO grp SELECT * FROM unnest($7::grp[]) {where}
 )
 UPDATE head SET grp = $8, journal_last = $9, journal_bytes = $10, journal_ms = $11,
-    journal_first = $12, journal_start_bytes = $13, next_due_ms = $14
+    journal_first = $12, journal_start_bytes = $13, next_due_ms = $14 {upon}
 """
+
+
+APPLY = _apply("", "", "")
+# The same as a transaction of its own, if no group has come since $15; otherwise nothing.
+APPLY_AFTER = _apply(
+    "turn AS MATERIALIZED (SELECT 1 FROM head WHERE head.grp = $15 FOR UPDATE), ",
+    "WHERE EXISTS (SELECT FROM turn)",
+    "FROM turn",
+)
 
 # --- blocks ---
 

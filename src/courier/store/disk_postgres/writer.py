@@ -25,7 +25,15 @@ from courier.core.errors import (
     StoreUnavailable,
 )
 from courier.store.disk_postgres import PostgresDisk
-from courier.store.disk_postgres.connection import AGAIN, ERRORS, LOST, Address, sentence
+from courier.store.disk_postgres.connection import (
+    AGAIN,
+    ERRORS,
+    LOST,
+    Address,
+    InDoubt,
+    Overtaken,
+    sentence,
+)
 from courier.store.disk_postgres.notices import Notices
 from courier.store.engine.engine import Engine
 from courier.store.engine.joins import Alone, Joined
@@ -55,14 +63,14 @@ LOOK_EVERY_S = 0.25
 UNSEEN_S_MAX = 1.0
 # How often a group that other transactions stood in the way of is tried.
 TRIES_MAX = 5
+# After how many groups of its own a node takes itself for the only one that writes, and for how
+# long it does not, once it was wrong.
+ALONE_MIN = 20
+OVERTAKEN_REST_S = 10.0
 _LOOK = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _NOT_ON_STANDBY = "canceling wait for synchronous replication"
 
 log = logging.getLogger("courier.store")
-
-
-class _InDoubt(Exception):
-    """COMMIT was sent, and no answer came."""
 
 
 class _FencedCall(GroupCall):
@@ -106,6 +114,9 @@ class PostgresWriter:
         # Since when the database is away, and what it said last.
         self._away: tuple[float, StoreUnavailable] | None = None
         self._local_only = False
+        # Groups of this node that followed each other; until when it locks the head in any case.
+        self._alone = 0
+        self._locked_until_s = 0.0
         # The last group of this node that changed settings.
         self._settings_group = 0
         self.groups = self.calls = self.doubts = 0
@@ -246,9 +257,12 @@ class PostgresWriter:
             try:
                 await self._attempt(calls)
                 return
-            except _InDoubt as doubt:
+            except InDoubt as doubt:
                 if await self._happened(calls, doubt):
                     return
+            except Overtaken:
+                self._overtaken()
+                await self._rollback()
             except AGAIN as error:
                 self._stale = True
                 await self._rollback()
@@ -273,31 +287,63 @@ class PostgresWriter:
         lookers, self._lookers = self._lookers, []
         begun_ns = elapsed_ns()
         try:
-            await self._catch_up(await self._begin(connection))
+            if self._may_lock_late(calls):
+                self._disk.begin_unlocked(connection)
+            else:
+                await self._catch_up(await self._begin(connection))
+                await self._refuse_late(calls)
+            for unit in units(calls):
+                if later := await self._run(unit):
+                    calls[:] = [call for call in calls if call not in later]
+                    self._waiting.extendleft(reversed(later))
+            changed = await self._write(calls)
         except BaseException:
             self._lookers = [*lookers, *self._lookers]
             raise
         self._looked(lookers, begun_ns)
-        await self._refuse_late(calls)
-        for unit in units(calls):
-            if later := await self._run(unit):
-                calls[:] = [call for call in calls if call not in later]
-                self._waiting.extendleft(reversed(later))
-        if not await self._engine.write():
-            await connection.execute("ROLLBACK")
+        if changed:
+            self._committed(calls)
+        else:
             self._answer(calls)
-            return
+
+    async def _write(self, calls: list[GroupCall]) -> bool:
+        """Write what the group has changed, and commit it; False: nothing."""
+        connection = self._connection
         self._local_only = False
-        timer = self._give_up_later(calls)
+        timer = self._give_up_later(calls) if self._disk.may_commit_at_once else None
         try:
-            await connection.execute("COMMIT")
+            if not await self._engine.write():
+                await self._disk.end_unchanged()
+                await self._rollback()
+                return False
+            if not self._disk.is_committed:
+                timer = timer or self._give_up_later(calls)
+                await connection.execute("COMMIT")
         except LOST as error:
-            raise _InDoubt(str(error)) from error
+            if timer is None:
+                raise
+            raise InDoubt(str(error)) from error
         finally:
-            timer.cancel()
+            if timer is not None:
+                timer.cancel()
         if self._local_only:
-            raise _InDoubt("no standby has confirmed it")
-        self._committed(calls)
+            raise InDoubt("no standby has confirmed it")
+        return True
+
+    def _may_lock_late(self, calls: list[GroupCall]) -> bool:
+        """Whether nobody else seems to be writing. It costs much to be wrong."""
+        return (
+            self._alone >= ALONE_MIN
+            and self._loop.time() >= self._locked_until_s
+            and not self._stale
+            and not any(isinstance(call, _FencedCall) for call in calls)
+        )
+
+    def _overtaken(self) -> None:
+        """Memory has to be read again, which must not happen often."""
+        self._stale = True
+        self._alone = 0
+        self._locked_until_s = self._loop.time() + OVERTAKEN_REST_S
 
     def _give_up_later(self, calls: list[GroupCall]) -> asyncio.TimerHandle:
         """COMMIT was sent: nobody waits for its outcome for longer than this."""
@@ -322,7 +368,10 @@ class PostgresWriter:
             await self._engine.catch_up(None)
             self._stale = False
             self._notices.saw(self._disk.seen, settings=True)
-        elif not same:
+        elif same:
+            self._alone += 1
+        else:
+            self._alone = 0
             changed = await self._disk.changed(self._engine.book.is_fifo)
             await self._engine.catch_up(changed)
             settings = changed is None or bool(changed.records)
@@ -448,7 +497,7 @@ class PostgresWriter:
             log.info("database_back", extra={"away_ms": int((self._loop.time() - since_s) * 1000)})
             return not refused
 
-    async def _happened(self, calls: list[GroupCall], doubt: _InDoubt) -> bool:
+    async def _happened(self, calls: list[GroupCall], doubt: InDoubt) -> bool:
         """Whether the group in doubt is over: it happened, or its callers were told that nobody
         knows. Otherwise it did not happen, and can run again."""
         self.doubts += 1
@@ -462,7 +511,7 @@ class PostgresWriter:
             # Who was told that nobody knows is not served once more.
             calls[:] = [call for call in calls if not call.future.done()]
 
-    async def _decided(self, calls: list[GroupCall], doubt: _InDoubt, since_s: float) -> bool:
+    async def _decided(self, calls: list[GroupCall], doubt: InDoubt, since_s: float) -> bool:
         while True:
             if self._closed and self._loop.time() - since_s > DOUBT_S_MAX:
                 self._stale = True  # the next start finds out by itself
