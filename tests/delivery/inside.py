@@ -42,7 +42,7 @@ class Plain:
     def id(self, id: str) -> str:
         return id
 
-    def name(self, queue: Queue, message: Message) -> str:
+    def name(self, queue: Queue, message: Message, id: str) -> str:
         return str((message.headers or {}).get(NAME_HEADER, "unnamed"))
 
 

@@ -14,7 +14,7 @@ from courier.delivery import hosts
 from courier.delivery.hosts import BadHost
 from courier.delivery.http import HttpTransport
 from courier.delivery.targets import Refused, Targets, networks
-from courier.delivery.transport import Push, PushResult
+from courier.delivery.transport import Push, PushResult, Target
 from courier.delivery.urls import check
 from tests.delivery.receiver import Receiver
 
@@ -136,7 +136,7 @@ def test_our_own_check_refuses_at_the_call_without_the_clients(
     async def sent(allowed: str) -> PushResult:
         transport = HttpTransport(Targets(networks(allowed)), connections_max=2)
         try:
-            push = Push(f"http://{host}:{receiver.port}/spelled", b"", {})
+            push = Push(Target(f"http://{host}:{receiver.port}/spelled", {}), b"", {})
             return await transport.send(push, timeout_ms=5_000)
         finally:
             await transport.close()
@@ -175,7 +175,7 @@ def test_a_client_that_skips_every_other_check_is_stopped_at_the_socket(
         transport = HttpTransport(Targets(), connections_max=2)
         try:
             # An address in its usual spelling, which the client does not look up.
-            push = Push(f"http://127.0.0.1:{receiver.port}/", b"", {})
+            push = Push(Target(f"http://127.0.0.1:{receiver.port}/", {}), b"", {})
             return await transport.send(push, timeout_ms=5_000)
         finally:
             await transport.close()

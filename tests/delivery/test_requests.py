@@ -49,7 +49,7 @@ class Spelling:
     def id(self, id: str) -> str:
         return shown(id)
 
-    def name(self, queue: Queue, message: Message) -> str:
+    def name(self, queue: Queue, message: Message, id: str) -> str:
         name = (message.headers or {}).get(NAME_HEADER)
         return name if isinstance(name, str) else f"{queue.name}-1"
 
@@ -86,7 +86,13 @@ def request(
 
 def names(push: Push) -> list[str]:
     """Of its headers, as the other side reads them."""
-    return [name.lower() for name in push.headers]
+    return [name.lower() for name in all_headers(push)]
+
+
+def all_headers(push: Push) -> dict[str, str]:
+    """All headers that are not the client's; none of those is there twice."""
+    assert push.headers.keys().isdisjoint(push.target.headers)
+    return {**push.target.headers, **push.headers}
 
 
 def generated_id(sent: Message) -> str:
@@ -96,9 +102,9 @@ def generated_id(sent: Message) -> str:
 def test_it_has_the_messages_bytes_and_says_in_headers_what_they_are() -> None:
     sent = message(b' {"a":1} ', attempts=3, headers={NAME_HEADER: "order-7"})
     push = request(sent)
-    assert (push.url, push.body, push.trusted) == (LISTENER.url, b' {"a":1} ', False)
-    assert set(push.headers) == OURS
-    told = dict(push.headers)
+    assert (push.target.url, push.body, push.target.trusted) == (LISTENER.url, b' {"a":1} ', False)
+    assert set(all_headers(push)) == OURS
+    told = all_headers(push)
     Webhook(SECRET).verify(push.body, told)
     assert told["content-type"] == JSON
     assert told["webhook-id"] == generated_id(sent)
@@ -112,16 +118,16 @@ def test_it_has_the_messages_bytes_and_says_in_headers_what_they_are() -> None:
 def test_every_attempt_has_the_messages_id_and_one_of_its_own() -> None:
     sent = message()
     pushes = [request(replace(sent, attempts=attempt)) for attempt in (1, 2, 3)]
-    assert len({push.headers["webhook-id"] for push in pushes}) == 1
-    assert len({push.headers["x-delivery-id"] for push in pushes}) == 3
-    assert [push.headers["x-attempt"] for push in pushes] == ["1", "2", "3"]
+    assert len({all_headers(push)["webhook-id"] for push in pushes}) == 1
+    assert len({all_headers(push)["x-delivery-id"] for push in pushes}) == 3
+    assert [all_headers(push)["x-attempt"] for push in pushes] == ["1", "2", "3"]
 
 
 def test_who_knows_listener_message_and_attempt_knows_the_id_of_the_delivery() -> None:
     sent = message(attempts=2)
     core_id = ids.message_id(published_ms=sent.published_ms, seq=sent.seq, queue=QUEUE.id)
     made = requests.delivery_id(LISTENER.id, core_id, 2)
-    assert request(sent).headers["x-delivery-id"] == shown(made)
+    assert all_headers(request(sent))["x-delivery-id"] == shown(made)
     assert (len(made), made[:2]) == (32, "c0")
     others = {requests.delivery_id(ids.new_id(), core_id, 2), requests.delivery_id("", "", 2)}
     assert made not in others
@@ -130,7 +136,7 @@ def test_who_knows_listener_message_and_attempt_knows_the_id_of_the_delivery() -
 def test_an_id_of_the_publishers_own_is_not_what_listeners_see() -> None:
     """It may be anything, and two messages may have it."""
     sent = message(own_id="chosen\r\nX-Evil: 1")
-    assert request(sent).headers["webhook-id"] == generated_id(sent)
+    assert all_headers(request(sent))["webhook-id"] == generated_id(sent)
 
 
 @pytest.mark.parametrize(
@@ -161,13 +167,13 @@ def test_the_content_type_is_json_for_what_parses_as_json(
 ) -> None:
     push = request(message(body, content_type))
     assert push.body == body
-    assert push.headers["content-type"] == told
+    assert all_headers(push)["content-type"] == told
 
 
 def test_an_envelope_says_in_its_body_what_the_headers_say() -> None:
     sent = message('{"a": "ü"}'.encode(), attempts=2, headers={NAME_HEADER: "order-7"})
     push = request(sent, listener=replace(LISTENER, envelope=True))
-    assert push.headers["content-type"] == JSON
+    assert all_headers(push)["content-type"] == JSON
     assert json.loads(push.body) == {
         "message": {
             "id": generated_id(sent),
@@ -179,7 +185,7 @@ def test_an_envelope_says_in_its_body_what_the_headers_say() -> None:
         "listener": {"id": shown(LISTENER.id), "name": "billing"},
         "attempt": 2,
     }
-    Webhook(SECRET).verify(push.body, dict(push.headers))
+    Webhook(SECRET).verify(push.body, dict(all_headers(push)))
 
 
 def test_bytes_in_an_envelope_are_base64_and_it_says_so() -> None:
@@ -190,9 +196,9 @@ def test_bytes_in_an_envelope_are_base64_and_it_says_so() -> None:
 
 def test_what_the_owner_wants_is_sent_along() -> None:
     push = request(message(), headers={"authorization": "Bearer t", "X-Shop": "7"})
-    assert push.headers["authorization"] == "Bearer t"
-    assert push.headers["X-Shop"] == "7"
-    assert len(push.headers) == len(OURS) + 2
+    assert all_headers(push)["authorization"] == "Bearer t"
+    assert all_headers(push)["X-Shop"] == "7"
+    assert len(all_headers(push)) == len(OURS) + 2
 
 
 @pytest.mark.parametrize(
@@ -202,8 +208,8 @@ def test_what_the_owner_wants_is_sent_along() -> None:
 def test_what_the_owner_wants_never_overrides_ours(name: str, spelled: Any) -> None:
     sent = message(headers={"traceparent": "00-ours"})
     push = request(sent, headers={spelled(name): "theirs"})
-    assert "theirs" not in push.headers.values()
-    assert len(set(names(push))) == len(push.headers)
+    assert "theirs" not in all_headers(push).values()
+    assert len(set(names(push))) == len(all_headers(push))
 
 
 @pytest.mark.parametrize(
@@ -219,13 +225,13 @@ def test_the_owner_has_no_say_in_how_the_connection_is_used(name: str) -> None:
 
 def test_a_trace_is_passed_on() -> None:
     trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-    assert request(message(headers={"traceparent": trace})).headers["traceparent"] == trace
-    assert "traceparent" not in request(message()).headers
+    assert all_headers(request(message(headers={"traceparent": trace})))["traceparent"] == trace
+    assert "traceparent" not in all_headers(request(message()))
 
 
 @pytest.mark.parametrize("trace", ["a\r\nx-evil: 1", "\x00", "ü", 7, None, ["a"], ""])
 def test_what_cannot_be_a_trace_is_not_passed_on(trace: Any) -> None:
-    assert "traceparent" not in request(message(headers={"traceparent": trace})).headers
+    assert "traceparent" not in all_headers(request(message(headers={"traceparent": trace})))
 
 
 @pytest.mark.parametrize("name", ["a\r\nx-evil: 1", "tab\t", "\x00", "ümläut", "\x7f", "日本"])
@@ -233,5 +239,5 @@ def test_names_with_what_a_header_cannot_hold_are_quoted(name: str) -> None:
     """They can come from other dialects, which have other rules."""
     push = request(message(headers={NAME_HEADER: name}), queue=replace(QUEUE, name=name))
     for header in ("x-message-name", "x-queue-name"):
-        value = push.headers[header]
+        value = all_headers(push)[header]
         assert value.isascii() and value.isprintable(), value

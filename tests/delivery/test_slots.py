@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from courier.delivery import slots as rules
+from courier.delivery.moments import MOMENT_S
 from courier.delivery.slots import Seat, Slots, Turn
 
 
@@ -64,7 +65,8 @@ def run(size: int, story: Callable[[Table], None]) -> None:
 
 @pytest.fixture(autouse=True)
 def many_start_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rules, "STARTS_MAX", 1_000_000)
+    monkeypatch.setattr(rules, "NEW_STARTS_MAX", 1_000_000)
+    monkeypatch.setattr(rules, "SLOW_STARTS_MAX", 1_000_000)
 
 
 @pytest.fixture
@@ -241,25 +243,68 @@ def test_who_waits_for_a_turn_gets_it_and_who_gives_up_holds_up_nobody() -> None
 def test_requests_to_seats_that_may_hang_start_a_few_at_a_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(rules, "STARTS_MAX", 4)
+    monkeypatch.setattr(rules, "NEW_STARTS_MAX", 4)
 
     async def main() -> None:
         table = Table(1_000)
         seats = [table.seat("a", f"q{number}") for number in range(100)]
+        began_s = time.monotonic()
         assert sum(table.take(seat, 1) for seat in seats) == 4
         assert table.take(table.seat("b", quick=True), 50) == 50
-        began_s = time.monotonic()
-        while len(table.woken) < 40:
-            await asyncio.sleep(rules.STARTS_EVERY_S)
-            ticks = (time.monotonic() - began_s) / rules.STARTS_EVERY_S
-            assert len(table.woken) <= 4 * (ticks + 1)
+        while len(table.woken) < 20:
+            await asyncio.sleep(MOMENT_S / 10)
+            moments = (time.monotonic() - began_s) / MOMENT_S
+            assert len(table.woken) <= 4 * (moments + 1)
         table.close()
+
+    asyncio.run(main())
+
+
+def test_seats_that_hung_start_more_slowly_than_new_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many start at once as are let in, and no more before the next moment."""
+    monkeypatch.setattr(rules, "NEW_STARTS_MAX", 4)
+    monkeypatch.setattr(rules, "SLOW_STARTS_MAX", 1)
+
+    async def main() -> None:
+        table = Table(1_000)
+        hung = [table.seat("a", f"q{number}") for number in range(3)]
+        assert sum(table.take(seat, 1) for seat in hung) == 3
+        monkeypatch.setattr(rules, "SLOW_S", -1.0)
+        for seat in hung:
+            seat.end(table.held[seat].pop(), answered=False)
+        assert [table.take(seat, 1) for seat in hung] == [1, 0, 0]
+        fresh = [table.seat("a", f"n{number}") for number in range(3)]
+        assert [table.take(seat, 1) for seat in fresh] == [1, 0, 0]
+        table.close()
+
+    asyncio.run(main())
+
+
+def test_a_request_that_is_answered_soon_counts_as_no_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A thousand receivers that are well again do not wait for each other."""
+    monkeypatch.setattr(rules, "NEW_STARTS_MAX", 1)
+
+    async def main() -> None:
+        table = Table(1_000)
+        for _ in range(100):
+            seat = table.seat("a")
+            assert table.take(seat, 1) == 1
+            seat.end(table.held[seat].pop(), answered=True)
+        refusing = [table.seat("a") for _ in range(2)]
+        assert table.take(refusing[0], 1) == 1
+        refusing[0].end(table.held[refusing[0]].pop(), answered=False)
+        assert table.take(refusing[1], 1) == 0
+        table.close()
+
+    asyncio.run(main())
 
 
 def test_a_slot_on_which_no_request_is_made_counts_as_no_start(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(rules, "STARTS_MAX", 1)
+    monkeypatch.setattr(rules, "NEW_STARTS_MAX", 1)
 
     async def main() -> None:
         table = Table(1_000)

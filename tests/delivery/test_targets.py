@@ -8,7 +8,7 @@ import pytest
 
 from courier.delivery.http import HttpTransport
 from courier.delivery.targets import BadNetwork, Refused, Targets, networks
-from courier.delivery.transport import Push, PushResult
+from courier.delivery.transport import Push, PushResult, Target
 from tests.delivery.names import NamesLoop, look, run_with_names
 from tests.delivery.receiver import Receiver
 
@@ -127,7 +127,7 @@ def test_a_network_that_cannot_be_read_is_said_so(text: str) -> None:
 async def sent(url: str, *, allowed: str = "") -> PushResult:
     transport = HttpTransport(Targets(networks(allowed), look), connections_max=10)
     try:
-        return await transport.send(Push(url, b"body", {}), timeout_ms=5_000)
+        return await transport.send(Push(Target(url, {}), b"body", {}), timeout_ms=5_000)
     finally:
         await transport.close()
 
@@ -296,7 +296,7 @@ def test_the_operators_own_urls_may_be_anywhere(receiver: Receiver) -> None:
     async def main() -> PushResult:
         transport = HttpTransport(Targets(), connections_max=10)
         try:
-            push = Push(receiver.url("/trusted"), b"body", {}, trusted=True)
+            push = Push(Target(receiver.url("/trusted"), {}, trusted=True), b"body", {})
             return await transport.send(push, timeout_ms=5_000)
         finally:
             await transport.close()

@@ -14,11 +14,12 @@ from typing import Any, TypeVar
 import pytest
 import uvloop
 
-import courier.delivery.http
+import courier.delivery.connections
 from courier import __version__
-from courier.delivery.http import ANSWER_BYTES_MAX, HttpTransport
+from courier.delivery.connections import ANSWER_BYTES_MAX
+from courier.delivery.http import HttpTransport
 from courier.delivery.targets import Targets, networks
-from courier.delivery.transport import Push, PushResult
+from courier.delivery.transport import Push, PushResult, Target
 from tests import certificates
 from tests.delivery import receiver as answers
 from tests.delivery.receiver import MANY_BYTES, Receiver, closed_port
@@ -55,7 +56,7 @@ def send(
     async def use(transport: HttpTransport) -> list[PushResult]:
         results = []
         for url in urls:
-            push = Push(url, body, {"x-test": "1"})
+            push = Push(Target(url, {"x-test": "1"}), body, {})
             results.append(await transport.send(push, timeout_ms=timeout_ms))
             await asyncio.sleep(pause_s)
         return results
@@ -344,13 +345,22 @@ def test_a_plain_receiver_behind_an_https_url_is_a_failure(receiver: Receiver) -
     assert (result.status, bool(result.error)) == (0, True)
 
 
+# Headers of all requests to a target, and those of one request alone.
+in_both = pytest.mark.parametrize("common", [True, False], ids=["common", "own"])
+
+
 @pytest.mark.parametrize(
     "headers",
     [{"x-bad": "a\r\nx-other: b"}, {"x-bad": "a\nb"}, {"x-bad\r\nx-other": "b"}, {"x bad": "b"}],
 )
-def test_a_header_cannot_smuggle_in_another(receiver: Receiver, headers: dict[str, str]) -> None:
+@in_both
+def test_a_header_cannot_smuggle_in_another(
+    receiver: Receiver, headers: dict[str, str], common: bool
+) -> None:
     async def use(transport: HttpTransport) -> PushResult:
-        return await transport.send(Push(receiver.url("/"), BODY, headers), timeout_ms=TIMEOUT_MS)
+        return await transport.send(
+            Push(Target(receiver.url("/"), headers), BODY, {}), timeout_ms=TIMEOUT_MS
+        )
 
     result = with_transport(use)
     for request in receiver.received("/"):
@@ -359,11 +369,15 @@ def test_a_header_cannot_smuggle_in_another(receiver: Receiver, headers: dict[st
 
 
 @pytest.mark.parametrize("name", ["Host", "content-length", "Transfer-Encoding", "connection"])
+@in_both
 def test_headers_that_rule_the_connection_are_the_clients_own(
-    receiver: Receiver, name: str
+    receiver: Receiver, name: str, common: bool
 ) -> None:
+    headers = {name: "chunked"}
+
     async def use(transport: HttpTransport) -> PushResult:
-        push = Push(receiver.url("/"), BODY, {name: "chunked"})
+        target = Target(receiver.url("/"), headers if common else {})
+        push = Push(target, BODY, {} if common else headers)
         return await transport.send(push, timeout_ms=TIMEOUT_MS)
 
     assert with_transport(use).status == 0
@@ -372,7 +386,7 @@ def test_headers_that_rule_the_connection_are_the_clients_own(
 
 def test_a_header_of_the_owners_takes_the_place_of_a_default(receiver: Receiver) -> None:
     async def use(transport: HttpTransport) -> PushResult:
-        push = Push(receiver.url("/"), BODY, {"Accept": "text/plain"})
+        push = Push(Target(receiver.url("/"), {"Accept": "text/plain"}), BODY, {})
         return await transport.send(push, timeout_ms=TIMEOUT_MS)
 
     assert with_transport(use).ok
@@ -382,7 +396,9 @@ def test_a_header_of_the_owners_takes_the_place_of_a_default(receiver: Receiver)
 def test_a_user_in_the_operators_url_becomes_a_header(receiver: Receiver) -> None:
     async def use(transport: HttpTransport) -> PushResult:
         url = receiver.url("/").replace("://", "://me:s%40crt@")
-        return await transport.send(Push(url, BODY, {}, trusted=True), timeout_ms=TIMEOUT_MS)
+        return await transport.send(
+            Push(Target(url, {}, trusted=True), BODY, {}), timeout_ms=TIMEOUT_MS
+        )
 
     assert with_transport(use).ok
     [request] = receiver.received("/")
@@ -417,7 +433,7 @@ def test_open_connections_are_bounded_also_to_many_endpoints(receiver: Receiver)
         transport = HttpTransport(Targets(networks("127.0.0.0/8")), connections_max=2)
         statuses = []
         for host in spellings:
-            push = Push(f"http://{host}:{receiver.port}/", BODY, {})
+            push = Push(Target(f"http://{host}:{receiver.port}/", {}), BODY, {})
             statuses.append((await transport.send(push, timeout_ms=TIMEOUT_MS)).status)
             await asyncio.to_thread(receiver.wait_for_open, 2)
         await transport.close()
@@ -430,10 +446,10 @@ def test_open_connections_are_bounded_also_to_many_endpoints(receiver: Receiver)
 def test_idle_connections_are_closed_after_a_while(
     receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(courier.delivery.http, "IDLE_S_MAX", 0.05)
+    monkeypatch.setattr(courier.delivery.connections, "IDLE_S_MAX", 0.05)
 
     async def use(transport: HttpTransport) -> None:
-        push = Push(receiver.url("/"), BODY, {})
+        push = Push(Target(receiver.url("/"), {}), BODY, {})
         for _ in range(2):
             assert (await transport.send(push, timeout_ms=TIMEOUT_MS)).ok
             await asyncio.to_thread(receiver.wait_for_open, 0)
@@ -459,7 +475,7 @@ def test_a_probe_is_not_held_up_by_pushes_that_hang(receiver: Receiver) -> None:
 
     async def main() -> PushResult:
         transport = HttpTransport(Targets(networks("127.0.0.0/8")), connections_max=1)
-        push = Push(receiver.url("/hang"), BODY, {})
+        push = Push(Target(receiver.url("/hang"), {}), BODY, {})
         hanging = asyncio.create_task(transport.send(push, timeout_ms=TIMEOUT_MS))
         try:
             await asyncio.to_thread(receiver.wait, "/hang", 1)

@@ -14,7 +14,7 @@ from courier.core.store import Store
 from courier.core.types import SECOND_MS, Actor, Consumer, Message, Queue, Settlement
 from courier.delivery import batch, verdict
 from courier.delivery.places import Place
-from courier.delivery.transport import Push, PushResult, Transport
+from courier.delivery.transport import Push, PushResult, Target, Transport
 from courier.delivery.verdict import BatchOutcome
 
 # A batch is leased for as long as its call may take, and a little longer to note the outcome.
@@ -128,7 +128,7 @@ class Calls:
             at_ms=self._clock.wall_ms(),
             body=body,
         )
-        push = Push(leased.place.url, body, headers, trusted=True)
+        push = Push(Target(leased.place.url, {}, trusted=True), body, headers)
         sending = asyncio.create_task(self._transport.send(push, timeout_ms=self._timeout_ms))
         self._sending.add(sending)
         try:

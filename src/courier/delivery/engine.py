@@ -12,6 +12,7 @@ from courier.core.sealed import Sealer
 from courier.core.store import Store
 from courier.core.types import SECOND_MS, Listener
 from courier.delivery.line import Line
+from courier.delivery.moments import Soon
 from courier.delivery.notes import LivenessNotes
 from courier.delivery.requests import Spelling
 from courier.delivery.room import PushRoom
@@ -23,6 +24,7 @@ log = logging.getLogger("courier.delivery")
 LOOK_EVERY_S = 0.2
 # How long requests that are on their way may still take when the server stops.
 STOP_WAIT_S = 5.0
+STOP_LOOK_S = 0.01
 
 
 class Engine:
@@ -53,6 +55,7 @@ class Engine:
         self.spelling = spelling
         self.slots = slots
         self.room = room
+        self.soon = Soon()
         self.notes = LivenessNotes(admin.listeners)
         # As many connections are for probes alone: they tell who may be sent requests at all.
         self.probe_slots = Slots(slots.size)
@@ -103,12 +106,11 @@ class Engine:
         for _, task in self._lines.values():
             task.cancel()
         await asyncio.gather(*(task for _, task in self._lines.values()), return_exceptions=True)
-        sending = [task for line in lines for task in line.sending]
-        if sending:
-            await asyncio.wait(sending, timeout=STOP_WAIT_S)
-            for task in sending:
-                task.cancel()
-            await asyncio.gather(*sending, return_exceptions=True)
+        until_s = asyncio.get_running_loop().time() + STOP_WAIT_S
+        while self.in_flight and asyncio.get_running_loop().time() < until_s:
+            await asyncio.sleep(STOP_LOOK_S)
+        for line in lines:
+            line.give_up()
         await self.notes.finish()
         for line in lines:
             try:

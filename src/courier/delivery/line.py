@@ -4,7 +4,8 @@ import asyncio
 import logging
 from collections import deque
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 from courier import ids
 from courier.core import retry
@@ -30,7 +31,7 @@ from courier.delivery.pace import IN_FLIGHT_MAX, Allowance, Pace
 from courier.delivery.prober import Prober
 from courier.delivery.room import PushAllowance, RoomShare
 from courier.delivery.slots import Seat
-from courier.delivery.transport import PushResult
+from courier.delivery.transport import OnItsWay, Push, PushResult
 from courier.delivery.urls import host_and_port
 
 if TYPE_CHECKING:
@@ -38,19 +39,27 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("courier.delivery")
 
-# Pushes taken in advance while all goes well, so that a request which ends is followed by another
-# without a wait for the store. What has waited for long goes back, well before its lease ends.
-AHEAD_MAX = 20
+# What was taken ahead and has waited for long goes back, well before its lease ends.
 AHEAD_MS_MAX = 5 * SECOND_MS
 # Bodies of one take; a longer one comes alone.
 TAKEN_BYTES_MAX = 16 << 20
 # A push is leased for as long as its request may take, and a little longer to note the outcome.
 # What was in flight when the process was killed waits for the end of that.
 LEASE_MARGIN_MS = 10 * SECOND_MS
+# While requests follow each other, outcomes are noted some at a time.
+NOTED_TOGETHER = 100
 STORE_AWAY_S = 1.0
 BLOCKED_LOOK_S = 1.0
 _GONE = 410
 _ASKING_TO_WAIT = (429, 503)
+
+
+class Sending(NamedTuple):
+    """A request on its way; `way` is None where none could be made."""
+
+    listener: Listener
+    message: Message
+    way: OnItsWay | None
 
 
 class Line:
@@ -69,14 +78,18 @@ class Line:
         self._allowance = Allowance()
         self._prober = Prober(engine, id, self._changed)
         self._unanswered = 0
+        self._gone = False  # so it said
         self._seat: Seat | None = None
         self._share: RoomShare | None = None
         self._ahead: deque[tuple[int, Message]] = deque()
         self._settled: list[PushSettlement] = []
         self._wake = asyncio.Event()
+        self._hint: asyncio.Future[bool] | None = None
         self._current: tuple[Listener, Queue] | None = None
         self._prepared: tuple[Listener, Queue, requests.Prepared] | None = None
-        self.sending: set[asyncio.Task[None]] = set()
+        # How many requests began, and since when.
+        self._begun, self._since_s = 0, 0.0
+        self.sending: dict[int, Sending] = {}
 
     async def run(self) -> None:
         """Until the listener is gone, or another process serves it."""
@@ -98,6 +111,8 @@ class Line:
                     await asyncio.sleep(STORE_AWAY_S)
         finally:
             prober.cancel()
+            if self._hint is not None and not self._hint.done():
+                self._hint.set_result(False)
             self._give_back()
             if self._seat is not None:
                 self._seat.close()
@@ -129,43 +144,47 @@ class Line:
             return await self._left()
         self._current = listener, queue
         self._wake.clear()
+        if self._gone:
+            await self._disable(listener)
+            return True
         seat = self._seat = self._seat or await self._seated(listener)
         share = self._share = self._share or self._engine.room.share(
             tenant=listener.tenant, queue=listener.parent, wake=self._wake.set
         )
-        hint = store.waiters.wait(self._id)
-        hint.add_done_callback(self._hinted)
+        if self._hint is None or self._hint.done():
+            self._hint = store.waiters.wait(self._id)
+            self._hint.add_done_callback(self._hinted)
+        limit = self._limit(listener, queue)
+        now_ms = self._engine.clock.now_ms()
+        free = max(0, limit - len(self.sending))
+        room = min(free, self._allowance.left(listener.per_second_max, now_ms))
+        granted = seat.take(room)
+        seat.decline()
+        asked = granted + (self._reach(listener) if limit and granted == room else 0)
+        taken: list[Message] = []
+        allowance = share.allowance(granted, TAKEN_BYTES_MAX)
+        self._note_speed()
         try:
-            limit = self._limit(listener, queue)
-            now_ms = self._engine.clock.now_ms()
-            allowed = self._allowance.left(listener.per_second_max, now_ms)
-            free = max(0, limit - len(self.sending))
-            room = min(free, allowed)
-            granted = seat.take(room)
-            seat.decline()
-            asked = granted + (self._reach(listener) if limit and granted == room else 0)
-            taken: list[Message] = []
-            allowance = share.allowance(granted, TAKEN_BYTES_MAX)
-            try:
-                taken = await self._note_and_take(listener, asked, now_ms, allowance)
-            finally:
-                seat.give_back(max(0, granted - len(taken)))
-            self._allowance.take(len(taken))
-            self._ahead.extend((now_ms, message) for message in taken)
-            for _ in range(min(granted, len(taken))):  # the oldest, which may be from before
-                _, message = self._ahead.popleft()
-                self._begin(seat, listener, queue, message)
-            self._begin_next()
-            if not limit and self._unhinted(listener, queue):
-                await self._woken_within(BLOCKED_LOOK_S)
-            elif room < free and granted == room and len(taken) == asked:
-                await self._woken_within(self._allowance.wait_s)
-            elif len(taken) < asked or not asked:  # else there may be more
-                await self._wake.wait()
+            taken = await self._note_and_take(listener, asked, now_ms, allowance)
         finally:
-            if not hint.done():
-                hint.set_result(False)
+            seat.give_back(max(0, granted - len(taken)))
+        self._allowance.take(len(taken))
+        self._ahead.extend([(now_ms, message) for message in taken])
+        for _ in range(min(granted, len(taken))):  # the oldest, which may be from before
+            self._begin(seat.begin(), listener, queue, self._ahead.popleft()[1])
+        self._begin_next()
+        if not limit and self._unhinted(listener, queue):
+            await self._woken_within(BLOCKED_LOOK_S)
+        elif room < free and granted == room and len(taken) == asked:
+            await self._woken_within(self._allowance.wait_s)
+        elif len(taken) < asked or not asked:  # else there may be more
+            await self._wake.wait()
         return True
+
+    def _note_speed(self) -> None:
+        now_s = asyncio.get_running_loop().time()
+        self._pace.began(self._begun, in_s=now_s - self._since_s)
+        self._begun, self._since_s = 0, now_s
 
     def _hinted(self, hint: "asyncio.Future[bool]") -> None:
         if hint.result():
@@ -220,11 +239,10 @@ class Line:
         """How many to take ahead. Never of an ordered listener: the store gives one at a time; nor
         of one with limits of its own, which is not meant to be quick.
         """
-        if listener.in_flight_max or listener.per_second_max:
+        if listener.ordered or listener.in_flight_max or listener.per_second_max:
             return 0
-        if listener.ordered or not self._pace.quick or len(self._ahead) > AHEAD_MAX // 2:
-            return 0
-        return AHEAD_MAX - len(self._ahead)
+        ahead = self._pace.ahead
+        return 0 if len(self._ahead) > ahead // 2 else ahead - len(self._ahead)
 
     def _give_back(self) -> None:
         """What was taken ahead is not tried after all."""
@@ -242,6 +260,8 @@ class Line:
         self, listener: Listener, count: int, now_ms: int, allowance: PushAllowance
     ) -> list[Message]:
         """Both go into the same commit. What was taken must be sent, whatever came of the rest."""
+        if not count and not self._settled:
+            return []
         settling = asyncio.ensure_future(self.settle())
         taking = asyncio.ensure_future(self._take(listener, count, now_ms, allowance))
         try:
@@ -295,44 +315,75 @@ class Line:
 
     # --- one request ---
 
-    def _begin(self, seat: Seat, listener: Listener, queue: Queue, message: Message) -> None:
-        number = seat.begin()
-        task = asyncio.create_task(self._send(listener, queue, message))
-        self.sending.add(task)
-
-        def sent(task: "asyncio.Task[None]") -> None:
-            self.sending.discard(task)
-            self._released(message.size)
-            seat.end(number)
-            self._begin_next()
-            self._wake.set()
-            if not task.cancelled() and (error := task.exception()):
-                # Its push is in flight until the lease ends, and then made again.
-                log.error("push_broken", extra={"listener": self._id}, exc_info=error)
-
-        task.add_done_callback(sent)
+    def _begin(self, number: int, listener: Listener, queue: Queue, message: Message) -> None:
+        """On the slot of this number."""
+        self._begun += 1
+        ended = partial(self._ended, number)
+        way = None
+        try:
+            push = self._push(listener, queue, message)
+        except (BrokerError, ValueError) as error:
+            asyncio.get_running_loop().call_soon(ended, PushResult(0, 0, str(error)))
+        else:
+            way = self._engine.transport.begin(push, timeout_ms=listener.timeout_ms, ended=ended)
+        self.sending[number] = Sending(listener, message, way)
 
     def _begin_next(self) -> None:
         """What was taken ahead follows, as long as all goes well."""
-        if self._current is None or self._seat is None:
-            return
-        while self._ahead and len(self.sending) < self._width(self._current[0]):
-            taken_ms, message = self._ahead[0]
-            late = self._engine.clock.now_ms() - taken_ms > AHEAD_MS_MAX
-            if late or not self._pace.quick or not self._seat.take(1):
+        while self._may_follow():
+            assert self._seat is not None and self._current is not None, "it has taken something"
+            if not self._seat.take(1):
                 self._give_back()
                 return
-            self._ahead.popleft()
-            self._begin(self._seat, *self._current, message)
+            self._begin(self._seat.begin(), *self._current, self._ahead.popleft()[1])
 
-    async def _send(self, listener: Listener, queue: Queue, message: Message) -> None:
+    def _may_follow(self) -> bool:
+        """Whether what was taken ahead may be sent; what may not, goes back."""
+        if not self._ahead or self._current is None:
+            return False
+        late = self._ahead[0][0] < self._engine.clock.now_ms() - AHEAD_MS_MAX
+        if late or not self._pace.quick:
+            self._give_back()
+            return False
+        return len(self.sending) < self._width(self._current[0])
+
+    def _ended(self, number: int, result: PushResult) -> None:
+        if number not in self.sending:
+            return  # it was given up before it began
+        listener, message, _ = self.sending.pop(number)
         try:
-            result = await self._request(listener, queue, message)
-        except asyncio.CancelledError:
-            # It may have arrived, so the attempt counts; it is made again after the start.
-            report = Report(error="the server stopped before an answer came")
+            self._note(listener, message, result)
+        except Exception:
+            # The push is in flight until its lease ends, and then made again.
+            log.exception("push_broken", extra={"listener": self._id})
+        self._released(message.size)
+        assert self._seat is not None, "a request has a slot of it"
+        if result.ok and self._may_follow():
+            if again := self._seat.again(number):
+                assert self._current is not None
+                self._begin(again, *self._current, self._ahead.popleft()[1])
+        else:
+            self._seat.end(number, answered=bool(result.status))
+        self._begin_next()
+        if len(self._ahead) > self._pace.ahead // 2 and len(self._settled) < NOTED_TOGETHER:
+            self._engine.soon.add(self._wake.set)
+        else:
+            self._wake.set()
+
+    def give_up(self) -> None:
+        """The server stops. What is on its way may have arrived, so the attempt counts; it is made
+        again after the start."""
+        report = Report(error="the server stopped before an answer came")
+        while self.sending:
+            number, (_, message, way) = self.sending.popitem()
+            if way is not None:
+                way.give_up()
             self._settled.append(PushFailed(message.seq, message.attempts, report, 0))
-            raise
+            self._released(message.size)
+            assert self._seat is not None, "a request has a slot of it"
+            self._seat.end(number, answered=False)
+
+    def _note(self, listener: Listener, message: Message, result: PushResult) -> None:
         report = Report(
             result.status, result.error, result.duration_ms, result.body[:ANSWER_KEPT_BYTES]
         )
@@ -362,32 +413,24 @@ class Line:
         if result.status == _GONE:
             self._pace.restart()
             self._give_back()
-            await self._disable(listener)
+            self._gone = True
         self._judge(listener, result)
 
-    async def _request(self, listener: Listener, queue: Queue, message: Message) -> PushResult:
-        try:
-            push = requests.request(
-                listener,
-                queue,
-                self._engine.broker.opened(queue, message),
-                self._preparation(listener, queue),
-                self._engine.spelling,
-                wall_ms=self._engine.clock.wall_ms(),
-            )
-        except (BrokerError, ValueError) as error:
-            return PushResult(0, 0, str(error))
-        return await self._engine.transport.send(push, timeout_ms=listener.timeout_ms)
+    def _push(self, listener: Listener, queue: Queue, message: Message) -> Push:
+        """Raises BrokerError and ValueError."""
+        return requests.request(
+            listener,
+            queue,
+            self._engine.broker.opened(queue, message),
+            self._preparation(listener, queue),
+            self._engine.spelling,
+            wall_ms=self._engine.clock.wall_ms(),
+        )
 
     def _preparation(self, listener: Listener, queue: Queue) -> requests.Prepared:
         """Made once for each version of the listener, and again while a secret is running out."""
         known = self._prepared
-        if (
-            known is None
-            or known[0] is not listener
-            or known[1] is not queue
-            or any(secret.until_ms for secret in listener.secrets)
-        ):
+        if known is None or known[0] is not listener or known[1] is not queue:
             sealer, now_ms = self._engine.sealer, self._engine.clock.now_ms()
             prepared = requests.prepared(
                 listener,
@@ -396,13 +439,16 @@ class Line:
                 secrets.request_headers(listener, sealer),
                 self._engine.spelling,
             )
-            self._prepared = known = listener, queue, prepared
+            known = listener, queue, prepared
+            lasting = not any(secret.until_ms for secret in listener.secrets)
+            self._prepared = known if lasting else None
         return known[2]
 
     # --- whether it is there ---
 
     async def _disable(self, listener: Listener) -> None:
         """It said that it is gone: the rest of its messages wait for somebody to enable it."""
+        self._gone = False
         try:
             await self._engine.admin.listeners.disable(listener.id, "gone", actor=BROKER)
         except BrokerError as error:

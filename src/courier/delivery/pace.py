@@ -11,15 +11,30 @@ from courier.core.types import SECOND_MS
 IN_FLIGHT_MAX = 10
 PER_SECOND_MAX = 1_000
 QUICK_MS = 100
+# What a quick listener gets in so long is taken ahead: a commit then notes and takes many.
+AHEAD_FOR_S = 0.03
+AHEAD_MIN, AHEAD_MAX = 20, 200
 
 
 class Pace:
-    """`width` is how many. `quick`: it is going as well as can be."""
+    """`width` is how many. `quick`: it is going as well as can be, and `ahead` may follow."""
 
     def __init__(self) -> None:
         self.width = IN_FLIGHT_MAX
         self.quick = False
+        self._ahead = AHEAD_MIN
         self._seen = self._unreached = 0
+
+    @property
+    def ahead(self) -> int:
+        """How many are taken ahead, so that a request which ends is followed by another without a
+        wait for the store."""
+        return self._ahead if self.quick else 0
+
+    def began(self, count: int, *, in_s: float) -> None:
+        """`count` requests began in this time. What is taken ahead becomes less only slowly."""
+        soon = int(count * AHEAD_FOR_S / in_s) if in_s > 0 else 0
+        self._ahead = max(AHEAD_MIN, min(AHEAD_MAX, soon), self._ahead - self._ahead // 8)
 
     def reached(self, *, duration_ms: int) -> None:
         self.quick = self.width == IN_FLIGHT_MAX and duration_ms <= QUICK_MS

@@ -10,7 +10,7 @@ import msgspec
 from courier import ids
 from courier.core.types import Listener, Message, Queue
 from courier.delivery import signing
-from courier.delivery.transport import Push
+from courier.delivery.transport import Push, Target
 
 JSON = "application/json; charset=utf-8"
 TEXT = "text/plain; charset=utf-8"
@@ -35,14 +35,16 @@ class Spelling(Protocol):
 
     def id(self, id: str) -> str: ...
 
-    def name(self, queue: Queue, message: Message) -> str: ...
+    def name(self, queue: Queue, message: Message, id: str) -> str:
+        """`id` is the message's, in this spelling."""
+        ...
 
 
 class Prepared(msgspec.Struct, frozen=True):
-    """What all requests to a listener have in common: its secrets, in clear, and headers."""
+    """What all requests to a listener have in common: its secrets are in clear."""
 
     secrets: list[str]
-    headers: Mapping[str, str]
+    target: Target
 
 
 def prepared(
@@ -57,7 +59,7 @@ def prepared(
     headers["x-queue-id"] = spelling.id(queue.id)
     headers["x-queue-name"] = _ascii(queue.name)
     headers["x-listener-id"] = spelling.id(listener.id)
-    return Prepared(secrets, headers)
+    return Prepared(secrets, Target(listener.url, headers))
 
 
 def request(
@@ -71,13 +73,13 @@ def request(
 ) -> Push:
     """The message's body must be in clear."""
     core_id = message_id(queue, message)
-    id, name = spelling.id(core_id), spelling.name(queue, message)
+    id = spelling.id(core_id)
+    name = spelling.name(queue, message, id)
     if listener.envelope:
         body, content_type = _envelope(listener, queue, message, id, name, spelling), JSON
     else:
         body, content_type = message.body, _content_type(message)
     headers = {
-        **prepared.headers,
         "content-type": content_type,
         "x-message-name": _ascii(name),
         "x-delivery-id": spelling.id(delivery_id(listener.id, core_id, message.attempts)),
@@ -87,7 +89,7 @@ def request(
     trace = (message.headers or {}).get(TRACE_HEADER)
     if isinstance(trace, str) and trace and trace.isascii() and trace.isprintable():
         headers[TRACE_HEADER] = trace
-    return Push(listener.url, body, headers)
+    return Push(prepared.target, body, headers)
 
 
 def message_id(queue: Queue, message: Message) -> str:

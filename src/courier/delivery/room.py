@@ -53,10 +53,10 @@ class PushRoom:
 
     # --- for shares only ---
 
-    def admits(self, share: "RoomShare", size: int) -> bool:
+    def admits(self, share: "RoomShare", size: int, *, bodies: int = 1) -> bool:
         """Whether the share may hold that many bytes more."""
         holder = self._tenants[share.tenant]
-        if not holder.held:
+        if not holder.held and bodies == 1:
             return not self.held or self.held + size <= self.bytes_max
         if self._hungry - {share.tenant}:
             return False
@@ -130,8 +130,8 @@ class RoomShare:
         self._room.leave(self)
         return PushAllowance(self, slots, bytes_max)
 
-    def admit(self, size: int, *, always: bool) -> bool:
-        admitted = always or self._room.admits(self, size)
+    def admit(self, size: int, *, always: bool = False, bodies: int = 1) -> bool:
+        admitted = always or self._room.admits(self, size, bodies=bodies)
         if admitted:
             self._change(size)
         return admitted
@@ -182,6 +182,12 @@ class PushAllowance(Allowance):
         self.needed = 0
 
     def fitting(self, sizes: Sequence[int]) -> int:
+        total, count = sum(sizes), len(sizes)
+        fits = count > 1 and self.size + total <= self._bytes_max
+        if fits and self._share.admit(total, bodies=count):
+            self.size += total
+            self._count += count
+            return count
         fitting = next((n for n, size in enumerate(sizes) if not self._add(size)), len(sizes))
         self.cut = self.cut or fitting < len(sizes)
         return fitting

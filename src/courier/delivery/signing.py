@@ -8,7 +8,6 @@ import base64
 import binascii
 import hmac
 from collections.abc import Sequence
-from hashlib import sha256
 
 from courier import ids
 from courier.core.errors import InvalidRequest
@@ -48,4 +47,4 @@ def headers(secrets: Sequence[str], *, id: str, at_ms: int, body: bytes) -> dict
 
 def _signature(secret: str, signed: bytes) -> str:
     key = base64.b64decode(secret.removeprefix(_PREFIX))
-    return "v1," + base64.b64encode(hmac.digest(key, signed, sha256)).decode()
+    return "v1," + base64.b64encode(hmac.digest(key, signed, "sha256")).decode()

@@ -14,8 +14,8 @@ Each limit is computed from the free slots plus those already held, so n tenants
 everything get equal parts, and 1 / (3n + 1) of the slots stays free. Waiting seats are served in
 turn: by tenant, then quick before new before slow, then by queue. A single slot is not divided.
 
-Requests to seats that are not known to be quick start a few at a time. Many that start together
-would time out together, and that work would stall everybody.
+Requests to seats that are not known to be quick start a few at a time: what each of them costs
+when it is not answered would stall everybody. One that is answered soon does not count.
 """
 
 import asyncio
@@ -23,14 +23,16 @@ from collections.abc import Callable
 from enum import IntEnum
 from typing import Any
 
+from courier.delivery.moments import next_moment_s
+
 # A quarter is reserved.
 RESERVED_PART = 4
 # Upper bound on the tenants, and on the queues of each, considered when a slot is freed. Others are
 # considered next time: a tenant or queue that is refused holds slots, and will free them.
 CONSIDERED_MAX = 32
-# How many requests to seats that are not known to be quick may start in each interval.
-STARTS_MAX = 2
-STARTS_EVERY_S = 0.02
+# How many requests to new seats, and to slow ones, may start between two moments.
+NEW_STARTS_MAX = 2
+SLOW_STARTS_MAX = 1
 # A seat is slow if its last request took longer than this, or a current one has.
 SLOW_S = 1.0
 
@@ -41,6 +43,9 @@ class _Rank(IntEnum):
     QUICK = 0
     NEW = 1
     SLOW = 2
+
+
+_RANKS = tuple(_Rank)
 
 
 class _Queue:
@@ -72,8 +77,8 @@ class Slots:
         self._tenants: dict[str, _Tenant] = {}
         # Tenants that have seats which wait, the next one first.
         self._turns: dict[str, None] = {}
-        # How many requests to seats that are not known to be quick may start now.
-        self._starts = STARTS_MAX
+        # How many requests to seats that are not known to be quick may start now, by rank.
+        self._starts = _starts()
         self._refilling = False
 
     @property
@@ -103,6 +108,11 @@ class Slots:
 
     # --- for seats only ---
 
+    @property
+    def contested(self) -> bool:
+        """Somebody waits for a slot."""
+        return bool(self._turns)
+
     def account(self, seat: "Seat") -> tuple[_Tenant, _Queue]:
         tenant = self._tenants[seat.tenant]
         return tenant, tenant.queues[seat.queue]
@@ -116,20 +126,21 @@ class Slots:
             tenant.unproven += count
             queue.unproven += count
 
-    def started(self) -> None:
+    def started(self, rank: _Rank) -> None:
         """A slot was taken by a seat that is not known to be quick."""
-        self._starts -= 1
+        self._starts[rank] -= 1
         if not self._refilling:
             self._refilling = True
-            asyncio.get_running_loop().call_later(STARTS_EVERY_S, self._refill)
+            loop = asyncio.get_running_loop()
+            loop.call_at(next_moment_s(loop.time()), self._refill)
 
-    def not_started(self, count: int) -> None:
-        """No request was made on `count` such slots."""
-        self._starts = min(STARTS_MAX, self._starts + count)
+    def not_started(self, rank: _Rank) -> None:
+        """No request was made on such a slot, or none that hung."""
+        self._starts[rank] = min(_starts()[rank], self._starts[rank] + 1)
 
     def _refill(self) -> None:
         self._refilling = False
-        self._starts = STARTS_MAX
+        self._starts = _starts()
         self.offer()
 
     def admits(self, seat: "Seat") -> bool:
@@ -176,7 +187,10 @@ class Slots:
 
     def _next(self, tenant: _Tenant) -> "Seat | None":
         """The seat whose turn it is."""
-        for rank, queues in zip(_Rank, tenant.waiting, strict=True):
+        for rank in _RANKS:
+            queues = tenant.waiting[rank]
+            if not queues:
+                continue
             if not self._room(tenant, rank):
                 return None
             for _ in range(min(CONSIDERED_MAX, len(queues))):
@@ -192,7 +206,7 @@ class Slots:
             return tenant.used < share
         lent = _unreserved(share)
         limit = lent if rank is _Rank.NEW else _unreserved(lent)
-        return self._starts > 0 and tenant.unproven < limit
+        return self._starts[rank] > 0 and tenant.unproven < limit
 
     def _share(self, tenant: _Tenant) -> int:
         """How many slots the tenant may hold."""
@@ -221,6 +235,8 @@ class Seat:
         self._closed = False
         # When the requests on their way began, the oldest first.
         self._began: dict[int, float] = {}
+        # As what it took the slots that count as starts.
+        self._started: list[_Rank] = []
         self._number = 0
 
     @property
@@ -266,8 +282,8 @@ class Seat:
     def give_back(self, count: int) -> None:
         """No request begins on `count` slots that were taken."""
         if count:
-            if not self.quick:
-                self._slots.not_started(count)
+            for _ in range(count):
+                self._not_started()
             self._release(count)
 
     def begin(self) -> int:
@@ -276,9 +292,27 @@ class Seat:
         self._began[self._number] = asyncio.get_running_loop().time()
         return self._number
 
-    def end(self, number: int) -> None:
+    def again(self, number: int) -> int:
+        """The number of a request that follows on the slot of one that was answered; 0: none may,
+        and the slot is free. While nobody waits, a quick seat keeps it."""
+        now_s = asyncio.get_running_loop().time()
+        took_s = now_s - self._began[number]
+        if not self.quick or self._started or took_s > SLOW_S or self._slots.contested:
+            self.end(number)
+            return 0
+        del self._began[number]
+        self._number += 1
+        self._began[self._number] = now_s
+        return self._number
+
+    def end(self, number: int, *, answered: bool = True) -> None:
         took_s = asyncio.get_running_loop().time() - self._began.pop(number)
-        self._judge(quick=took_s <= SLOW_S)
+        quick = took_s <= SLOW_S
+        if quick and answered:
+            self._not_started()
+        elif self._started:
+            self._started.pop()
+        self._judge(quick=quick)
         self._release(1)
 
     def close(self) -> None:
@@ -307,9 +341,15 @@ class Seat:
             self._slots.wait(self)
 
     def _add(self) -> None:
+        rank = self.rank
         self._change(1)
-        if not self.quick:
-            self._slots.started()
+        if rank is not _Rank.QUICK:
+            self._started.append(rank)
+            self._slots.started(rank)
+
+    def _not_started(self) -> None:
+        if self._started:
+            self._slots.not_started(self._started.pop())
 
     def _release(self, count: int) -> None:
         self._change(-count)
@@ -346,6 +386,10 @@ class Turn:
     def close(self) -> None:
         """Also for one that was cancelled while it waited."""
         self._seat.close()
+
+
+def _starts() -> dict[_Rank, int]:
+    return {_Rank.NEW: NEW_STARTS_MAX, _Rank.SLOW: SLOW_STARTS_MAX}
 
 
 def _turned(turns: dict[str, Any]) -> str:

@@ -1,7 +1,7 @@
 """One HTTP request, a push or a look at a page, and what came of it."""
 
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 
 from msgspec import Struct
 
@@ -10,13 +10,28 @@ from courier import __version__
 USER_AGENT = f"Courier/{__version__}"
 
 
-class Push(Struct, frozen=True):
-    """`trusted`: the URL is the operator's own word, and may be anywhere."""
+class Target:
+    """Where requests go, and the headers that are the same in all of them.
 
-    url: str
+    `trusted`: the URL is the operator's own word, and may be anywhere. `route` is what a transport
+    has made of the others, once.
+    """
+
+    __slots__ = ("headers", "route", "trusted", "url")
+
+    def __init__(self, url: str, headers: Mapping[str, str], *, trusted: bool = False) -> None:
+        self.url = url
+        self.headers = headers
+        self.trusted = trusted
+        self.route: Any = None
+
+
+class Push(Struct, frozen=True):
+    """One of many requests to a target, with headers of its own."""
+
+    target: Target
     body: bytes
     headers: Mapping[str, str]
-    trusted: bool = False
 
 
 class PushResult(Struct, frozen=True):
@@ -33,13 +48,27 @@ class PushResult(Struct, frozen=True):
         return 200 <= self.status < 300
 
 
-class Transport(Protocol):
-    async def send(self, push: Push, *, timeout_ms: int) -> PushResult:
-        """Never raises for what the other side does: a refusal is a result."""
+class OnItsWay(Protocol):
+    """A push that was begun and has not ended."""
+
+    def give_up(self) -> None:
+        """Nobody hears what comes of it."""
         ...
 
+
+class Transport(Protocol):
+    """Nothing raises for what the other side does: a refusal is a result."""
+
+    def begin(
+        self, push: Push, *, timeout_ms: int, ended: Callable[[PushResult], None]
+    ) -> OnItsWay:
+        """`ended` is called once, and never before this returns."""
+        ...
+
+    async def send(self, push: Push, *, timeout_ms: int) -> PushResult: ...
+
     async def get(self, url: str, *, timeout_ms: int) -> PushResult:
-        """Read what is there, from an address that may be called. Raises no more than `send`."""
+        """Read what is there, from an address that may be called."""
         ...
 
     async def close(self) -> None: ...

@@ -5,6 +5,7 @@ always a letter.
 """
 
 import re
+from itertools import product
 
 from courier import ids
 from courier.core.errors import InvalidRequest
@@ -15,6 +16,7 @@ ID_CHARACTERS = 21
 NAME_CHARACTERS_MAX = 64
 _ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-"
 _BASE = len(_ALPHABET)
+_PAIRS = [first + second for first, second in product(_ALPHABET, repeat=2)]
 _VALUES = {character: value for value, character in enumerate(_ALPHABET)}
 _BITS = 120
 # Spreads ids that differ in a few bits only over the whole alphabet; odd, so it can be undone.
@@ -28,11 +30,14 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/\-]{3,63}", re.ASCII)
 def shown(id: str) -> str:
     """The core's id in Discue's spelling."""
     value = int(id[2:], 16) * _SPREAD & _MASK
+    # Two characters at a time: every push and every answer spells some.
     characters = []
-    for _ in range(ID_CHARACTERS):
-        value, digit = divmod(value, _BASE)
-        characters.append(_ALPHABET[digit])
-    return "".join(reversed(characters))
+    for _ in range(ID_CHARACTERS // 2):
+        value, pair = divmod(value, len(_PAIRS))
+        characters.append(_PAIRS[pair])
+    characters.append(_ALPHABET[value])
+    characters.reverse()
+    return "".join(characters)
 
 
 def read(text: str) -> str:
@@ -54,16 +59,24 @@ def message_name(queue: Queue, message: Message) -> str:
 
     Publishers of other dialects may use the header for whatever they like.
     """
-    name = (message.headers or {}).get(NAME_HEADER)
-    if isinstance(name, str) and NAME.fullmatch(name):
+    if name := _given_name(message):
         return name
     id = ids.message_id(published_ms=message.published_ms, seq=message.seq, queue=queue.id)
     return invented(queue, id)
 
 
+def _given_name(message: Message) -> str:
+    name = message.headers.get(NAME_HEADER) if message.headers else None
+    return name if isinstance(name, str) and NAME.fullmatch(name) else ""
+
+
 def invented(queue: Queue, message: str) -> str:
     """The name of a message, by its id, that was given none."""
-    return f"{queue.name[: NAME_CHARACTERS_MAX - 8]}-{shown(message)[:7]}"
+    return _invented(queue, shown(message))
+
+
+def _invented(queue: Queue, shown: str) -> str:
+    return f"{queue.name[: NAME_CHARACTERS_MAX - 8]}-{shown[:7]}"
 
 
 class Spelling:
@@ -72,8 +85,8 @@ class Spelling:
     def id(self, id: str) -> str:
         return shown(id)
 
-    def name(self, queue: Queue, message: Message) -> str:
-        return message_name(queue, message)
+    def name(self, queue: Queue, message: Message, id: str) -> str:
+        return _given_name(message) or _invented(queue, id)
 
 
 def checked(name: str, field: str = "name") -> str:
