@@ -648,20 +648,29 @@ def test_busy_consumers_keep_every_groups_order(driver: Driver, queue: Queue) ->
         assert [seq for seq in first_attempts if seq in seqs] == seqs
 
 
+@pytest.mark.parametrize(
+    ("counts", "leased"),
+    [
+        pytest.param((1, 1, 1, 1), [[], ["a1"], ["b1"], ["c1"]], id="one of each"),
+        pytest.param((2, 2, 2), [["a1", "a2"], ["b1", "b2"], ["c1"]], id="several of each"),
+        pytest.param((4, 2), [["a1", "a2", "a3", "b1"], ["c1"]], id="of several groups"),
+        pytest.param((3, 0, 3), [[], ["a1", "a2", "a3"], ["b1", "b2", "c1"]], id="whole groups"),
+    ],
+)
 def test_callers_of_one_moment_get_messages_of_different_groups(
-    driver: Driver, queue: Queue
+    driver: Driver, queue: Queue, counts: tuple[int, ...], leased: list[list[str]]
 ) -> None:
-    driver.publish(queue, *grouped("a1", "a2", "b1", "b2"))
+    driver.publish(queue, *grouped("a1", "a2", "a3", "b1", "b2", "c1"))
     store, now_ms = driver.store, driver.now_ms
 
-    async def lease() -> list[str]:
-        leased = await store.lease(queue.id, count=1, lease_ms=1_000, actor=CALLER, now_ms=now_ms)
-        return bodies(leased.messages)
+    async def lease(count: int) -> list[str]:
+        asked = store.lease(queue.id, count=count, lease_ms=1_000, actor=CALLER, now_ms=now_ms)
+        return bodies((await asked).messages)
 
     async def all_at_once() -> list[list[str]]:
-        return await asyncio.gather(*(lease() for _ in range(3)))
+        return await asyncio.gather(*(lease(count) for count in counts))
 
-    assert sorted(driver.run(all_at_once())) == [[], ["a1"], ["b1"]]
+    assert sorted(driver.run(all_at_once())) == leased
 
 
 def test_a_retried_message_waits_for_those_of_its_group_that_are_still_leased(

@@ -165,7 +165,7 @@ class EngineStore:
             await self.engine.time.pass_time(now_ms)
             line = self.engine.book.line(queue)
             return await self.engine.leases.lease(
-                line, count, lease_ms, actor, now_ms, leased_max=leased_max, allowance=allowance
+                line, [count], lease_ms, actor, now_ms, leased_max=leased_max, allowance=allowance
             )
 
         return await self._calls.run(lease)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from courier.core.errors import Rejected
-from courier.core.limits import ANSWER_BYTES_MAX, SMALL_ANSWER_BYTES, Allowance
+from courier.core.limits import SMALL_ANSWER_BYTES, Allowance
 from courier.core.types import Actor, Draft, Leased, Outcome, PlainDrafts, Receipt, Settlement
 from courier.core.waiters import Waiters
 from courier.store.engine.book import Book
@@ -113,27 +113,12 @@ class Engine:
         now_ms = max([now_ms for _, now_ms, _ in calls])
         await self.time.pass_time(now_ms)
         line = self.book.line(queue)
-        # What two callers get of a FIFO queue is of different groups.
-        apart = line.queue.fifo
-        answers: list[Leased | Later] = []
-        if len(calls) == 1 or (apart and any([count != 1 for count, _, _ in calls])):
-            size = 0
-            for count, _, allowance in calls:
-                if size > ANSWER_BYTES_MAX:
-                    answers.append(LATER)
-                    continue
-                answers.append(
-                    await self.leases.lease(
-                        line, count, lease_ms, actor, now_ms, allowance=allowance
-                    )
-                )
-                size += allowance.size if allowance else 0
-            return answers
-        counts = [max(0, count) for count, _, _ in calls]
         first = calls[0][2]
-        leased = await self.leases.lease(
-            line, sum(counts), lease_ms, actor, now_ms, apart=apart, allowance=first
-        )
+        counts = [max(0, count) for count, _, _ in calls]
+        leased = await self.leases.lease(line, counts, lease_ms, actor, now_ms, allowance=first)
+        if len(calls) == 1:
+            return [leased]
+        answers: list[Leased | Later] = []
         at = 0
         for count in counts:
             mine = leased.messages[at : at + count]

@@ -22,35 +22,35 @@ class Groups:
         self._book = book
         self._deliveries = deliveries
 
-    async def ready(self, line: QueueLine, count: int, *, apart: bool) -> list[Delivery]:
-        """What may be handed out, the group with the oldest message first; `apart`: only the first
-        of each group."""
-        if apart or count == 1:
+    async def ready(self, line: QueueLine, shares: Sequence[int]) -> list[Delivery]:
+        """What may be handed out, the group with the oldest message first, to callers who take
+        these numbers of messages: each the whole of its share before the next, and of groups of
+        which those before have nothing."""
+        shares = [share for share in shares if share > 0]
+        count = sum(shares)
+        if count == len(shares):
             return await self._deliveries.rows(line, Ready(), count)
         rows = await self._deliveries.rows(line, ReadyGroups(), count)
-        found: list[Delivery] = []
-        delayed: str | None = None
-        for row in rows:
-            if row.state == DELAYED:
-                delayed = row.group
-            elif row.group != delayed:
-                found.append(row)
+        found = _shared(rows, shares)
         if len(found) == len(rows) or len(rows) < count:
             return found
-        return await self._ready_by_group(line, count)
+        return await self._ready_by_group(line, shares)
 
-    async def _ready_by_group(self, line: QueueLine, count: int) -> list[Delivery]:
-        """The same where much of it is delayed."""
+    async def _ready_by_group(self, line: QueueLine, shares: Sequence[int]) -> list[Delivery]:
+        """The same where much of it is delayed, or cannot be shared."""
         found: list[Delivery] = []
-        for head in await self._deliveries.rows(line, Ready(), count):
+        left, *others = shares
+        for head in await self._deliveries.rows(line, Ready(), sum(shares)):
             assert head.group is not None
-            rest = count - len(found)
-            for row in await self._deliveries.rows(line, InGroup(head.group), rest):
+            for row in await self._deliveries.rows(line, InGroup(head.group), left):
                 if row.state == DELAYED:
                     break
                 found.append(row)
-            if len(found) == count:
-                break
+                left -= 1
+            if not left:
+                if not others:
+                    break
+                left, *others = others
         return found
 
     async def heads(self, line: QueueLine, names: Sequence[str]) -> dict[str | None, Delivery]:
@@ -85,3 +85,23 @@ class Groups:
                     self._deliveries.put(line, row, state, due_ms if state == DELAYED else 0)
                     names.add(row.group)
         await self.refresh(line, names)
+
+
+def _shared(rows: Sequence[Delivery], shares: Sequence[int]) -> list[Delivery]:
+    """Rows, group by group, without what is behind a delayed one, and without the rest of a group
+    of which a caller before has a part."""
+    found: list[Delivery] = []
+    passed: str | None = None  # nothing more is taken of this group
+    left, *others = shares
+    for row in rows:
+        if row.group == passed:
+            continue
+        if row.state == DELAYED:
+            passed = row.group
+            continue
+        found.append(row)
+        left -= 1
+        if not left and others:
+            passed = row.group
+            left, *others = others
+    return found

@@ -70,17 +70,17 @@ class Leases:
         now_ms: int,
         *,
         bodies: bool,
-        apart: bool = False,
+        shares: Sequence[int] = (),
         allowance: Allowance | None = None,
     ) -> tuple[list[Delivery], Fresh]:
-        """What may be handed out: rows, then fresh messages; none that has expired. `apart`: no
-        two of the same group."""
+        """What may be handed out: rows, then fresh messages; none that has expired. `shares`: it is
+        for several callers, who get messages of different groups."""
         if line.expiry_ms <= now_ms and not await self._retention.keep_up(line, now_ms):
             return [], _NOTHING
         behind = self._book.behind(now_ms)
         rows: list[Delivery] = []
         if line.queue.fifo:
-            rows = await self._groups.ready(line, count, apart=apart)
+            rows = await self._groups.ready(line, shares or [count])
         elif line.again:
             rows = await self._deliveries.rows(line, Ready(), count)
         if behind:
@@ -105,24 +105,30 @@ class Leases:
     async def lease(
         self,
         line: QueueLine,
-        count: int,
+        counts: Sequence[int],
         lease_ms: int,
         actor: Actor,
         now_ms: int,
         *,
         leased_max: int | None = None,
-        apart: bool = False,
         allowance: Allowance | None = None,
     ) -> Leased:
+        """To one caller, or several: each is given as many as it asks for before the next."""
         self.pulled(line)
         until_ms = now_ms + lease_ms
+        count = sum(counts)
         if leased_max is not None and count > leased_max - line.leased:
             count = leased_max - line.leased
             line.full = True
         messages: list[Message] = []
         if count > 0:
             rows, fresh = await self.ready(
-                line, count, now_ms, bodies=True, apart=apart, allowance=allowance
+                line,
+                count,
+                now_ms,
+                bodies=True,
+                shares=counts if len(counts) > 1 else (),
+                allowance=allowance,
             )
             self._hand_out(line, rows, fresh, lease_ms, actor, now_ms, claim=0)
             messages = await self._messages.handed_out(line, rows, fresh.spans)

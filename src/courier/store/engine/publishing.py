@@ -210,6 +210,7 @@ class Publishing:
                 queue.delay_ms if draft.delay_ms is None else draft.delay_ms for draft in drafts
             ]
         detail = events.routed(via.exchange) if via else None
+        rows: list[Delivery] = []
         at, count = 0, len(drafts)
         while at < count:
             flags = ROWS if queue.fifo else 0
@@ -225,8 +226,12 @@ class Publishing:
             stop = self._fitting(block, drafts, at, stop)
             part = drafts[at:stop] if stop - at < count else drafts
             part_delays = delays[at:stop] if delays is not None else None
-            await self._fill(line, block, part, part_delays, actor, now_ms, detail, only)
+            rows += self._fill(line, block, part, part_delays, actor, now_ms, detail, only)
             at = stop
+        if rows:
+            if queue.fifo:
+                await self._lead(line, rows)
+            self._deliveries.add_all(line, rows)
         return range(begun, line.tail + 1)
 
     def _open(self, line: QueueLine, now_ms: int, flags: int, only: int) -> Block:
@@ -252,7 +257,7 @@ class Publishing:
                 return place
         return stop
 
-    async def _fill(
+    def _fill(
         self,
         line: QueueLine,
         block: Block,
@@ -262,8 +267,8 @@ class Publishing:
         now_ms: int,
         detail: dict[str, Any] | None,
         only: PushLine | None,
-    ) -> None:
-        """Add drafts to a block, with their events and whatever rows they need."""
+    ) -> list[Delivery]:
+        """Add drafts to a block, with their events; rows that they need on the queue's line."""
         base, count = block.count, len(drafts)
         if isinstance(drafts, PlainDrafts):
             sizes, types = list(map(len, drafts.bodies)), drafts.types
@@ -295,10 +300,12 @@ class Publishing:
         )
         if only is None:
             self._book.added(line, count=count, size=size, now_ms=now_ms, aging=aging > 0)
-            await self._place(line, block, first, count)
+            rows = self._place(line, block, first, count)
         else:
             self._note_acked(line, block, base, count, actor, now_ms)
+            rows = []
         self._bind(line, block, first, count, only)
+        return rows
 
     def _note_unusual(
         self,
@@ -350,16 +357,13 @@ class Publishing:
             block.expires_ms = self._book.changes.expiries[block.key] = expires_ms
         self._book.next_due_ms = min(self._book.next_due_ms, expires_ms)
 
-    async def _place(self, line: QueueLine, block: Block, first: int, count: int) -> None:
+    def _place(self, line: QueueLine, block: Block, first: int, count: int) -> list[Delivery]:
         """On the queue's own line: beyond the cursor, or with a row each."""
-        if not block.flags:
-            line.fresh += count
-            self._book.wake(line, count)
-            return
-        rows = _rows(line, block, first, count)
-        if line.queue.fifo:
-            await self._lead(line, rows)
-        self._deliveries.add_all(line, rows)
+        if block.flags:
+            return _rows(line, block, first, count)
+        line.fresh += count
+        self._book.wake(line, count)
+        return []
 
     async def _lead(self, line: QueueLine, rows: Sequence[Delivery]) -> None:
         """The first message of a group that was empty may be handed out; one that joins a group
