@@ -15,7 +15,6 @@ from courier import app, ids
 from courier.clock import ManualClock
 from courier.config import Config
 from courier.console.past import Past
-from courier.console.words import iso
 from courier.core import keys
 from courier.core.records import decided
 from courier.core.types import (
@@ -33,6 +32,7 @@ from courier.core.types import (
 )
 from courier.store.embedded import EmbeddedStore
 from courier.web import Head, Response
+from courier.words import iso
 from tests.console.test_budget import Asked, Waiting
 from tests.oracle.store import Oracle
 

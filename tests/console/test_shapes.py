@@ -5,8 +5,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from courier import drawing
-from courier.console import charts, spans, words
+from courier import drawing, words
+from courier.console import charts, spans
 from courier.console.browsing import Wanted, fitting
 from courier.console.charts import Mark, Series
 from courier.console.facts import by_minute

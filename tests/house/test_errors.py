@@ -6,7 +6,7 @@ import pytest
 
 import courier.console
 import courier.console.guard
-import courier.console.refusals
+import courier.console.troubles
 import courier.ops
 import courier.ops.journal
 import courier.web
@@ -47,8 +47,8 @@ EXAMPLES: dict[type[errors.BrokerError], errors.BrokerError] = {
         courier.ops.journal.OffsetTrimmed(1, 2),
         courier.console.Guessing("signing in", retry_after_ms=1),
         courier.console.guard.ForeignForm("another site sent it"),
-        courier.console.refusals.PlanConflict("another plan runs on this queue"),
-        courier.console.refusals.Unmatched("queue", "ordrs", [("orders", "/console/queues/1")]),
+        courier.console.troubles.PlanConflict("another plan runs on this queue"),
+        courier.console.troubles.Unmatched("queue", "ordrs", [("orders", "/console/queues/1")]),
     )
 }
 # What Anypoint's clients are told, and after how many seconds they may come again.
@@ -114,8 +114,8 @@ OF_ONE_SITE = {
     courier.ops.journal.OffsetTrimmed,
     courier.console.Guessing,
     courier.console.guard.ForeignForm,
-    courier.console.refusals.PlanConflict,
-    courier.console.refusals.Unmatched,
+    courier.console.troubles.PlanConflict,
+    courier.console.troubles.Unmatched,
 }
 
 
@@ -188,7 +188,7 @@ def test_discue_refuses_every_error_as_the_table_says(kind: type[errors.BrokerEr
 
 @pytest.mark.parametrize("kind", EXAMPLES, ids=lambda kind: kind.__name__)
 def test_the_console_has_a_refusal_for_every_error(kind: type[errors.BrokerError]) -> None:
-    status, code = courier.console.refusals.refusal(EXAMPLES[kind])
+    status, code = courier.console.troubles.refusal(EXAMPLES[kind])
     assert 400 <= status <= 503 and status != 500
     assert code
 

@@ -20,7 +20,7 @@ from courier import ids
 from courier.clock import Clock
 from courier.console import forms
 from courier.console.guard import HEADERS, NOT_KEPT, Codes, ForeignForm, Guard
-from courier.console.refusals import Trouble, Unmatched, nearest, refusal, retry_after_s
+from courier.console.troubles import Trouble, Unmatched, nearest, refusal, retry_after_s
 from courier.core import keys
 from courier.core.admin import Admin
 from courier.core.broker import Broker

@@ -3,6 +3,7 @@
 import base64
 import binascii
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -10,10 +11,10 @@ from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from courier.console import Page, Redirect, Services, forms
+from courier.console.facts import BEYOND
 from courier.console.past import Past
 from courier.console.queue import Problem, QueuePage
 from courier.console.spans import duration_ms, duration_text
-from courier.console.words import BEYOND, duration
 from courier.core.errors import (
     Frozen,
     InvalidRequest,
@@ -24,7 +25,13 @@ from courier.core.errors import (
 from courier.core.keys import Reach
 from courier.core.types import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, Draft, Queue
 from courier.web import Call, Handler
+from courier.words import duration
 
+# What each of these buttons sets; the opposite one undoes it.
+SWITCHES: dict[str, dict[str, Any]] = {
+    "pause": {"paused": True}, "resume": {"paused": False},
+    "freeze": {"frozen": True}, "unfreeze": {"frozen": False},
+}  # fmt: skip
 LEASE_MS = (SECOND_MS, 12 * HOUR_MS)
 DELAY_MS = (0, 12 * HOUR_MS)
 RETENTION_MS = (MINUTE_MS, 14 * DAY_MS)
@@ -70,26 +77,14 @@ class Actions:
 
     def handlers(self) -> dict[str, Handler]:
         return {
-            "pause_queue": self.pause_queue,
-            "resume_queue": self.resume_queue,
-            "freeze_queue": self.freeze_queue,
-            "unfreeze_queue": self.unfreeze_queue,
+            **{f"{verb}_queue": partial(self._switch, verb) for verb in SWITCHES},
             "publish": self.publish,
             "change_settings": self.change_settings,
             "set_back": self.set_back,
         }
 
-    async def pause_queue(self, call: Call) -> Redirect:
-        return await self._edit(call, lambda queue: replace(queue, paused=True))
-
-    async def resume_queue(self, call: Call) -> Redirect:
-        return await self._edit(call, lambda queue: replace(queue, paused=False))
-
-    async def freeze_queue(self, call: Call) -> Redirect:
-        return await self._edit(call, lambda queue: replace(queue, frozen=True))
-
-    async def unfreeze_queue(self, call: Call) -> Redirect:
-        return await self._edit(call, lambda queue: replace(queue, frozen=False))
+    async def _switch(self, verb: str, call: Call) -> Redirect:
+        return await self._edit(call, lambda queue: replace(queue, **SWITCHES[verb]))
 
     async def _edit(self, call: Call, edit: Callable[[Queue], Queue]) -> Redirect:
         await self._services.admin.update_queue(

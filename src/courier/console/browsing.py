@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from courier.console.words import preview
 from courier.core.limits import ANSWER_BYTES_MAX, Allowance
 from courier.core.store import Store
 from courier.core.types import Message, MessageState, Queue
+from courier.words import preview
 
 ROWS = 50
 PAGE = 500

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from markupsafe import Markup
 from msgspec import Struct
 
-from courier.console.words import number
 from courier.drawing import Frame, ceiling, short_number
+from courier.words import number
 
 SPARK_WIDTH = 96
 SPARK_HEIGHT = 20

@@ -8,14 +8,15 @@ from typing import Any
 from courier import ids
 from courier.console import Services
 from courier.console.browsing import Wanted, at, first_from, fitting, window
-from courier.console.effects import read_ranges
 from courier.console.lake import LakePages
-from courier.console.plans import PAGE, Chosen, Plan, PlanFiles, Selection, on_disk
+from courier.console.plans import PAGE, Chosen, Plan, PlanFiles, Ranges, Selection, on_disk
+from courier.console.reading import Part, read
 from courier.core import journal
 from courier.core.errors import NotFound
 from courier.core.keys import Reach
 from courier.core.limits import Allowance
 from courier.core.listeners import missed
+from courier.core.store import Store
 from courier.core.types import BROKER, Listener, Message, Origin, Queue
 
 # Bodies of one page.
@@ -172,7 +173,7 @@ class Choosing:
     async def _copies(self, plan: Plan) -> AsyncIterator[list[Chosen]]:
         """What a redrive published and nobody has leased since, as its events say."""
         undone = (await self._plans.all())[plan.undo_of]
-        async for run, start, stop in read_ranges(self._store, undone.offsets):
+        async for run, start, stop in _read_ranges(self._store, undone.offsets):
             details = journal.column(run, "detail")
             if run.kind != "published":
                 continue
@@ -192,6 +193,12 @@ class Choosing:
                     into = str(detail.get("queue", "")) if redriven else ""
                     origin = Origin(run.queue, found[0].id, reason="attempts") if into else None
                     yield [Chosen.of(run.queue, found[0], origin, kept=True, into=into)]
+
+
+async def _read_ranges(store: Store, ranges: Ranges) -> AsyncIterator[Part]:
+    for first, last in ranges:
+        async for found in read(store, first - 1, last):
+            yield found
 
 
 async def held(

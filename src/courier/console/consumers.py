@@ -4,7 +4,7 @@ say in which minute something happened last, and the journal of that minute says
 
 from msgspec import Struct
 
-from courier.console.effects import read
+from courier.console.reading import read
 from courier.core import journal
 from courier.core.store import Store
 from courier.core.types import HOUR_MS, MINUTE_MS, Key, Queue

@@ -8,17 +8,16 @@ import msgspec
 from msgspec import Struct
 
 from courier.console import Page, Services, operates
+from courier.console.reading import PAGE_EVENTS, pages
 from courier.console.spans import moment_ms
-from courier.console.words import preview
 from courier.core import journal
 from courier.core.slices import Slices
 from courier.core.store import Store
 from courier.core.types import MINUTE_MS, OPERATOR, Key, Run
 from courier.web import Call, Handler
+from courier.words import preview
 
 ROWS = 100
-PAGE_EVENTS = 2_000
-PAGE_BYTES_MAX = 256 << 10
 # Where most events are wanted, this many are enough for a page.
 FIRST_EVENTS = 150
 # One answer looks at this many events, or for this long, and says how far it has come.
@@ -148,15 +147,8 @@ async def read_between(
     """The events with offsets between two that are wanted, oldest first."""
     rows: list[EventRow] = []
     slices = Slices()
-    after = low
-    while after < high - 1 and len(rows) < most:
-        limit = high - 1 - after
-        runs = await store.journal.read(after=after, limit=limit, bytes_max=PAGE_BYTES_MAX)
-        cut = list(journal.cut(runs, after=after, limit=limit))
-        if not cut:
-            break
-        for run, start, stop in cut:
-            after = max(after, run.offset + stop - 1)
+    async for page in pages(store, low, high - 1):
+        for run, start, stop in page:
             if wanted.takes_run(run):
                 begin = run.offset + start - 1
                 for event in journal.events([run], after=begin, limit=stop - start):
@@ -164,6 +156,8 @@ async def read_between(
                     row = _row(store, event)
                     if not wanted.q or wanted.q in row.json:
                         rows.append(row)
+        if len(rows) >= most:
+            break
     return rows
 
 

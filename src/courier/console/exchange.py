@@ -12,7 +12,7 @@ from courier.console.facts import Facts
 from courier.console.past import Past
 from courier.console.queue import Problem, settings_of
 from courier.console.recent import QUIET
-from courier.console.refusals import Unmatched, nearest
+from courier.console.troubles import Unmatched, nearest
 from courier.core.errors import InvalidRequest, NotFound, OverLimit
 from courier.core.routing import passes
 from courier.core.types import MINUTE_MS, SECOND_MS, Binding, Exchange, Queue, Rule

@@ -8,7 +8,6 @@ from msgspec import Struct
 from courier.console import Services
 from courier.console.recent import QUIET, History, Recent
 from courier.console.rules import Listening, Look, QueueFacts, Reader, ServerFacts, looks_at
-from courier.console.words import BEYOND
 from courier.core.keys import Reach
 from courier.core.slices import Slices
 from courier.core.types import (
@@ -26,6 +25,8 @@ from courier.core.types import (
     Worker,
 )
 
+# In place of the name of a queue that the key does not reach.
+BEYOND = "another queue"
 # Queues that are judged in one step of the event loop.
 PART = 500
 _NONE = QueueStats()

@@ -8,7 +8,8 @@ from typing import Any
 from msgspec import Struct
 
 from courier import ids
-from courier.console.words import BEYOND
+from courier.console import reading
+from courier.console.facts import BEYOND
 from courier.core import journal
 from courier.core.store import Store
 from courier.core.types import Key, Listener, Queue, Run
@@ -16,9 +17,6 @@ from courier.core.types import Key, Listener, Queue, Run
 # How much of the journal is looked through for one message, and how long.
 EVENTS_MAX = 1_000_000
 LOOKED_S_MAX = 1.5
-# Pages are small: decoding one holds up the interpreter.
-PAGE_EVENTS = 2_000
-PAGE_BYTES_MAX = 256 << 10
 # Events of one moment among which a message's publication is looked for.
 ORIGIN_EVENTS_MAX = 20_000
 STEPS_MAX = 500
@@ -176,25 +174,19 @@ async def _origin(store: Store, queue: str, message: str, at_ms: int) -> tuple[s
     """The message that this one is a copy of, by its `published`."""
     head = await store.journal.head()
     after = max(await store.journal.offset_at(at_ms), head.first - 1)
-    looked = 0
-    while after < head.last and looked < ORIGIN_EVENTS_MAX:
-        limit = min(PAGE_EVENTS, head.last - after)
-        runs = await store.journal.read(after=after, limit=limit, bytes_max=PAGE_BYTES_MAX)
-        cut = list(journal.cut(runs, after=after, limit=limit))
-        if not cut or cut[0][0].at_ms > at_ms:
+    upto = min(head.last, after + ORIGIN_EVENTS_MAX)
+    async for run, start, stop in reading.read(store, after, upto):
+        if run.at_ms > at_ms:
             return None
-        for run, start, stop in cut:
-            after += stop - start
-            looked += stop - start
-            if run.kind != "published" or run.queue != queue or run.at_ms > at_ms:
-                continue
-            named = journal.column(run, "message_id")
-            for place in range(start, stop):
-                if named[place] == message:
-                    detail = journal.column(run, "detail")[place]
-                    if isinstance(detail, dict) and "message" in detail:
-                        return str(detail.get("queue", "")), str(detail["message"])
-                    return None
+        if run.kind != "published" or run.queue != queue:
+            continue
+        named = journal.column(run, "message_id")
+        for place in range(start, stop):
+            if named[place] == message:
+                detail = journal.column(run, "detail")[place]
+                if isinstance(detail, dict) and "message" in detail:
+                    return str(detail.get("queue", "")), str(detail["message"])
+                return None
     return None
 
 
@@ -214,18 +206,14 @@ async def read(
     steps: list[Step] = []
     until_s = time.perf_counter() + LOOKED_S_MAX
     hidden = 0
-    while after < head.last and watched.open and len(steps) < STEPS_MAX:
-        if after - first >= EVENTS_MAX or time.perf_counter() > until_s:
-            break
-        limit = min(PAGE_EVENTS, head.last - after)
-        runs = await store.journal.read(after=after, limit=limit, bytes_max=PAGE_BYTES_MAX)
-        cut = list(journal.cut(runs, after=after, limit=limit))
-        if not cut:
-            break
-        after += sum(stop - start for _, start, stop in cut)
-        found = await asyncio.to_thread(_steps, watched, cut, tenant)
+    async for page in reading.pages(store, first, min(head.last, first + EVENTS_MAX)):
+        after += sum(stop - start for _, start, stop in page)
+        found = await asyncio.to_thread(_steps, watched, page, tenant)
         steps += [each for each in found if within(each.queue)]
         hidden += sum(not within(each.queue) for each in found)
+        over = not watched.open or len(steps) >= STEPS_MAX
+        if over or time.perf_counter() > until_s:
+            break
     whole = after >= head.last or not watched.open
     _note_waits(steps)
     _name(store, steps, within)

@@ -13,11 +13,11 @@ from courier.console.facts import Facts
 from courier.console.guard import HEADERS, NOT_KEPT
 from courier.console.queues import QueuesPage, Row
 from courier.console.recent import QUIET, History
-from courier.console.words import duration, number, rate, size
 from courier.core import keys
 from courier.core.errors import BrokerError, Forbidden, RateLimited, Unavailable
 from courier.core.types import MINUTE_MS, SECOND_MS, Key, Queue, QueueStats
 from courier.web import Call, Handler, Response
+from courier.words import duration, number, rate, size
 
 EVERY_S = 1.0
 STREAM_S_MAX = 600.0

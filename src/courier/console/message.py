@@ -13,8 +13,8 @@ from courier.console.facts import Facts
 from courier.console.guard import HEADERS, NOT_KEPT
 from courier.console.past import Past
 from courier.console.queue import may
-from courier.console.refusals import nearest
 from courier.console.shell import message_lines
+from courier.console.troubles import nearest
 from courier.console.why import BEFORE_MAX, Waiting, is_over, where_it_went, why_late
 from courier.core.errors import NotFound
 from courier.core.types import MINUTE_MS, SECOND_MS, Message, Queue

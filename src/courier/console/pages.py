@@ -10,15 +10,16 @@ import jinja2
 import msgspec
 from markupsafe import Markup, escape
 
+from courier import words
 from courier.console import Page, Services, operates, relative
 from courier.console.actions import Actions
+from courier.console.assets import Files
 from courier.console.connections import Connections
 from courier.console.doors import Doors, SignInFacts
 from courier.console.downloads import Downloads
 from courier.console.events import EventsPage
 from courier.console.exchange import ExchangePages
 from courier.console.facts import Facts
-from courier.console.files import Files
 from courier.console.guard import page_after
 from courier.console.lake import LakePages
 from courier.console.live import Live
@@ -30,7 +31,6 @@ from courier.console.queues import QueuesPage
 from courier.console.receivers import Receivers
 from courier.console.settings import SettingsPages
 from courier.console.spans import duration_text, moment_ms
-from courier.console.words import FILTERS, listing, printable
 from courier.core.types import MINUTE_MS, Key
 from courier.web import Handler, Request
 
@@ -44,6 +44,20 @@ _PARAMETERS = frozenset(
 )  # fmt: skip
 _LINK = re.compile(r'href="([^"#]*console[^"#]*)(#[^"]*)?"(?! data-now)')
 _SEARCH = re.compile(r'<form [^>]*method="get"[^>]*>(?!<!--now-->)')
+_WORDS = (
+    words.number,
+    words.rate,
+    words.size,
+    words.duration,
+    words.clock,
+    words.precise,
+    words.minute,
+    words.exact,
+    words.iso,
+    words.short,
+    words.message_short,
+    words.preview,
+)
 _TITLES = {
     400: "This cannot be done as asked",
     401: "Please sign in",
@@ -71,7 +85,7 @@ class Pages:
             lstrip_blocks=True,
         )
         self._environment.filters |= {
-            **FILTERS,
+            **{each.__name__: each for each in _WORDS},
             "body": _body,
             "sentence": _sentence,
             "typed": duration_text,
@@ -146,7 +160,7 @@ class Pages:
             token=self._services.guard.form_token(session) if session and not at else "",
             query=_Query(query),
             tenant_query=again({}, tenant=query.get("tenant", "")),
-            scopes=listing(sorted({grant.scope for grant in key.grants}), 20) if key else "",
+            scopes=words.listing(sorted({grant.scope for grant in key.grants}), 20) if key else "",
             href=lambda path: relative(request, path),
             page=page.template.removesuffix(".html"),
         )
@@ -172,7 +186,7 @@ def kept_at(text: str, at: str) -> str:
 def _finalize(value: Any) -> Any:
     """Nothing that is shown holds control or direction characters."""
     if isinstance(value, str) and not isinstance(value, Markup):
-        return printable(value)
+        return words.printable(value)
     return value
 
 
@@ -195,7 +209,7 @@ def _body(text: str) -> Markup:
 
     Quotes stand for themselves there, and JSON has many of them.
     """
-    return Markup(html.escape(printable(text, keep="\n\t"), quote=False))
+    return Markup(html.escape(words.printable(text, keep="\n\t"), quote=False))
 
 
 def _json(value: Any) -> str:

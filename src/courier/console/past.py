@@ -9,18 +9,18 @@ from typing import Any
 import msgspec
 
 from courier.console import Services
-from courier.console.effects import read
 from courier.console.facts import Known
+from courier.console.reading import read
 from courier.console.recent import QUIET, Recent
 from courier.console.rules import QueueFacts, looks_at
 from courier.console.spans import moment_ms
-from courier.console.words import exact
 from courier.core import journal
 from courier.core.errors import InvalidRequest, NotFound
 from courier.core.keys import Reach
 from courier.core.slices import Slices
 from courier.core.types import DAY_MS, HOUR_MS, MINUTE_MS, Level, Queue, QueueStats, Tally, Tenant
 from courier.web import Call
+from courier.words import exact
 
 # As long as numbers are kept.
 KEPT_MS = 460 * DAY_MS

@@ -8,20 +8,21 @@ from msgspec.structs import replace
 
 from courier import ids
 from courier.console import Page, Redirect, Services, forms, operates, permits, queue_meant
+from courier.console.actions import SWITCHES
 from courier.console.browsing import SEARCH_CHARACTERS_MAX
 from courier.console.charts import Mark
 from courier.console.lake import LakePages
 from courier.console.plans import Chosen, Plan, PlanFiles, Selection
 from courier.console.queue import may
-from courier.console.refusals import PlanConflict
 from courier.console.runs import UNDO, Runs
 from courier.console.shell import plan_line
 from courier.console.spans import moment_ms
+from courier.console.troubles import PlanConflict
 from courier.console.wholes import Wholes
-from courier.console.words import clock, count, listing, preview
 from courier.core.errors import Forbidden, InvalidRequest, NotFound, StoreUnavailable
 from courier.core.types import Key, KeyUse, Listener, MessageState, Queue, Tenant
 from courier.web import Call, Handler
+from courier.words import clock, count, listing, preview
 
 QUEUES_MAX = 50
 MESSAGES_MAX = 500
@@ -30,10 +31,6 @@ LISTED_MAX = 200
 TYPED_FROM = 100
 # How long an answer waits for what is quick; what is not goes on by itself.
 WAIT_S = 1.5
-SWITCHES: dict[str, dict[str, Any]] = {
-    "pause": {"paused": True}, "resume": {"paused": False},
-    "freeze": {"frozen": True}, "unfreeze": {"frozen": False},
-}  # fmt: skip
 OF_MESSAGES = ("delete", "purge", "redrive")
 STATES: tuple[str, ...] = get_args(MessageState)
 

@@ -11,12 +11,11 @@ from msgspec.structs import replace
 
 from courier.console import Page, Services, browsing, charts, operates, spans
 from courier.console.consumers import ConsumerRow, Consumers, Work
-from courier.console.facts import Facts, Known
+from courier.console.facts import BEYOND, Facts, Known
 from courier.console.lake import AWAY, LakePages
 from courier.console.past import Past
 from courier.console.rules import Listening, Look, listener_trouble
 from courier.console.shell import queue_lines
-from courier.console.words import BEYOND, preview
 from courier.core import keys
 from courier.core.errors import Forbidden, NotFound, OverLimit
 from courier.core.limits import ANSWER_BYTES_MAX, Allowance
@@ -31,6 +30,7 @@ from courier.core.types import (
     Queue,
 )
 from courier.web import Call, Handler
+from courier.words import preview
 
 # What of a queue is listed: any state ("ready" is what is handed out next), or its dead letters.
 STATES: dict[str, MessageState | None] = {

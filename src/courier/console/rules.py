@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 
 from courier.console.recent import MINUTES, QUIET, History
-from courier.console.words import clock, count, duration, listing, minute, number, rate, size
 from courier.core.types import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
+from courier.words import clock, count, duration, listing, minute, number, rate, size
 
 GROWING_MINUTES = 10
 UNLEASED_MINUTES = 2

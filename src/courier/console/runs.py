@@ -13,29 +13,37 @@ from msgspec.structs import replace
 
 from courier.console import Services
 from courier.console.choosing import Choosing
-from courier.console.effects import of_page, of_settings
 from courier.console.lake import LakePages
 from courier.console.plans import (
+    REPLAY_ID,
     Action,
     Chosen,
     Plan,
     PlanFiles,
+    Ranges,
     State,
     add_ranges,
     extend_ranges,
     within,
 )
-from courier.console.refusals import PlanConflict
+from courier.console.reading import read
+from courier.console.troubles import PlanConflict
 from courier.console.wholes import Wholes
+from courier.core import journal
 from courier.core.errors import BrokerError, NotFound, RateLimited
 from courier.core.keys import Reach
-from courier.core.types import Actor, Draft, Queue
+from courier.core.store import Store
+from courier.core.types import Actor, Draft, Queue, Run
 
 log = logging.getLogger("courier.console")
 
 # Redriving takes several times as long as deleting, and others have their turn between.
 REDRIVEN_MAX = 100
 PAUSE_S_MAX = 5.0
+# How much of the journal is looked through for what one page did.
+EVENTS_MAX = 2_000_000
+DIALECT = "console"
+_SETTINGS = ("_created", "_updated", "_deleted")
 MESSAGES_ONLY = ("delete", "purge", "redrive", "put_back", "take_back", "retry_pushes", "replay")
 UNDO: dict[str, Action] = {
     "delete": "put_back",
@@ -145,7 +153,7 @@ class Runs:
             page = await self._page(plan, number)
             if step and page:
                 done = await step(plan, page, actor)
-                _, offsets, plan.after = await of_page(self._store, plan, page)
+                _, offsets, plan.after = await _of_page(self._store, plan, page)
                 plan.done += len(done)
                 left = [each.seq for each in page if each.seq not in done]
                 if left:
@@ -159,7 +167,7 @@ class Runs:
     async def _act(self, plan: Plan, actor: Actor, reach: Reach) -> None:
         if plan.action not in MESSAGES_ONLY:
             await self._wholes.act(plan, actor, reach)
-            extend_ranges(plan.offsets, await of_settings(self._store, plan))
+            extend_ranges(plan.offsets, await _of_settings(self._store, plan))
 
     async def _page(self, plan: Plan, number: int) -> list[Chosen]:
         """What puts messages back is about those that the plan before did delete."""
@@ -178,13 +186,13 @@ class Runs:
     async def _delete(self, plan: Plan, page: Sequence[Chosen], actor: Actor) -> set[int]:
         seqs = [each.seq for each in page]
         await self._services.broker.remove_chosen(page[0].queue, seqs, actor=actor, leased=False)
-        return (await of_page(self._store, plan, page))[0]
+        return (await _of_page(self._store, plan, page))[0]
 
     async def _redrive(self, plan: Plan, page: Sequence[Chosen], actor: Actor) -> set[int]:
         for first in range(0, len(page), REDRIVEN_MAX):
             seqs = [each.seq for each in page[first : first + REDRIVEN_MAX]]
             await self._services.broker.redrive_chosen(page[0].queue, seqs, actor=actor)
-        return (await of_page(self._store, plan, page))[0]
+        return (await _of_page(self._store, plan, page))[0]
 
     async def _take_back(self, plan: Plan, page: Sequence[Chosen], actor: Actor) -> set[int]:
         """Delete the copies of a redrive or replay, and put back what were dead letters."""
@@ -197,7 +205,7 @@ class Runs:
             )
             fresh += [each.seq for each in found if each.seq == seq and not each.attempts]
         await self._services.broker.remove_chosen(queue, fresh, actor=actor, leased=False)
-        done = (await of_page(self._store, plan, page))[0]
+        done = (await _of_page(self._store, plan, page))[0]
         back = [each for each in page if each.seq in done and each.into]
         await self._publish(plan, back, actor)
         return done
@@ -252,3 +260,51 @@ class Runs:
             if await self._services.broker.retry_chosen(plan.target, each.seq):
                 done.add(each.seq)
         return done
+
+
+# --- what a plan did: its events are those of its keys, through the console ---
+
+
+async def _of_page(
+    store: Store, plan: Plan, page: Sequence[Chosen]
+) -> tuple[set[int], Ranges, int]:
+    """Sequences that were deleted, offsets of all its events, and the journal's last offset."""
+    queue, seqs = page[0].queue, {each.seq for each in page}
+    named = {each.id for each in page}
+    ended: set[int] = set()
+    offsets: Ranges = []
+    last = (await store.journal.head()).last
+    low = max(plan.after, last - EVENTS_MAX)
+    async for run, start, stop in read(store, low, last):
+        if run.dialect != DIALECT or run.actor not in plan.actors:
+            continue
+        if run.kind == "deleted" and run.queue == queue:
+            of = journal.column(run, "seq")
+            mine = [place for place in range(start, stop) if of[place] in seqs]
+            ended |= {of[place] for place in mine}
+        elif run.kind == "published":
+            mine = [place for place in range(start, stop) if _copies(run, place, plan, named)]
+        else:
+            continue
+        add_ranges(offsets, [run.offset + place for place in mine])
+    return ended, offsets, last
+
+
+async def _of_settings(store: Store, plan: Plan) -> Ranges:
+    """Offsets of the changes of settings that it made, since `after`."""
+    last = (await store.journal.head()).last
+    offsets: Ranges = []
+    async for run, start, stop in read(store, max(plan.after, last - EVENTS_MAX), last):
+        made = run.dialect == DIALECT and run.actor in plan.actors
+        if made and run.kind.endswith(_SETTINGS) and not run.kind.startswith("session_"):
+            add_ranges(offsets, range(run.offset + start, run.offset + stop))
+    return offsets
+
+
+def _copies(run: Run, place: int, plan: Plan, named: set[str]) -> bool:
+    """Whether this is a message that the plan put somewhere."""
+    headers, detail = journal.column(run, "headers")[place], journal.column(run, "detail")[place]
+    if headers and headers.get(REPLAY_ID) == plan.id:
+        return True
+    redriven = isinstance(detail, dict) and detail.get("reason") == "redrive"
+    return redriven and detail.get("message") in named

@@ -4,7 +4,7 @@ import shlex
 from urllib.parse import quote
 
 from courier.console.plans import Plan
-from courier.console.words import iso
+from courier.words import iso
 
 _WITH_CURL = "curl, with the token of any key that sees the queue"
 

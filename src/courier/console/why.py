@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from courier.console.life import Step
-from courier.console.words import clock, count, duration, number
+from courier.words import clock, count, duration, number
 
 _ENDS = ("acked", "expired", "purged", "deleted")
 BEFORE_MAX = 200
