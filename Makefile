@@ -15,6 +15,7 @@ OLDEST_READY := .tools/oldest/.ready
 BROWSER_READY := .tools/.browser-ready
 POSTGRES_READY := .tools/.postgres-ready
 COUNTER_READY := .tools/.counter-ready
+CALLERS_READY := .tools/.callers-ready
 # Java's classes for Spark; with them and without its slower compiler Spark starts sooner. Java then
 # keeps little room for compiled code, unless it is asked for; and too little for Spark's classes, which
 # makes it look for garbage. Spark starts a process for each folder that it makes, 80 in a batch.
@@ -40,7 +41,8 @@ demo: $(RUN_READY) $(JAVA_READY) ## see all of it in two minutes; leaves build/d
 test: $(DEV_READY) ## lint, then every test, the fast ones first
 	@# Two cores are not kept busy by one or two of these.
 	@$(MAKE) --no-print-directory -j 3 lint $(CLIENTS_READY) $(CONNECT_READY) $(OLDEST_READY) \
-		$(CLASSES) $(BROWSER_READY) $(POSTGRES_READY) $(COUNTER_READY)
+		$(CLASSES) $(BROWSER_READY) $(POSTGRES_READY) $(COUNTER_READY) \
+		$(CALLERS_READY)
 	@# A test waits for its server much of the time: three of them keep two cores busy. Slow ones
 	@# wait even longer. Of the lake's, one worker runs those that share a Spark, and one those that
 	@# have Sparks of their own: a third would start one more, and slow both down.
@@ -98,6 +100,10 @@ $(POSTGRES_READY): scripts/postgres
 
 $(COUNTER_READY): scripts/counter
 	@scripts/counter
+	@mkdir -p $(@D) && touch $@
+
+$(CALLERS_READY): scripts/callers
+	@scripts/callers
 	@mkdir -p $(@D) && touch $@
 
 $(BROWSER_READY): scripts/browser

@@ -1,7 +1,7 @@
 """Requests that are malformed, by the classes of llhttp's own tests, on a connection of ours.
 
 Each is sent behind a good request and before another, whole and byte by byte: the first one is
-answered, the bad one is refused, the connection is over, and what follows is not taken for a request.
+answered, the bad one refused, the connection is over, and what follows is not taken for a request.
 """
 
 import re
