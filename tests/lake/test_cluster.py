@@ -15,17 +15,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from courier.lake import archive
 from courier.lake.catalog import Lake
+from courier.lake.client import Client
 from courier.lake.session import START
+from courier.lake.tables import FEW_ROWS
 from tests.clients.cloudflare import CloudflareClient
 from tests.lake.brokers import bodies, events, last_offset, options, queue
 from tests.lake.cluster import SPARK_HOME, WORKERS, cluster
 from tests.lake.cluster import settings as settings_of
 from tests.lake.commands import Commands
-from tests.lake.lakes import rows
+from tests.lake.lakes import place_of, rows
 from tests.server import Server
 
 RUN_S_MAX = 400
@@ -137,6 +140,11 @@ def test_a_pipeline_runs_on_it_and_so_does_a_replay(
         work.publish_batch([f"body {n}" for n in range(50)])
         work.ack([each.lease for each in work.pull(20)])
         CloudflareClient(http, "again")
+        CloudflareClient(http, "busy")
+    # What is few the command brings itself; the rest is the executors'.
+    with Client(place_of(server)) as broker:
+        many = pa.record_batch({"body": pa.array([f"{n}" for n in range(FEW_ROWS)])})
+        broker.publish("busy", many, once="many", first=0)
     settings = [f"--conf={name}={value}" for name, value in settings_of(tmp_path).items()]
     place = ("--lake", str(root), "--data", str(server.data), "--master", site.master, *settings)
     status, shown, said = courier("pipeline", "run", "--once", *place)
@@ -144,6 +152,7 @@ def test_a_pipeline_runs_on_it_and_so_does_a_replay(
     lake = Lake(str(root))
     [upto] = {archive.last(table) for table in lake.tables}
     assert sorted(row["offset"] for row in rows(lake.events)) == [*range(1, upto + 1)]
+    assert upto > FEW_ROWS
     ended = Counter(row["outcome"] for row in rows(lake.messages) if row["queue"] == "work")
     assert ended == {"acked": 20, "live": 30}
 

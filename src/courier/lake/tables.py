@@ -363,9 +363,7 @@ class Table:
 
         unique = f"{name}-{ids.new_id()[:12]}"
         if isinstance(rows, Pages):
-            by = self._derived
-            copied = copy_by_tasks(rows, self.uri, unique, partition_by=by, files_max=files_max)
-            return Written(copied)
+            return Written(copy_by_tasks(rows, self.uri, unique, files_max=files_max))
         columns = self._order()
         rows = rows.selectExpr(*self._columns()).coalesce(files_max)
         if rows_max is not None and rows_max <= FEW_ROWS:

@@ -21,7 +21,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from courier.lake import client, sql
+from courier.lake import client
 from courier.lake.client import Place, Slice
 from courier.lake.options import PAGE_ROWS
 from courier.lake.parts import DATA, Part, Parts, fitted
@@ -101,9 +101,7 @@ def write_by_tasks(
     return take(uri, name)
 
 
-def copy_by_tasks(
-    pages: Pages, uri: str, name: str, *, partition_by: Mapping[str, str], files_max: int
-) -> list[Part]:
+def copy_by_tasks(pages: Pages, uri: str, name: str, *, files_max: int) -> list[Part]:
     """Have Spark's tasks write pages of the journal, each a range of offsets, in their order."""
     place, part = pages.place, pages.part
     slices = [(each.after, each.upto) for each in client.split(part, files_max)]
@@ -112,7 +110,6 @@ def copy_by_tasks(
         .schema("part string")
         .option("path", uri)
         .option("name", name)
-        .option("partitionBy", json.dumps(dict(partition_by)))
         .option("url", place.url)
         .option("token", place.token)
         .option("awaySeconds", place.away_s_max)
@@ -171,7 +168,6 @@ class PagesCopier(DataSourceReader):
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._uri, self._name = options["path"], options["name"]
-        self._partition_by: dict[str, str] = json.loads(options["partitionby"])
         away_s_max = float(options["awayseconds"])
         self._place = Place(options["url"], options["token"], away_s_max=away_s_max)
         self._slices = [Slice(options["epoch"], *each) for each in json.loads(options["slices"])]
@@ -180,10 +176,11 @@ class PagesCopier(DataSourceReader):
         return [InputPartition(each) for each in self._slices]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        schema = EVENTS_TABLE.arrow()
-        parts = Parts(self._uri, self._name, schema, partition_by=[*self._partition_by])
+        parts = Parts(self._uri, self._name, EVENTS_TABLE.arrow(), partition_by=["date"])
         for page in client.read(self._place, partition.value, rows=PAGE_ROWS):
-            parts.add(sql.completed(pa.Table.from_batches([page]), self._partition_by, schema))
+            # Executors need not have DuckDB: this is what `to_date(at)` gives.
+            days = page.column("at").cast(pa.date32())
+            parts.add(pa.Table.from_batches([page]).append_column("date", days))
         told = [json.dumps(asdict(part)) for part in parts.close()]
         yield pa.RecordBatch.from_pydict({"part": pa.array(told, pa.string())})
 
