@@ -209,9 +209,9 @@ def lake_bars(lakes: Lakes) -> list[Bar]:
             "x",
         )
         for what, whom, limit in (
-            (READ, PARQUET, 0.3),
+            (READ, PARQUET, 0.45),
             (READ, JSON, 2.0),
-            (EVENTS, PARQUET, 0.4),
+            (EVENTS, PARQUET, 0.75),
             (PUBLISH, RAW, 0.7),
         )
     ]
