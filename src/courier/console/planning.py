@@ -7,14 +7,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from courier import ids
-from courier.console import Page, Redirect, Services, forms, operates, permits, queue_meant
+from courier.console import Page, Redirect, Services, deeds, forms, operates, queue_meant
 from courier.console.actions import SWITCHES
 from courier.console.browsing import SEARCH_CHARACTERS_MAX
 from courier.console.charts import Mark
 from courier.console.lake import LakePages
 from courier.console.plans import Chosen, Plan, PlanFiles, Selection
 from courier.console.queue import may
-from courier.console.runs import UNDO, Runs
+from courier.console.runs import Runs
 from courier.console.shell import plan_line
 from courier.console.spans import moment_ms
 from courier.console.troubles import PlanConflict
@@ -22,13 +22,11 @@ from courier.console.wholes import Wholes
 from courier.core.errors import Forbidden, InvalidRequest, NotFound, StoreUnavailable
 from courier.core.types import Key, KeyUse, Listener, MessageState, Queue, Tenant
 from courier.web import Call, Handler
-from courier.words import clock, count, listing, preview
+from courier.words import clock, count, preview
 
 QUEUES_MAX = 50
 MESSAGES_MAX = 500
 LISTED_MAX = 200
-# From this many messages on, their number has to be typed.
-TYPED_FROM = 100
 # How long an answer waits for what is quick; what is not goes on by itself.
 WAIT_S = 1.5
 OF_MESSAGES = ("delete", "purge", "redrive")
@@ -94,11 +92,11 @@ class Planning:
 
     def owns(self, plan: Plan, tenant: str) -> bool:
         """Whether keys of the tenant may see it at all."""
-        return plan.tenant == tenant and not permits.of_operator(plan)
+        return plan.tenant == tenant and not deeds.of_operator(plan)
 
     def targets(self, plan: Plan) -> list[str]:
         """What a limited key has to reach, every one of them, to see it."""
-        return permits.targets(plan)
+        return deeds.targets(plan)
 
     async def _plan(self, call: Call) -> Plan:
         found = await self.find(call.params["plan"])
@@ -123,7 +121,7 @@ class Planning:
         else:
             call.require()
             raise InvalidRequest("action", f"'{asked.action[:40]}' is not something to plan")
-        permits.check(call.key, plan)
+        deeds.check(call.key, plan)
         await self.runs.make(plan, call.reach, wait_s=WAIT_S)
         return Redirect(f"/console/plans/{plan.id}")
 
@@ -238,12 +236,12 @@ class Planning:
 
     async def run_plan(self, call: Call) -> Page | Redirect:
         plan, asked = await self._plan(call), call.body
-        permits.check(call.key, plan)
+        deeds.check(call.key, plan)
         if plan.state == "planned":
             if await self._arrived(call, plan):
                 says = "Messages arrived since this was planned; now these are all of them."
                 return await self._again(call, plan, says, status=409)
-            needed = needed_words(plan)
+            needed = deeds.needed_words(plan)
             typed = asked.confirm.strip().replace(",", "")
             if needed and typed != needed:
                 says = f"To go on, type {needed}."
@@ -282,20 +280,22 @@ class Planning:
         if undo is None or undo.state == "done":
             undo = await self._undo(call, plan)
         else:  # it was interrupted, maybe before anybody knew of it
-            permits.check(call.key, undo)
+            deeds.check(call.key, undo)
         await self.runs.run(undo, call.actor, call.reach, wait_s=WAIT_S)
         return Redirect(f"/console/plans/{undo.id}")
 
     async def _undo(self, call: Call, plan: Plan) -> Plan:
         """A new plan that undoes this one, if it can be undone."""
-        if not undoable(plan):
-            raise PlanConflict(never_undone(plan) or "nothing was done yet that could be undone")
-        undo = self._new(call, forms.NewPlan(UNDO[plan.action]), plan.tenant)
+        if not deeds.undoable(plan):
+            raise PlanConflict(
+                deeds.never_undone(plan) or "nothing was done yet that could be undone"
+            )
+        undo = self._new(call, forms.NewPlan(deeds.DEEDS[plan.action].undo or ""), plan.tenant)
         undo.queues, undo.undo_of = plan.queues, plan.id
         undo.touched = None if plan.touched is None else [*plan.touched]
-        for queue in permits.targets(undo):
+        for queue in deeds.targets(undo):
             call.require(queue)
-        permits.check(call.key, undo)
+        deeds.check(call.key, undo)
         if plan.action == "delete_queue":
             name = plan.target_name
             if self._store.records.named(Queue, tenant=plan.tenant, name=name):
@@ -326,14 +326,14 @@ class Planning:
             if operates(key)
             or (
                 self.owns(plan, call.tenant)
-                and all(queue in reach for queue in permits.targets(plan))
+                and all(queue in reach for queue in deeds.targets(plan))
             )
         ]
 
     async def marks(self, call: Call, queue: Queue) -> list[Mark]:
         """Plans that were run on a queue, as marks on its chart; the oldest first."""
         return [
-            Mark(plan.started_ms, title(plan), plan.id)
+            Mark(plan.started_ms, deeds.title(plan), plan.id)
             for plan in (await self._seen(call))[::-1]
             if plan.started_ms and queue.id in dict(plan.queues)
         ]
@@ -341,7 +341,7 @@ class Planning:
     async def show_plans(self, call: Call) -> Page:
         rows = [
             PlanRow(
-                plan.id, title(plan), self._state(plan), plan.made_ms,
+                plan.id, deeds.title(plan), self._state(plan), plan.made_ms,
                 self._name(plan.made_by), plan.done, plan.undone_by,
             )
             for plan in (await self._seen(call))[:LISTED_MAX]
@@ -362,22 +362,22 @@ class Planning:
         now_ms = self._services.clock.now_ms()
         ended_ms = plan.ended_ms if plan.state in ("done", "stopped") else now_ms
         worked_s = max(1, ended_ms - plan.started_ms) / 1_000
-        readable = permits.readable(call.key, plan)
+        readable = deeds.readable(call.key, plan)
         return PlanFacts(
             plan=plan,
             state=self._state(plan),
-            title=title(plan),
-            selected=selected(plan, now_ms),
+            title=deeds.title(plan),
+            selected=deeds.selected(plan, now_ms),
             samples=await self._samples(plan) if readable else [],
             effects=[*await self._effects(plan, now_ms)],
-            confirm=needed_words(plan) if plan.state == "planned" else "",
+            confirm=deeds.needed_words(plan) if plan.state == "planned" else "",
             done=plan.done,
             skipped=plan.skipped,
             left=max(0, plan.count - plan.done - plan.skipped),
             rate=plan.done / worked_s if plan.started_ms else 0.0,
             by=self._name(plan.actors[-1] if plan.actors else plan.made_by),
-            undo=undo_words(plan) if undoable(plan) else "",
-            no_undo=never_undone(plan),
+            undo=deeds.undo_words(plan) if deeds.undoable(plan) else "",
+            no_undo=deeds.never_undone(plan),
             shell=plan_line(plan, self._services.other_tenant(plan.tenant)),
         )
 
@@ -425,26 +425,7 @@ class Planning:
             listener = self._store.records.get(Listener, plan.target)
             if listener and listener.disabled_by:
                 return ("The listener is disabled: its pushes wait until it is enabled.",)
-        return queue_effects(plan) if plan.before else ()
-
-
-def queue_effects(plan: Plan) -> list[str]:
-    """What goes with a queue, or what of it comes back."""
-    before = plan.before
-    assert before is not None
-    said = []
-    if before.buriers:
-        names = listing([name for _, name, _ in before.buriers])
-        if plan.action == "delete_queue":
-            said.append(f"{names} {'buries' if len(before.buriers) == 1 else 'bury'} into it, and "
-                        "will attempt messages until they expire.")  # fmt: skip
-    if before.bindings:
-        said.append(f"It is bound to {listing([name for name, _ in before.bindings])}.")
-    lost = [f"listener {name}" for name in before.listeners]
-    lost += [f"subscription {name}" for name in before.subscriptions]
-    if lost:
-        said.append(f"Not made again by an undo: {listing(lost)}.")
-    return said
+        return deeds.queue_effects(plan) if plan.before else ()
 
 
 def selection_of(asked: forms.NewPlan, *, by_message: bool) -> Selection:
@@ -492,92 +473,3 @@ def _pair(text: str) -> tuple[str, int]:
     if not (queue.isascii() and queue.isalnum() and len(queue) < 40):
         raise InvalidRequest("selected", f"'{text[:40]}' is not a message of the lake")
     return queue, _seq(seq)
-
-
-def title(plan: Plan) -> str:
-    names = listing([name for _, name in plan.queues])
-    many = count(plan.count, "message")
-    match plan.action:
-        case "delete" | "purge":
-            return f"Delete {many} of {names}"
-        case "redrive":
-            return f"Redrive {count(plan.count, 'dead letter')} of {names}"
-        case "retry_pushes":
-            return f"Retry {count(plan.count, 'push', 'pushes')} of {names} to {plan.target_name}"
-        case "backfill":
-            return f"Push {many} of {names} to {plan.target_name}"
-        case "delete_queue":
-            return f"Delete queue {plan.target_name} and its {many}"
-        case "delete_key":
-            return f"Delete key {plan.target_name}"
-        case "delete_tenant":
-            return f"Delete tenant {plan.target_name} and all it owns"
-        case "replay":
-            return f"Replay {many} into {names or 'no queue'}"
-        case "take_back":
-            return f"Take back {many} from {names}"
-        case "create_again":
-            return f"Create queue {plan.target_name} again and put back {many}"
-    return f"Put back {many} on {names}"
-
-
-def selected(plan: Plan, now_ms: int) -> str:
-    """Which messages, in words."""
-    selection = plan.selection
-    said = []
-    if selection.seqs:
-        said.append("those that were selected")
-    if selection.state:
-        said.append(selection.state)
-    if selection.origin:
-        said.append("dead letters of one queue")
-    if selection.since_ms:
-        said.append(f"published from {clock(selection.since_ms, now_ms)}")
-    if selection.until_ms < 1 << 62:
-        said.append(f"published before {clock(selection.until_ms, now_ms)}")
-    if selection.path:
-        said.append(f"with {selection.path} = {selection.text}")
-    elif selection.text:
-        said.append(f"with '{selection.text}' in body, headers or id")
-    if selection.sql:
-        return "rows of a question to the lake"
-    if plan.undo_of or not plan.queues:
-        return ""
-    return ", ".join(said) if said else "every message that was there"
-
-
-def needed_words(plan: Plan) -> str:
-    """What has to be typed before it runs, "" for nothing."""
-    if plan.action in ("delete_queue", "delete_key", "delete_tenant"):
-        return plan.target_name
-    destroys = plan.action in ("delete", "purge") and plan.count >= TYPED_FROM
-    return str(plan.count) if destroys else ""
-
-
-def undo_words(plan: Plan) -> str:
-    many = count(plan.done, "message")
-    match plan.action:
-        case "redrive" | "replay":
-            return "Take back those that nobody has leased since"
-        case "delete_queue":
-            return f"Create {plan.target_name} again and put back {many}"
-    return f"Put back {many}"
-
-
-def never_undone(plan: Plan) -> str:
-    """Why it cannot be undone at all, "" if it can once it was done."""
-    if plan.action in ("delete_key", "delete_tenant"):
-        return "This cannot be undone."
-    if plan.action in ("retry_pushes", "backfill"):
-        return "Nothing to undo: disable the listener to stop its pushes."
-    if plan.action not in UNDO:
-        return "An undo is not undone; make another plan."
-    if not plan.kept:
-        return "This cannot be undone: its messages take more room than plans have."
-    return "It was undone." if plan.undone_by else ""
-
-
-def undoable(plan: Plan) -> bool:
-    over = plan.state == "done" or (plan.state == "stopped" and not plan.problem)
-    deleted = plan.action == "delete_queue" and plan.state == "done"
-    return over and not never_undone(plan) and (plan.done > 0 or deleted)

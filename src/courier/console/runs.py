@@ -13,10 +13,10 @@ from msgspec.structs import replace
 
 from courier.console import Services
 from courier.console.choosing import Choosing
+from courier.console.deeds import DEEDS
 from courier.console.lake import LakePages
 from courier.console.plans import (
     REPLAY_ID,
-    Action,
     Chosen,
     Plan,
     PlanFiles,
@@ -44,14 +44,7 @@ PAUSE_S_MAX = 5.0
 EVENTS_MAX = 2_000_000
 DIALECT = "console"
 _SETTINGS = ("_created", "_updated", "_deleted")
-MESSAGES_ONLY = ("delete", "purge", "redrive", "put_back", "take_back", "retry_pushes", "replay")
-UNDO: dict[str, Action] = {
-    "delete": "put_back",
-    "purge": "put_back",
-    "redrive": "take_back",
-    "replay": "take_back",
-    "delete_queue": "create_again",
-}
+
 
 Step = Callable[[Plan, Sequence[Chosen], Actor], Awaitable[set[int]]]
 
@@ -165,7 +158,7 @@ class Runs:
             await self._act(plan, actor, reach)
 
     async def _act(self, plan: Plan, actor: Actor, reach: Reach) -> None:
-        if plan.action not in MESSAGES_ONLY:
+        if DEEDS[plan.action].whole:
             await self._wholes.act(plan, actor, reach)
             extend_ranges(plan.offsets, await _of_settings(self._store, plan))
 

@@ -8,7 +8,7 @@ from typing import Any, get_args
 import httpx
 import pytest
 
-from courier.console import permits
+from courier.console import deeds
 from courier.console.plans import TOUCHED_MAX, Action, Plan
 from courier.dialects.discue import names
 from tests.conformance.reach.test_references import Holder
@@ -119,9 +119,9 @@ def story(world: World, new_side: Callable[[], Side]) -> Story:
 
 
 def test_every_action_has_a_decision() -> None:
-    assert set(permits.PERMITS) == set(ACTIONS)
+    assert set(deeds.DEEDS) == set(ACTIONS)
     unknown = Plan(id="x", action="new", tenant="t", made_ms=0, made_by="k")  # type: ignore[arg-type]
-    assert permits.targets(unknown) == [""] and permits.of_operator(unknown)
+    assert deeds.targets(unknown) == [""] and deeds.of_operator(unknown)
 
 
 @pytest.mark.parametrize("action", [each for each in ACTIONS if each != "replay"])
@@ -201,7 +201,7 @@ def test_whoever_runs_a_plan_needs_the_scopes_of_what_it_does(story: Story, acti
     shown = story.world.http.get(f"/console/plans/{plan}", headers=few.headers("console"))
     assert shown.status_code == 200 and shown.json()["samples"] == []
     answer = story.post(f"/{plan}/{verb}", few)
-    wanted = permits.PERMITS[action].scopes[0]
+    wanted = deeds.DEEDS[action].scopes[0]
     assert answer.status_code == 403 and wanted in answer.text, answer.text
 
 
@@ -224,9 +224,9 @@ def test_plans_of_which_not_all_queues_are_known_are_for_keys_without_limits() -
     plan = Plan(
         id="x", action="redrive", tenant="t", made_ms=0, made_by="k", queues=[("a", "alpha")]
     )
-    assert permits.targets(plan) == [""], "as plans of an earlier release"
+    assert deeds.targets(plan) == [""], "as plans of an earlier release"
     plan.touched = []
     plan.touch("a", "b", "", "b")
-    assert permits.targets(plan) == ["a", "b"]
+    assert deeds.targets(plan) == ["a", "b"]
     plan.touch(*(f"q{number}" for number in range(TOUCHED_MAX)))
-    assert permits.targets(plan) == [""]
+    assert deeds.targets(plan) == [""]
