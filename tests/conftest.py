@@ -22,8 +22,8 @@ SLOW_FOLDERS = (
     "tests/wire/anypoint",
     "tests/wire/discue",
 )
-# Takes a minute, which the others would wait for at the end.
-LONGEST = "tests/attack/test_openapi.py::test_random_requests_are_answered_as_the_description_says"
+# Each takes half a minute, which the others would wait for at the end.
+LONGEST = "tests/attack/every/test_descriptions.py::test_every_request"
 # Every process that runs some of these starts a Spark of its own.
 SPARK_FOLDER = "tests/lake"
 # Where tests are that need Spark.

@@ -358,6 +358,7 @@ class Route(Struct, frozen=True):
     do. `status` is that of a usual answer, `others` are further good ones. `contract` is the
     operation's name in the vendor's own description. `body_bytes_max` 0 is the site's. `body`
     bytes: as it was sent. One that is not `described` only catches what would miss its own route.
+    `media` are the types that a good answer may have.
     """
 
     method: Method
@@ -376,6 +377,7 @@ class Route(Struct, frozen=True):
     contract: str = ""
     body_bytes_max: int = 0
     described: bool = True
+    media: tuple[str, ...] = ("application/json",)
 
     def __post_init__(self) -> None:
         fits = {None: ("public",), "any": ("own",)}.get(

@@ -28,7 +28,7 @@ class Attack(NamedTuple):
 
     server: Server
     document: str
-    token: str
+    headers: dict[str, str]
     ids: str
 
     def run(self, directory: Path, *, phases: str, examples: int) -> "Seen":
@@ -61,7 +61,7 @@ class Attack(NamedTuple):
             "workers": 1,
             "request-timeout": 15,
             "continue-on-failure": True,
-            "headers": {"Authorization": f"Bearer {self.token}"},
+            "headers": self.headers,
         }
         generation = {"max-examples": examples, "no-shrink": True, "database": "none"}
         parts = [table("", general), table("cache", {"enabled": False})]

@@ -1,6 +1,5 @@
 """Every request that the Anypoint APIs know, for attacks that try them all."""
 
-from collections.abc import Iterator
 from typing import Any
 
 from tests.attack.environment import Spot, accepted
@@ -75,34 +74,6 @@ def stats_requests(queue: str, exchange: str) -> list[str]:
 def everything(spot: Spot) -> list[Any]:
     """What a stranger must not be able to change."""
     return [spot.backlog(), *settings(spot)]
-
-
-def all_bodies(spot: Spot) -> Iterator[tuple[str, str]]:
-    """Method and path of every broker request with a body."""
-    for destination in spot.destinations():
-        path = f"/{destination}/messages"
-        yield "PUT", path
-        yield "PUT", f"{path}/m1"
-        yield "DELETE", path
-        yield "DELETE", f"{path}/m1"
-        yield "DELETE", f"{path}/locks"
-        yield "PATCH", f"{path}/locks"
-        yield "PATCH", f"{path}/m1/locks/l1"
-
-
-def all_settings(spot: Spot) -> Iterator[tuple[str, str]]:
-    """Method and path of every admin request with a body; see `Client.head` for the paths."""
-    place = spot.environment.place
-    region = f"{place}/regions/{spot.environment.own['region']}"
-    queue = f"/destinations/queues/{spot.queue}"
-    yield "PUT", queue
-    yield "PATCH", queue
-    yield "PATCH", f"//mq/admin/api/v2{region}{queue}"
-    yield "PUT", f"{queue}/fallback"
-    yield "PUT", f"/destinations/exchanges/{spot.exchange}"
-    yield "PATCH", f"/destinations/exchanges/{spot.exchange}"
-    yield "PUT", f"/bindings/exchanges/{spot.exchange}/queues/{spot.queue}/rules/routing"
-    yield "PUT", f"//mq/admin/api/v1{place}/clients"
 
 
 def settings(spot: Spot) -> list[Any]:

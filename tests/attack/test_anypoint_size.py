@@ -14,7 +14,6 @@ MIB = 1 << 20
 REQUEST_BYTES_MAX = 64 * MIB
 BODY_BYTES_MAX = 10 * MIB
 HEADERS_BYTES_MAX = MIB
-HIDDEN_BYTES = MIB
 PIECE = b"x" * (64 << 10)
 
 
@@ -65,32 +64,12 @@ def test_body_of_unknown_length_is_cut_off_at_the_cap(spot: Spot) -> None:
     assert spot.backlog() == 0
 
 
-def test_message_of_just_the_limit_is_stored_and_one_byte_more_is_not(spot: Spot) -> None:
-    for destination, queue in ((spot.line, spot.line), (spot.exchange, spot.queue)):
-        path = f"/{destination}/messages/m1"
-        for text in (b"x" * (BODY_BYTES_MAX + 1), "\u20ac".encode() * (BODY_BYTES_MAX // 3 + 1)):
-            said = refused(spot.broker.ask("PUT", path, message(text)), 413)
-            assert str(BODY_BYTES_MAX) in said
-        assert spot.backlog() == 0
-        accepted(spot.broker.ask("PUT", path, message(b"x" * BODY_BYTES_MAX)), 201)
-        assert got(spot, queue) == ["x" * BODY_BYTES_MAX]
-
-
 def test_message_of_just_the_limit_may_be_written_with_escapes(spot: Spot) -> None:
     """Six bytes for each of its own, which is the most that JSON can make of it."""
     written = message(b"\\u0041" * BODY_BYTES_MAX)
     assert len(written) < REQUEST_BYTES_MAX
     accepted(spot.broker.ask("PUT", f"/{spot.queue}/messages/m1", written), 201)
     assert got(spot, spot.queue) == ["A" * BODY_BYTES_MAX]
-
-
-def test_batch_with_a_message_over_the_limit_stores_nothing(spot: Spot) -> None:
-    small, large = message(b"small"), message(b"x" * (BODY_BYTES_MAX + 1))
-    for destination in spot.destinations():
-        path = f"/{destination}/messages"
-        for items in ([large], [small, large], [large, small], [b'{"body":1}', small, large]):
-            failed(spot.broker.ask("PUT", path, b"[%s]" % b",".join(items)), len(items))
-    assert spot.backlog() == 0
 
 
 def test_batch_of_large_messages_within_the_cap_is_stored(spot: Spot) -> None:
@@ -104,15 +83,6 @@ def test_batch_of_large_messages_within_the_cap_is_stored(spot: Spot) -> None:
     assert first["body"] == text.decode()
     path = f"/destinations/queues/{spot.queue}/messages"
     assert spot.environment.admin.ask("DELETE", path).status == 204
-
-
-def test_body_is_hidden_by_its_size_in_bytes(spot: Spot) -> None:
-    for text, hidden in (("x" * HIDDEN_BYTES, False), ("\u20ac" * (HIDDEN_BYTES // 3 + 1), True)):
-        spot.publish(spot.queue, "m1", {"body": text})
-        path = f"/{spot.queue}/messages?pollingTime=0&payloadVisibility=conditional"
-        [found] = accepted(spot.broker.ask("GET", path))
-        assert ("body" not in found) is hidden
-        assert found["headers"].get("payloadHidden") == ("true" if hidden else None)
 
 
 @pytest.mark.parametrize("place", ["headers", "properties"])
@@ -144,35 +114,6 @@ def test_very_many_properties_do_not_break_the_rules(spot: Spot) -> None:
     assert [found["headers"]["messageId"] for found in spot.get(spot.queue)] == ["few"]
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("propertyName", "x" * 181),
-        ("propertyName", "\u20ac" * 61),
-        ("propertyName", ""),
-        ("value", "x" * (46 << 10)),
-        ("value", "x" * (MIB - 1_000)),
-        ("value", ["x"] * 151),
-        ("value", ["x" * 40_000] * 2),
-        ("value", [[["x"]]]),
-    ],
-    ids=lambda value: str(value)[:16],
-)
-def test_rule_over_a_limit_is_refused(spot: Spot, field: str, value: object) -> None:
-    path = f"/bindings/exchanges/{spot.exchange}/queues/{spot.queue}"
-    rule: dict[str, object] = {
-        "propertyName": "a",
-        "propertyType": "STRING",
-        "matcherType": "ANY_OF" if isinstance(value, list) else "EQ",
-        "value": "a",
-    }
-    asked = body({"routingRules": [{**rule, field: value}]})
-    said = complained(spot.environment.admin.ask("PUT", f"{path}/rules/routing", asked), 400)
-    assert field in said
-    binding = accepted(spot.environment.admin.ask("GET", f"{path}?inclusion=all"))
-    assert "routingRules" not in binding
-
-
 def test_rule_whose_text_invites_a_slow_match_is_answered_at_once(spot: Spot) -> None:
     """Allowed characters up to the last, which is not."""
     path = f"/bindings/exchanges/{spot.exchange}/queues/{spot.queue}/rules/routing"
@@ -180,32 +121,6 @@ def test_rule_whose_text_invites_a_slow_match_is_answered_at_once(spot: Spot) ->
     for text in ("a " * 250_000 + "\\", " " * 500_000 + "^", "\u00e4" * 100_000 + "~"):
         asked = body({"routingRules": [{**rule, "value": text}]})
         complained(spot.environment.admin.ask("PUT", path, asked), 400)
-
-
-@pytest.mark.parametrize("name", ["", "x" * 256, "x" * 100_000])
-def test_name_of_an_app_over_the_limit_is_refused(spot: Spot, name: str) -> None:
-    clients = f"//mq/admin/api/v1{spot.environment.place}/clients"
-    admin = spot.environment.admin
-    before = admin.ask("GET", clients).body
-    assert "name" in complained(admin.ask("PUT", clients, body({"name": name})), 400)
-    assert admin.ask("GET", clients).body == before
-
-
-def test_long_text_is_not_repeated_in_a_refusal(spot: Spot) -> None:
-    """`refused` and `complained` see to it; these are the places that quote what was sent."""
-    own, long = spot.environment, "x" * 50_000
-    refused(own.broker.ask("GET", f"/{spot.queue}/messages?batchSize={long}"), 400)
-    refused(own.broker.ask("PUT", f"/{long}/messages/m1", b"{}"), 404)
-    refused(own.broker.ask("PUT", f"/{spot.queue}/messages/m1", body({"body": [long]})), 400)
-    asked = body({"headers": {"ttl": long}, "body": ""})
-    refused(own.broker.ask("PUT", f"/{spot.queue}/messages/m1", asked), 400)
-    path = f"/destinations/queues/{spot.queue}"
-    for setting in ("deadLetterQueueId", "defaultTtl", "encrypted", "fifo"):
-        complained(own.admin.ask("PATCH", path, body({setting: long})), 400)
-    complained(own.admin.ask("PUT", f"/destinations/queues/{long}", b"{}"), 400)
-    complained(own.admin.ask("GET", f"/destinations/queues/{long}"), 404)
-    complained(own.admin.ask("GET", f"/destinations?inclusion={long}"), 400)
-    complained(own.stats.ask("GET", f"/queues/{spot.queue}?period=60&startDate={long}"), 400)
 
 
 def test_answer_of_many_large_messages_is_whole(spot: Spot) -> None:

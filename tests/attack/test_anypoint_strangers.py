@@ -3,13 +3,10 @@
 from urllib.parse import quote
 
 from tests.attack.environment import (
-    Environment,
     Spot,
-    accepted,
     body,
     complained,
     refused,
-    settle_down,
 )
 from tests.attack.peer import Client
 from tests.attack.requests import (
@@ -19,87 +16,6 @@ from tests.attack.requests import (
     settings_requests,
     stats_requests,
 )
-
-
-def test_environment_of_another_organization_is_closed(neighbour: Environment, spot: Spot) -> None:
-    own = spot.environment
-    lock = spot.lock(spot.line, "m1")
-    before = everything(spot)
-    for destination in (*spot.destinations(), "none"):
-        for method, path, value in message_requests(destination, "m1", lock):
-            for token in (neighbour.broker.token, neighbour.admin.token):
-                caller = Client(own.server, own.broker.root, token)
-                refused(caller.ask(method, path, body(value)), 403)
-    admin = Client(own.server, own.admin.root, neighbour.admin.token)
-    for method, path, value in settings_requests(spot.queue, spot.exchange):
-        complained(admin.ask(method, path, body(value)), 403)
-    whole = Client(own.server, f"/mq/admin/api/v1{own.place}", neighbour.admin.token)
-    for method, path, value in environment_requests(own.own["client_id"]):
-        complained(whole.ask(method, path, body(value)), 403)
-    complained(whole.ask("DELETE", f"//mq/admin/api/v1{own.organization}"), 403)
-    stats = Client(own.server, own.stats.root, neighbour.stats.token)
-    for path in stats_requests(spot.queue, spot.exchange):
-        complained(stats.ask("GET", path), 403)
-    for place in (own.place, own.organization):
-        complained(stats.ask("GET", f"//mq/stats/api/v1{place}?period=1hour"), 403)
-    assert everything(spot) == before
-
-
-def test_organization_and_environment_must_belong_together(
-    neighbour: Environment, spot: Spot
-) -> None:
-    own = spot.environment
-    before = everything(spot)
-    for organization, environment in (
-        (neighbour.own["organization_id"], own.own["environment_id"]),
-        (own.own["organization_id"], neighbour.own["environment_id"]),
-    ):
-        place = f"/organizations/{organization}/environments/{environment}"
-        for each in (own, neighbour):
-            broker = Client(own.server, f"/api/v1{place}/destinations", each.broker.token)
-            for method, path, value in message_requests(spot.line, "m1", "l1"):
-                refused(broker.ask(method, path, body(value)), 403)
-            whole = Client(own.server, f"/mq/admin/api/v1{place}", each.admin.token)
-            for method, path, value in environment_requests(own.own["client_id"]):
-                complained(whole.ask(method, path, body(value)), 403)
-    assert everything(spot) == before
-
-
-def test_account_of_another_organization_is_not_shown(neighbour: Environment, spot: Spot) -> None:
-    """Neither its name nor its environments, whatever the path says."""
-    own = spot.environment
-    for path in (f"/api{own.organization}", f"/api{own.organization}/environments"):
-        answer = neighbour.accounts.ask("GET", path)
-        assert answer.status < 500
-        assert own.own["environment_id"].encode() not in answer.body
-        assert own.own["client_id"].encode() not in answer.body
-        assert answer.status in (403, 404), f"{path}: {answer}"
-
-
-def test_names_are_each_environments_own(neighbour: Environment, spot: Spot) -> None:
-    before = everything(spot)
-    for destination in spot.destinations():
-        for method, path, value in message_requests(destination, "m1", "l1"):
-            refused(neighbour.broker.ask(method, path, body(value)), 404)
-    for method, path, value in settings_requests(spot.queue, spot.exchange):
-        complained(neighbour.admin.ask(method, path, body(value)), 404)
-    assert accepted(neighbour.stats.ask("GET", f"/queues?destinationIds={spot.queue}")) == []
-    other = settle_down(neighbour, spot.queue)
-    other.publish(other.exchange, "theirs")
-    answer = neighbour.admin.ask("DELETE", f"/destinations/queues/{spot.queue}")
-    assert answer.status == 204
-    assert everything(spot) == before
-
-
-def test_client_app_of_another_organization_does_not_exist(
-    neighbour: Environment, spot: Spot
-) -> None:
-    own = spot.environment
-    path = f"//mq/admin/api/v1{neighbour.place}/clients/{own.own['client_id']}"
-    for method in ("POST", "DELETE"):
-        complained(neighbour.admin.ask(method, path), 404)
-    app = {name: own.own[name] for name in ("client_id", "client_secret")}
-    assert own.token("/api/v1/authorize", app) == own.broker.token
 
 
 def test_key_that_is_no_client_app_cannot_be_deleted_as_one(spot: Spot) -> None:

@@ -155,28 +155,3 @@ def test_path_over_the_header_cap_is_turned_away(account: Account) -> None:
         peer.send(account.request("GET", "/queues/" + "a" * 2 * HEADER_BYTES_MAX))
         turned_away(peer.answer())
         assert peer.hung_up()
-
-
-def test_message_of_just_the_limit_is_stored_and_one_byte_more_is_not(target: Target) -> None:
-    accepted(target.post(PUSH, b'{"content_type":"text","body":"%s"}' % (b"x" * 128_000)))
-    refused(
-        target.post(PUSH, b'{"content_type":"text","body":"%s"}' % (b"x" * 128_001)),
-        413,
-        code=10204,
-    )
-    # 42,667 characters of three bytes each.
-    wide = "\u20ac".encode() * 42_667
-    refused(target.post(PUSH, b'{"content_type":"text","body":"%s"}' % wide), 413, code=10204)
-    assert target.backlog() == 1
-
-
-def test_batch_over_a_limit_stores_nothing(target: Target) -> None:
-    one = b'{"content_type":"text","body":"%s"}'
-    many = b",".join([one % b"x"] * 101)
-    heavy = b",".join([one % (b"x" * 100_000)] * 3)
-    last = b",".join([one % b"x", one % (b"x" * 128_001)])
-    refused(target.post("/messages/batch", b'{"messages":[%s]}' % many), 413, code=10206)
-    refused(target.post("/messages/batch", b'{"messages":[]}'), 413, code=10206)
-    refused(target.post("/messages/batch", b'{"messages":[%s]}' % heavy), 413, code=10205)
-    refused(target.post("/messages/batch", b'{"messages":[%s]}' % last), 413, code=10204)
-    assert target.backlog() == 0

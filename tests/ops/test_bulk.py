@@ -379,27 +379,6 @@ def test_rows_for_one_listener_are_owed_to_it_alone(bulk: Bulk, server: Server) 
 # --- who may ---
 
 
-def test_publishing_needs_its_scope_on_this_queue(bulk: Bulk, journal: Journal) -> None:
-    content = arrow(body=["a"])
-    reader = bulk.key("messages:read")
-    assert bulk.send(content, token=reader).status_code == 403
-    assert bulk.send(content, token="x" * 64).status_code == 401
-    publisher = bulk.key("messages:publish", targets=(bulk.name,))
-    assert bulk.send(content, token=publisher, once="k").status_code == 200
-    asked = bulk.path(once="k")
-    assert journal.call("GET", asked, token=publisher).json() == {"rows": 1}
-    assert journal.call("GET", asked, token=reader).status_code == 403
-
-
-def test_a_queue_of_another_tenant_is_not_reached(bulk: Bulk, journal: Journal) -> None:
-    name = f"other-{next(NUMBERS)}"
-    journal.call("POST", "/courier/v1/tenants", {"name": name})
-    wanted = {"name": "key", "scopes": ["messages:publish"]}
-    token = journal.call("POST", f"/courier/v1/tenants/{name}/keys", wanted).json()["token"]
-    assert bulk.send(arrow(body=["a"]), token=token).status_code == 403
-    assert bulk.bodies() == []
-
-
 def test_sealed_bodies_are_opened_only_for_readers_of_the_journal(
     bulk: Bulk, server: Server
 ) -> None:
@@ -480,12 +459,6 @@ def test_the_limits_are_named(bulk: Bulk) -> None:
 def test_a_request_longer_than_other_routes_take_is_taken_here(bulk: Bulk) -> None:
     content = arrow(body=["x" * 1_000_000] * 8)
     assert bulk.published(content, once="k") == 8
-
-
-def test_a_queue_that_is_not_there(bulk: Bulk) -> None:
-    bulk.name = "nowhere"
-    assert bulk.refused(404, arrow(body=["a"])) == "queue 'nowhere' does not exist"
-    assert bulk.journal.call("GET", bulk.path(once="k")).status_code == 404
 
 
 def test_the_count_of_rows_needs_a_key(bulk: Bulk) -> None:

@@ -259,30 +259,6 @@ def test_what_is_over_a_limit_is_refused_by_name(queue: Queue) -> None:
         assert "expected" in refused(queue.operator.get(queue.path("batch") + "?" + query), 400)
 
 
-def test_a_claim_needs_the_scope_to_consume_of_its_tenant(
-    queue: Queue, operator: httpx.Client
-) -> None:
-    def token(tenant: str, scope: str) -> str:
-        asked = {"name": f"{queue.name}-{scope.replace(':', '-')}", "scopes": [scope]}
-        answer = operator.post(f"/courier/v1/tenants/{tenant}/keys", json=asked)
-        assert answer.status_code == 200, answer.text
-        return str(answer.json()["token"])
-
-    other = f"t-{queue.name}"
-    assert operator.post("/courier/v1/tenants", json={"name": other}).status_code == 200
-    queue.publish("a")
-    asked = {"count": 1, "lease_ms": 60_000}
-    for bearer, status in (
-        (token("default", "messages:publish"), 403),
-        (token(other, "messages:consume"), 403),
-        (token("default", "messages:consume"), 200),
-        ("unknown", 401),
-    ):
-        headers = {"Authorization": f"Bearer {bearer}"}
-        answer = operator.put(queue.path("batch"), json=asked, headers=headers)
-        assert answer.status_code == status, answer.text
-
-
 # --- beside others ---
 
 

@@ -75,16 +75,6 @@ def test_documents_are_sent_once_to_those_who_keep_them(server: Server) -> None:
         assert (known.status_code, known.content) == (304, b"")
 
 
-def test_an_unknown_path_is_not_found(server: Server) -> None:
-    answer = get(server, "/nothing")
-    assert answer.status_code == 401  # who asks comes before what for
-    token = server.credentials["admin"]["token"]
-    headers = {"Authorization": f"Bearer {token}"}
-    answer = httpx.get(f"{server.url}/nothing", headers=headers, trust_env=False, verify=False)
-    assert answer.status_code == 404
-    assert answer.json()["error"]["code"] == "not_found"
-
-
 def test_the_api_describes_itself_to_people_and_tools(server: Server) -> None:
     page = get(server, "/client/v4/docs")
     assert page.headers["content-type"].startswith("text/html")

@@ -4,7 +4,6 @@ import json
 from contextlib import closing
 
 import pyarrow as pa
-import pytest
 
 from courier.ops.journal import PAGE_BYTES_MAX
 from tests.ops.conftest import Journal
@@ -69,20 +68,6 @@ def test_arrow_ranges_are_slices_too(story: Journal) -> None:
         assert story.table(after=after, limit=limit).equals(
             whole.slice(after, limit).combine_chunks()
         )
-
-
-@pytest.mark.parametrize("query", ["after=-1", "after=x", "limit=0", "limit=1.5", "after=9" * 40])
-def test_a_bad_range_is_refused(story: Journal, query: str) -> None:
-    answer = story.call("GET", f"/journal?{query}")
-    assert answer.status_code == 400
-    assert answer.json()["error"]["code"] == "invalid_request"
-
-
-def test_the_journal_needs_its_scope(story: Journal) -> None:
-    token = story.server.credentials["cloudflare"]["api_token"]
-    for path in ("/journal", "/journal/head", "/journal/pipelines"):
-        assert story.call("GET", path, token=token).status_code == 403
-        assert story.call("GET", path, token="x" * 64).status_code == 401
 
 
 def test_a_tenants_key_sees_its_own_events_only(story: Journal) -> None:

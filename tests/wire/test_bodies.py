@@ -219,10 +219,10 @@ def test_every_route_has_an_example_that_it_understands_and_a_line_of_curl(tmp_p
         line = curl(route.method, route.path, "X-API-KEY: $TOKEN", shown)
         words = shlex.split(line)
         assert "{" not in words[words.index("-H") - 1]
-        if route.body is not None:
+        if route.body not in (None, bytes):
             seen += 1
             msgspec.json.decode(msgspec.json.encode(shown), type=route.body)
             assert json.loads(words[words.index("-d") + 1]) == shown
-        if route.operation == "create_listener":
+        if (site.name, route.operation) == ("discue", "create_listener"):
             assert shown.keys() == {"name", "notify_url", "liveness_url"}
     assert seen > 40

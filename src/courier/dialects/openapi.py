@@ -36,6 +36,7 @@ class Documents:
         envelope: Callable[[dict[str, Any]], dict[str, Any]],
         failure: Mapping[str, Any],
         failures: Sequence[int],
+        failure_media: str,
         security: Mapping[str, Any],
         samples: Mapping[str, Any],
     ) -> None:
@@ -46,6 +47,7 @@ class Documents:
         self._envelope = envelope
         self._failure = failure
         self._failures = failures
+        self._failure_media = failure_media
         self._security = security
         self._samples = samples
 
@@ -68,7 +70,7 @@ class Documents:
         paths: dict[str, dict[str, Any]] = {}
         for route in routes:
             paths.setdefault(self._prefix + route.path, {})[route.method.lower()] = _operation(
-                route, schema_of, self._envelope, self._failures, self.example(route)
+                route, schema_of, self._envelope, self._refused(), self.example(route)
             )
         document = {
             "openapi": "3.1.0",
@@ -80,6 +82,11 @@ class Documents:
             },
         }
         return _versioned(msgspec.json.encode(document), JSON)
+
+    def _refused(self) -> dict[str, Any]:
+        content = {self._failure_media: {"schema": {"$ref": "#/components/schemas/Failure"}}}
+        refused = {"description": "Refused.", "content": content}
+        return {str(status): refused for status in self._failures}
 
     def example(self, route: Route) -> Any:
         """A body for the route, None if it has none."""
@@ -126,13 +133,16 @@ def _operation(
     route: Route,
     schema_of: dict[int, dict[str, Any]],
     envelope: Callable[[dict[str, Any]], dict[str, Any]],
-    failures: Sequence[int],
+    refused: dict[str, Any],
     shown: Any,
 ) -> dict[str, Any]:
     result = schema_of[id(route.result)] if route.result is not None else {}
     done: dict[str, Any] = {"description": "Done."}
     if route.status != NO_CONTENT:
-        done["content"] = _json(envelope(result))
+        done["content"] = {
+            kind: {"schema": envelope(result)} if kind == "application/json" else {}
+            for kind in route.media
+        }
     operation: dict[str, Any] = {
         "operationId": route.contract or route.operation,
         "summary": route.summary,
@@ -145,13 +155,7 @@ def _operation(
         "responses": {
             str(route.status): done,
             **{str(status): {"description": "Nothing."} for status in route.others},
-            **{
-                str(status): {
-                    "description": "Refused.",
-                    "content": _json({"$ref": "#/components/schemas/Failure"}),
-                }
-                for status in failures
-            },
+            **refused,
         },
     }  # fmt: skip
     if route.body is not None:

@@ -66,7 +66,8 @@ class Family(ABC, Generic[S]):
 class DocumentedSite(Site):
     """A site whose routes and refusals are tables, with a document made from them.
 
-    `failure` is the schema of every refusal, `failures` are their statuses; `samples` are values
+    `failure` is the schema of every refusal, `failures` are their statuses, `failure_media` is
+    their type; `samples` are values
     for examples by the name of the member, None to leave it out.
     """
 
@@ -74,6 +75,7 @@ class DocumentedSite(Site):
     refusals: Refusals
     failures: Sequence[int]
     failure: Mapping[str, Any]
+    failure_media = "application/json"
     samples: Mapping[str, Any] = {}
     security: Mapping[str, Any] = BEARER
     content_type = JSON
@@ -91,6 +93,7 @@ class DocumentedSite(Site):
             envelope=self.envelope,
             failure=self.failure,
             failures=self.failures,
+            failure_media=self.failure_media,
             security=self.security,
             samples=self.samples,
         )

@@ -44,7 +44,7 @@ class ClaimRoutes(OpsFamily):
             Route("PUT", _CLAIM, self.claim_messages, "messages:consume", "target",
                   "Lease messages under a name, or find them leased", body=ClaimBody),
             Route("GET", _CLAIM, self.read_claim, "messages:consume", "target",
-                  "Messages of a claim",
+                  "Messages of a claim", media=("application/x-ndjson", ARROW),
                   query=(Parameter("first", int, "The number of the first one, from 0 on"),
                          Parameter("count", int, "How many at most"))),
             Route("PATCH", _CLAIM, self.extend_claim, "messages:consume", "target",

@@ -1,12 +1,13 @@
 """What monitoring asks: is it up, can it write, and the figures."""
 
+from collections.abc import Callable, Mapping
 from typing import Literal
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from courier.core.slices import Slices
 from courier.core.sweeper import SWEEP
-from courier.core.types import SECOND_MS, Head, Listener, Pipeline, Queue, Tenant
+from courier.core.types import SECOND_MS, Head, Listener, Pipeline, Queue, QueueStats, Tenant
 from courier.ops.services import OpsFamily
 from courier.telemetry import GaugeLines, exposition, label_text
 from courier.web import Call, Response, Route
@@ -27,6 +28,7 @@ class HealthRoutes(OpsFamily):
                 scope,
                 "whole" if scope else "public",
                 "Figures for Prometheus",
+                media=("text/plain",),
             ),
         ]
 
@@ -52,11 +54,7 @@ class HealthRoutes(OpsFamily):
         return Response(body, content_type=b"text/plain; version=0.0.4")
 
     async def _queue_gauges(self, tenants: dict[str, str], now_ms: int) -> list[GaugeLines]:
-        count = GaugeLines("courier_backlog_messages", "Messages not yet done.")
-        size = GaugeLines("courier_backlog_bytes", "Their bodies.")
-        leased = GaugeLines("courier_leases", "Leased messages.")
-        delayed = GaugeLines("courier_delayed", "Delayed messages.")
-        oldest = GaugeLines("courier_oldest_age_seconds", "Age of the oldest message.")
+        gauges = [(GaugeLines(name, told), read) for name, told, read in _OF_QUEUES]
         queues = self._records.scan(Queue)
         stats = await self._store.stats([queue.id for queue in queues], now_ms=now_ms)
         slices = Slices()
@@ -66,13 +64,9 @@ class HealthRoutes(OpsFamily):
             if held is None:
                 continue  # deleted meanwhile
             labels = label_text(tenant=tenants.get(queue.tenant, queue.tenant), queue=queue.name)
-            count.add(labels, held.count)
-            size.add(labels, held.bytes)
-            leased.add(labels, held.leased)
-            delayed.add(labels, held.delayed)
-            age_ms = max(0, now_ms - held.oldest_ms) if held.oldest_ms else 0
-            oldest.add(labels, age_ms / SECOND_MS)
-        return [count, size, leased, delayed, oldest]
+            for gauge, read in gauges:
+                gauge.add(labels, read(held, now_ms))
+        return [gauge for gauge, _ in gauges]
 
     async def _listener_gauges(self, tenants: dict[str, str], now_ms: int) -> list[GaugeLines]:
         open = GaugeLines("courier_pushes_open", "Messages that a listener is still to get.")
@@ -95,76 +89,61 @@ class HealthRoutes(OpsFamily):
             missed.add(labels, stats[listener.id].missed + stats[listener.id].expired)
         return [open, missed]
 
-    def _disk_gauges(self) -> list[Metric]:
-        free = self._store.health.free_bytes()
-        if free is None:
-            return []
-        told = "Bytes that the disk has left for messages, with what deleted ones have left."
-        return [GaugeMetricFamily("courier_disk_free_bytes", told, value=free)]
-
     def _counters(self) -> list[Metric]:
+        engine, health = self._services.engine, self._store.health
         pushes = CounterMetricFamily(
             "courier_pushes", "Requests made to listeners.", labels=("outcome",)
         )
-        pushes.add_metric(("taken",), self._services.engine.pushed)
-        pushes.add_metric(("failed",), self._services.engine.failed)
-        in_flight = GaugeMetricFamily(
-            "courier_pushes_in_flight",
-            "Requests that listeners have not answered yet.",
-            value=self._services.engine.in_flight,
-        )
-        held = GaugeMetricFamily(
-            "courier_push_bytes_in_flight",
-            "Bytes of messages on their way to listeners and workers.",
-            value=self._services.engine.room.held,
-        )
+        pushes.add_metric(("taken",), engine.pushed)
+        pushes.add_metric(("failed",), engine.failed)
         trims = CounterMetricFamily(
             "courier_journal_forced_trims",
             "Times the journal was cut before its readers were done, for lack of space.",
             value=self._services.sweeper.forced_trims,
         )
-        return [
-            pushes,
-            in_flight,
-            held,
-            trims,
-            *self._disk_gauges(),
-            *(
-                CounterMetricFamily(f"courier_store_{name}", "Counted by the store.", value=value)
-                for name, value in self._store.health.figures().items()
+        figures: dict[str, tuple[str, float | None]] = {
+            "courier_pushes_in_flight": (
+                "Requests that listeners have not answered yet.",
+                engine.in_flight,
             ),
+            "courier_push_bytes_in_flight": (
+                "Bytes of messages on their way to listeners and workers.",
+                engine.room.held,
+            ),
+            "courier_disk_free_bytes": (
+                "Bytes that the disk has left for messages, with what deleted ones have left.",
+                health.free_bytes(),
+            ),
+        }
+        counted = [
+            CounterMetricFamily(f"courier_store_{name}", "Counted by the store.", value=value)
+            for name, value in health.figures().items()
         ]
+        return [pushes, trims, *_gauges(figures), *counted]
 
     async def _journal_gauges(self) -> list[Metric]:
-        head = await self._store.journal.head()
-        size = GaugeMetricFamily("courier_journal_bytes", "Size of the journal.")
-        size.add_metric((), head.bytes)
-        last = GaugeMetricFamily("courier_journal_last_offset", "Newest event's offset.")
-        last.add_metric((), head.last)
-        return [size, last, *await self._room_gauges(), *await self._pipeline_gauges(head)]
-
-    async def _room_gauges(self) -> list[Metric]:
-        """Absent as long as the rate of events is not known."""
-        room = await self._services.sweeper.room()
-        if room is None:
-            return []
-        return [
-            GaugeMetricFamily(
-                "courier_journal_holds_seconds",
-                "Time whose events fit into the journal, at the rate of those that it holds.",
-                value=room.holds_ms / SECOND_MS,
-            ),
-            GaugeMetricFamily(
-                "courier_journal_left_seconds",
-                "Time until the journal is at its cap, at that rate and if nothing is trimmed.",
-                value=room.left_ms / SECOND_MS,
-            ),
-            GaugeMetricFamily(
-                "courier_journal_retention_seconds",
-                "Time that events are kept, unless the cap is reached before.",
-                value=room.retention_ms / SECOND_MS,
-            ),
-        ]
+        """How long the journal lasts is absent as long as the rate of events is not known."""
+        head, room = await self._store.journal.head(), await self._services.sweeper.room()
+        figures: dict[str, tuple[str, float | None]] = {
+            "courier_journal_bytes": ("Size of the journal.", head.bytes),
+            "courier_journal_last_offset": ("Newest event's offset.", head.last),
+        }
+        if room is not None:
+            figures |= {
+                "courier_journal_holds_seconds": (
+                    "Time whose events fit into the journal, at the rate of those that it holds.",
+                    room.holds_ms / SECOND_MS,
+                ),
+                "courier_journal_left_seconds": (
+                    "Time until the journal is at its cap, at that rate and if nothing is trimmed.",
+                    room.left_ms / SECOND_MS,
+                ),
+                "courier_journal_retention_seconds": (
+                    "Time that events are kept, unless the cap is reached before.",
+                    room.retention_ms / SECOND_MS,
+                ),
+            }
+        return [*_gauges(figures), *await self._pipeline_gauges(head)]
 
     async def _pipeline_gauges(self, head: Head) -> list[Metric]:
         labels = ("pipeline",)
@@ -187,3 +166,26 @@ class HealthRoutes(OpsFamily):
             seconds.add_metric(label, age_ms / SECOND_MS)
             seen.add_metric(label, pipeline.seen_ms / SECOND_MS)
         return [offsets, seconds, seen]
+
+
+def _gauges(figures: Mapping[str, tuple[str, float | None]]) -> list[Metric]:
+    """By name: what it tells, and its value if there is one."""
+    return [
+        GaugeMetricFamily(name, told, value=value)
+        for name, (told, value) in figures.items()
+        if value is not None
+    ]
+
+
+# Name, what it tells, and how it is read off what a queue holds now.
+_OF_QUEUES: tuple[tuple[str, str, Callable[[QueueStats, int], float]], ...] = (
+    ("courier_backlog_messages", "Messages not yet done.", lambda held, _: held.count),
+    ("courier_backlog_bytes", "Their bodies.", lambda held, _: held.bytes),
+    ("courier_leases", "Leased messages.", lambda held, _: held.leased),
+    ("courier_delayed", "Delayed messages.", lambda held, _: held.delayed),
+    (
+        "courier_oldest_age_seconds",
+        "Age of the oldest message.",
+        lambda held, now_ms: max(0, now_ms - held.oldest_ms) / SECOND_MS if held.oldest_ms else 0,
+    ),
+)

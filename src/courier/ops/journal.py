@@ -46,7 +46,7 @@ class JournalRoutes(OpsFamily):
     def routes(self) -> list[Route]:
         return [
             Route("GET", "/journal", self.read_journal, "journal", "whole",
-                  "Events of a range of offsets"),
+                  "Events of a range of offsets", media=("application/x-ndjson", ARROW)),
             Route("GET", "/journal/head", self.journal_head, "journal", "whole",
                   "Where the journal is"),
             Route("GET", "/journal/kinds", self.journal_kinds, "journal", "whole",

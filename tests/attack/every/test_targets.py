@@ -144,3 +144,24 @@ def test_a_route_needs_its_scope_and_no_other_does(
         alone = world.credential([str(aim.route.scope)])
         answer = aim.ask(world, side, headers=alone.headers(aim.site.name))
         assert answer.status in (aim.route.status, *aim.route.others), answer
+
+
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
+BY_PATH: dict[str, list[Aim]] = {}
+for _aim in aims_of():
+    BY_PATH.setdefault(f"{_aim.site.name} {_aim.site.prefix}{_aim.route.path}", []).append(_aim)
+
+
+@pytest.mark.parametrize("path", BY_PATH)
+def test_another_method_is_told_which_there_are(world: World, side: Side, path: str) -> None:
+    aims = BY_PATH[path]
+    known = {aim.route.method for aim in aims}
+    target = aims[0].target(side)
+    for method in METHODS:
+        if method not in known:
+            answer = aims[0].ask(world, side, b"", target=target, method=method)
+            assert method in aims[0].refused(answer, 405)
+            assert answer.headers["allow"] == ", ".join(sorted(known))
+    if not target.endswith("/"):
+        farther = target.partition("?")[0] + "/nowhere/at/all"
+        aims[0].refused(aims[0].ask(world, side, b"", target=farther, method="GET"), 404)

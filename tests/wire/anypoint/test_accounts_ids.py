@@ -6,7 +6,6 @@ import httpx
 import pytest
 
 from tests.wire.anypoint.answers import ok
-from tests.wire.anypoint.destination import new_id
 from tests.wire.anypoint.environment import Environment
 
 ME = "/accounts/api/me"
@@ -99,33 +98,7 @@ def test_everyone_of_an_organization_calls_it_by_the_same_name(
 
 
 @pytest.mark.parametrize("below", ["", "/environments"])
-@pytest.mark.parametrize("kind", ["user", "connected_app"])
-def test_another_organization_is_out_of_reach(
-    env: Environment, neighbour: Environment, below: str, kind: str
-) -> None:
-    token = getattr(env.tokens, kind)
-    for organization in (neighbour.organization, new_id(), "x", env.id):
-        path = organization_path(organization, below)
-        refused(get(env, path, token=token), 403)
-
-
-@pytest.mark.parametrize(
-    "path", [ME, "/accounts/api/organizations/x", "/accounts/api/organizations/x/environments"]
-)
-def test_without_a_good_token_there_is_no_answer(http: httpx.Client, path: str) -> None:
-    for headers in ({}, {"Authorization": "Bearer nonsense"}, {"Authorization": "Basic eDp5"}):
-        assert refused(http.get(path, headers=headers), 401) == "Unauthorized"
-
-
-@pytest.mark.parametrize("below", ["", "/environments"])
 def test_client_apps_have_no_account(env: Environment, below: str) -> None:
     refused(get(env, ME, token=env.tokens.app), 403)
     path = organization_path(env.organization, below)
     refused(get(env, path, token=env.tokens.app), 403)
-
-
-def test_unknown_urls_and_methods_are_refused(env: Environment) -> None:
-    for path in ("/accounts", "/accounts/nothing", "/accounts/api/me/x"):
-        refused(get(env, path), 404)
-    refused(env.call("POST", ME, {}, token=env.tokens.user), 405)
-    refused(get(env, "/accounts/login"), 405)

@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from tests.wire.anypoint.answers import ok
-from tests.wire.anypoint.destination import Queue, new_id, new_name
+from tests.wire.anypoint.destination import Queue, new_id
 from tests.wire.anypoint.environment import GRANT, Environment
 
 APP = "/accounts/oauth2/token"
@@ -98,26 +98,6 @@ def test_a_user_with_wrong_or_missing_credentials_gets_none(
     unauthorized(http.post(path, json=without))
 
 
-def test_apps_have_their_own_doors(http: httpx.Client, anypoint: dict[str, Any]) -> None:
-    unauthorized(http.post(APP, json=client(anypoint, CONNECTED_APP)))
-    unauthorized(http.post(CONNECTED_APP, json=client(anypoint, APP)))
-    for path in LOGINS:
-        for door in (APP, CONNECTED_APP):
-            asked = client(anypoint, door)
-            names = {"username": asked["client_id"], "password": asked["client_secret"]}
-            unauthorized(http.post(path, json=names))
-
-
-def test_the_password_of_one_user_does_not_open_another(
-    http: httpx.Client, operator: httpx.Client, anypoint: dict[str, Any]
-) -> None:
-    made = operator.post("/tenants", json={"name": new_name("tenant")}).json()["credentials"]
-    other = made["anypoint"]["user"]
-    for path in LOGINS:
-        ok(http.post(path, json=other))
-        unauthorized(http.post(path, json={**other, "password": anypoint["user"]["password"]}))
-
-
 @pytest.mark.parametrize("path", [APP, CONNECTED_APP])
 @pytest.mark.parametrize("grant", ["password", "authorization_code", "", None])
 def test_another_grant_type_is_refused(
@@ -126,20 +106,3 @@ def test_another_grant_type_is_refused(
     response = http.post(path, json={**client(anypoint, path), "grant_type": grant})
     assert response.status_code == 400, response.text
     assert "grant_type" in response.text
-
-
-@pytest.mark.parametrize("path", [APP, CONNECTED_APP, *LOGINS])
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b"\xff", b'{"username":5}'])
-def test_a_body_that_says_nothing_gets_no_token(
-    http: httpx.Client, path: str, content: bytes
-) -> None:
-    response = http.post(path, content=content)
-    assert response.status_code in (400, 401), response.text
-    assert response.headers["content-type"] == TEXT
-    assert response.text
-
-
-@pytest.mark.parametrize("path", [APP, CONNECTED_APP, *LOGINS])
-def test_a_body_without_end_is_not_read(http: httpx.Client, path: str) -> None:
-    response = http.post(path, content=b'{"x":"' + b"x" * 100_000 + b'"}')
-    assert response.status_code == 413

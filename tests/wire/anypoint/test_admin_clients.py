@@ -5,10 +5,9 @@ from typing import Any
 
 import pytest
 
-from tests.server import Server
 from tests.wire.anypoint.answers import admin_fail, ok
 from tests.wire.anypoint.destination import Queue, new_id, new_name, segment
-from tests.wire.anypoint.environment import App, Environment, root_client
+from tests.wire.anypoint.environment import App, Environment
 
 UNKNOWN_ID = "c0" + "5" * 30
 
@@ -102,42 +101,3 @@ def test_a_deleted_app_is_gone(env: Environment, new_app: Callable[[], App]) -> 
 @pytest.mark.parametrize("id", [UNKNOWN_ID, "x", "é", "a/b", "a" * 300])
 def test_an_unknown_app_is_not_found(env: Environment, method: str, id: str) -> None:
     admin_fail(call(env, method, f"/{segment(id)}"), 404)
-
-
-@pytest.mark.parametrize("method", ["POST", "DELETE"])
-def test_connected_apps_and_users_are_no_client_apps(
-    env: Environment, anypoint: dict[str, Any], method: str
-) -> None:
-    connected = anypoint["connected_app"]["client_id"]
-    assert connected not in listed(env)
-    admin_fail(call(env, method, f"/{connected}"), 404)
-    response = env.call("GET", env.admin_path + "/regions", token=env.tokens.connected_app)
-    ok(response)
-
-
-@pytest.mark.parametrize("method", ["POST", "DELETE"])
-def test_an_app_of_another_environment_is_not_found(
-    env: Environment, sibling: Environment, neighbour: Environment, method: str
-) -> None:
-    for other in (sibling, neighbour):
-        (id,) = listed(other)
-        assert id not in listed(env)
-        admin_fail(call(env, method, f"/{id}"), 404)
-        assert id in listed(other)
-
-
-def test_apps_and_their_tokens_outlive_a_restart(fresh_server: Server) -> None:
-    with root_client(fresh_server.url) as http:
-        env = Environment.of(http, fresh_server.credentials)
-        made = check(ok(call(env, "PUT", json={"name": "lasting"})))
-        token = ok(authorize(env, made))["access_token"]
-        before = listed(env)
-    fresh_server.restart()
-    with root_client(fresh_server.url) as http:
-        again = Environment.of(http, fresh_server.credentials)
-        assert listed(again) == before
-        assert ok(authorize(again, made))["access_token"] == token
-        assert again.tokens.app == env.tokens.app
-        # Tokens of users and connected apps from before are good as well.
-        for old in (env.tokens.user, env.tokens.connected_app):
-            ok(again.call("GET", again.admin_path + "/regions", token=old))

@@ -235,15 +235,6 @@ def test_a_bad_patch_changes_nothing(queue: Queue, write: Any, setting: str, val
     assert queue.settings() == queue_object(queue.name)
 
 
-@pytest.mark.parametrize("write", [patch, patch_2])
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null"])
-def test_a_patch_that_is_no_object_is_refused(queue: Queue, write: Any, content: bytes) -> None:
-    env = queue.env
-    version = ADMIN if write is patch else ADMIN_2
-    path = env.region_path.replace(ADMIN, version, 1) + queue.admin_at()
-    admin_fail(env.call("PATCH", path, token=env.tokens.user, content=content), 400)
-
-
 @pytest.mark.parametrize(
     "sent",
     [

@@ -121,17 +121,3 @@ def test_a_connected_app_with_both_scopes_empties_its_environment(pair: Any) -> 
     assert contents(env) == contents(other) == FULL
     nothing(delete(env, token))
     assert contents(env) == EMPTY
-
-
-def test_a_client_app_empties_nothing(pair: Any) -> None:
-    env, _, _ = pair
-    admin_fail(delete(env, env.tokens.app), 403)
-    admin_fail(delete_organization(env, env.tokens.app), 403)
-    assert contents(env) == FULL
-
-
-def test_nobody_empties_what_belongs_to_others(pair: Any, env: Environment) -> None:
-    victim, _, _ = pair
-    admin_fail(delete(victim, env.tokens.user), 403)
-    admin_fail(delete_organization(victim, env.tokens.user), 403)
-    assert contents(victim) == FULL

@@ -74,30 +74,6 @@ def test_a_queue_can_be_put_as_it_was_got(env: Environment) -> None:
     assert put(env, name, **got) == got
 
 
-@pytest.mark.parametrize("content", [None, b"", b"  "])
-def test_a_put_without_a_body_is_refused(env: Environment, content: bytes | None) -> None:
-    name = new_name()
-    admin_fail(env.admin("PUT", at(name), content=content), 400)
-    admin_fail(env.admin("GET", at(name)), 404)
-
-
-@pytest.mark.parametrize("content", [b"{", b"[]", b"null", b'"x"', b"5", b"\xff", b'{"a":NaN}'])
-def test_a_body_that_is_no_object_is_refused(env: Environment, content: bytes) -> None:
-    name = new_name()
-    admin_fail(env.admin("PUT", at(name), content=content), 400)
-    admin_fail(env.admin("GET", at(name)), 404)
-
-
-@pytest.mark.parametrize(
-    "kind", [None, "text/plain", "application/json", "application/x-www-form-urlencoded", "x"]
-)
-def test_the_content_type_does_not_matter(env: Environment, kind: str | None) -> None:
-    name = new_name()
-    headers = {} if kind is None else {"Content-Type": kind}
-    response = env.admin("PUT", at(name), content=b'{"defaultTtl":60000}', headers=headers)
-    assert ok(response) == queue_object(name, defaultTtl=60_000)
-
-
 # --- names ---
 
 
@@ -178,22 +154,6 @@ def test_zero_is_the_default(env: Environment, setting: str, zero: Any) -> None:
     assert put(env, name, **{setting: zero}) == queue_object(name)
 
 
-@pytest.mark.parametrize("setting", ["encrypted", "fifo"])
-@pytest.mark.parametrize("value", [0, 1, "true", "yes", [], {}])
-def test_what_is_neither_true_nor_false_is_refused(
-    env: Environment, setting: str, value: Any
-) -> None:
-    name = new_name()
-    assert setting in admin_fail(env.admin("PUT", at(name), {setting: value}), 400)
-    admin_fail(env.admin("GET", at(name)), 404)
-
-
-@pytest.mark.parametrize("value", [5, True, [], {}])
-def test_a_dead_letter_queue_is_named_by_text(env: Environment, value: Any) -> None:
-    sent = {"deadLetterQueueId": value}
-    assert "deadLetterQueueId" in admin_fail(env.admin("PUT", at(new_name()), sent), 400)
-
-
 # --- putting again ---
 
 
@@ -208,12 +168,6 @@ def test_putting_a_queue_again_replaces_its_settings(env: Environment) -> None:
     put(env, name, **CHANGED)
     assert put(env, name, defaultTtl=9_000) == queue_object(name, defaultTtl=9_000)
     assert ok(env.admin("GET", at(name))) == queue_object(name, defaultTtl=9_000)
-
-
-def test_putting_a_queue_again_keeps_its_messages(queue: Queue) -> None:
-    queue.publish("kept")
-    put(queue.env, queue.name, defaultLockTtl=9_000)
-    assert queue.get_one().body == "kept"
 
 
 @pytest.mark.parametrize("fifo", [False, True])
@@ -255,23 +209,6 @@ def test_a_queue_made_anew_has_nothing_of_the_old_one(env: Environment) -> None:
     queue.delete()
     assert put(env, queue.name, fifo=True) == queue_object(queue.name, fifo=True)
     assert queue.get() == []
-
-
-def test_a_purge_takes_waiting_delayed_and_locked_messages(queue: Queue) -> None:
-    queue.publish("locked")
-    (locked,) = queue.get()
-    queue.publish("waiting")
-    queue.publish("delayed", headers={"deliveryDelay": 900_000})
-    nothing(queue.env.admin("DELETE", at(queue.name) + "/messages"))
-    assert queue.get() == []
-    query = {"destinationIds": queue.name}
-    env = queue.env
-    stats = env.call("GET", env.stats_path + "/queues", token=env.tokens.user, params=query)
-    assert ok(stats) == [{"destination": queue.name, "messages": 0, "inflightMessages": 0}]
-    response = queue.delete_message(locked.id, {"lockId": locked.lock})
-    assert response.status_code == 400
-    queue.publish("after")
-    assert queue.get_one().body == "after"
 
 
 def test_a_purge_of_an_empty_queue_is_fine_and_of_an_unknown_one_not(queue: Queue) -> None:

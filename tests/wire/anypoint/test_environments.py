@@ -60,37 +60,6 @@ def targets(env: Environment) -> dict[str, str]:
     )
 
 
-@pytest.fixture(scope="module")
-def aims(trio: tuple[Environment, Environment, Environment]) -> list[dict[str, str]]:
-    return [targets(env) for env in trio]
-
-
-@KINDS
-@each(*OPERATIONS)
-def test_another_organization_is_out_of_reach(
-    trio: tuple[Environment, Environment, Environment],
-    aims: list[dict[str, str]],
-    operation: Operation,
-    kind: str,
-) -> None:
-    first, _, _ = trio
-    response = operation.send(first, aims[2], token=getattr(first.tokens, kind))
-    operation.fails(response, 403)
-
-
-@pytest.mark.parametrize("kind", ["app", "connected_app"])
-@each(*(one for one in OPERATIONS if "{environmentId}" in one.path))
-def test_an_app_reaches_only_its_own_environment(
-    trio: tuple[Environment, Environment, Environment],
-    aims: list[dict[str, str]],
-    operation: Operation,
-    kind: str,
-) -> None:
-    first, _, _ = trio
-    response = operation.send(first, aims[1], token=getattr(first.tokens, kind))
-    operation.fails(response, 403)
-
-
 @each(*(one for one in OPERATIONS if one.name not in ("delete_environment", "delete_organization")))
 def test_a_user_reaches_every_environment_of_the_organization(
     trio: tuple[Environment, Environment, Environment], operation: Operation

@@ -17,7 +17,6 @@ from tests.wire.anypoint.destination import (
 from tests.wire.anypoint.environment import Environment
 
 ABSENT = object()
-RULED_MAX = 500
 
 
 @pytest.fixture
@@ -101,30 +100,6 @@ def test_a_bad_message_is_refused_like_on_a_queue(
     assert queue.get() == []
 
 
-def test_a_queue_bound_to_two_exchanges_gets_from_both(env: Environment, queue: Queue) -> None:
-    for name in ("one", "two"):
-        exchange = Exchange.create(env)
-        exchange.bind(queue)
-        exchange.publish(name)
-    queue.publish("direct")
-    assert bodies(queue.get()) == ["one", "two", "direct"]
-
-
-def test_a_repeated_binding_makes_no_second_copy(exchange: Exchange, queue: Queue) -> None:
-    exchange.bind(queue)
-    exchange.bind(queue)
-    exchange.publish("a")
-    assert len(queue.get()) == 1
-
-
-def test_many_queues_get_a_copy(env: Environment, exchange: Exchange) -> None:
-    queues = [Queue.create(env) for _ in range(30)]
-    for queue in queues:
-        exchange.bind(queue)
-    exchange.publish("a", id="m")
-    assert [queue.get_one().id for queue in queues] == ["m"] * 30
-
-
 def test_changes_of_bindings_and_rules_count_at_once(exchange: Exchange, queue: Queue) -> None:
     env = exchange.env
     exchange.publish("before")
@@ -140,18 +115,6 @@ def test_changes_of_bindings_and_rules_count_at_once(exchange: Exchange, queue: 
     exchange.unbind(queue)
     exchange.publish("unbound")
     assert bodies(queue.get()) == ["bound", "red", "blue again", "no rule"]
-
-
-def test_a_deleted_queue_gets_nothing_and_hinders_nobody(
-    env: Environment, exchange: Exchange, bound: Callable[..., Queue]
-) -> None:
-    gone, other = bound(), bound()
-    gone.delete()
-    exchange.publish("a")
-    assert bodies(other.get()) == ["a"]
-    again = Queue.create(env, gone.name)
-    exchange.publish("b")
-    assert again.get() == []
 
 
 def test_a_deleted_exchange_is_not_found(exchange: Exchange, queue: Queue) -> None:
@@ -354,14 +317,6 @@ def test_rules_see_nothing_of_a_message_with_too_long_headers(
     assert everything.get_one().properties == properties
     assert bodies(equal.get()) == (["a"] if seen else [])
     assert bodies(absent.get()) == ([] if seen else ["a"])
-
-
-def test_a_long_body_hides_nothing_from_rules(
-    exchange: Exchange, bound: Callable[..., Queue]
-) -> None:
-    queue = bound(rule("key", "STRING", "EQ", "x"))
-    exchange.publish("b" * 300_000, properties={"key": "x"})
-    assert len(queue.get()) == 1
 
 
 # --- what an exchange is not ---

@@ -151,13 +151,6 @@ def test_what_is_hidden_is_decided_by_bytes_and_for_each_message(queue: Queue) -
 # --- locks ---
 
 
-def test_a_lock_hides_its_message_and_no_other(queue: Queue) -> None:
-    queue.publish_batch(["a", "b"])
-    first, second = (queue.get_one(batchSize=1) for _ in range(2))
-    assert bodies([first, second]) == ["a", "b"]
-    assert queue.get() == []
-
-
 def test_every_delivery_has_a_lock_of_its_own_and_is_counted(queue: Queue) -> None:
     queue.publish("a")
     locks = []
@@ -173,17 +166,6 @@ def test_a_lock_id_needs_no_escaping_in_a_path(queue: Queue) -> None:
     queue.publish_batch([str(number) for number in range(10)])
     allowed = set("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.~")
     assert all(set(message.lock) <= allowed for message in queue.get())
-
-
-def test_a_lock_that_ran_out_makes_the_message_available(queue: Queue) -> None:
-    queue.publish("a", id="m", headers={"own": 1}, properties={"p": 2})
-    first = queue.get_one(lockTtl=200)
-    assert queue.get() == []
-    second = queue.await_one()
-    assert (second.count, second.id, second.body) == (2, "m", "a")
-    assert second.lock != first.lock
-    assert second.headers["created"] == first.headers["created"]
-    assert (second.headers["own"], second.properties) == (1, {"p": 2})
 
 
 def test_a_lock_of_no_time_is_over_at_once(queue: Queue) -> None:
@@ -203,29 +185,6 @@ def test_the_queues_lock_applies_when_none_is_asked_for(queue: Queue) -> None:
     assert queue.await_one(lockTtl=60_000).count == 2
     time.sleep(0.25)
     assert queue.get() == []
-
-
-# --- order ---
-
-
-def test_messages_come_in_the_order_of_their_publication(queue: Queue) -> None:
-    queue.publish_batch([f"m{number}" for number in range(10)])
-    queue.publish("last")
-    found = queue.get(batchSize=4) + queue.get(batchSize=10)
-    assert bodies(found) == [*(f"m{number}" for number in range(10)), "last"]
-
-
-def test_a_message_that_was_given_back_keeps_its_place(queue: Queue) -> None:
-    queue.publish_batch(["a", "b", "c", "d"])
-    a, b = queue.get(batchSize=2)
-    queue.nack(b)
-    queue.nack(a)
-    assert [(message.body, message.count) for message in queue.get()] == [
-        ("a", 2),
-        ("b", 2),
-        ("c", 1),
-        ("d", 1),
-    ]
 
 
 # --- what cannot be consumed from ---

@@ -8,7 +8,6 @@ import httpx
 import pytest
 
 from tests.server import Server
-from tests.wire.anypoint.answers import fail
 from tests.wire.anypoint.destination import Exchange, Queue, bodies
 from tests.wire.anypoint.environment import Environment
 
@@ -41,38 +40,6 @@ def test_a_nacked_message_is_not_delayed_again(queue: Queue) -> None:
     queue.publish("a", headers={"deliveryDelay": 200})
     queue.nack(queue.await_one())
     assert queue.get_one().count == 2
-
-
-def test_a_changed_delay_is_for_new_messages_only(env: Environment) -> None:
-    queue = Queue.create(env, defaultDeliveryDelay=900_000)
-    queue.publish("very late")
-    queue.change(defaultDeliveryDelay=0)
-    queue.publish("at once")
-    assert bodies(queue.get()) == ["at once"]
-    queue.change(defaultDeliveryDelay=900_000)
-    queue.publish("very late too")
-    assert queue.get() == []
-
-
-def test_a_changed_delay_does_not_stop_what_was_published_without(queue: Queue) -> None:
-    queue.publish("at once")
-    queue.change(defaultDeliveryDelay=900_000)
-    assert bodies(queue.get()) == ["at once"]
-
-
-def test_a_changed_delay_is_for_all_waiting_messages_of_a_fifo_queue(env: Environment) -> None:
-    queue = Queue.create(env, fifo=True, defaultDeliveryDelay=900_000)
-    queue.publish("a")
-    assert queue.get() == []
-    queue.change(defaultDeliveryDelay=0)
-    queue.publish("b")
-    found = queue.get()
-    assert bodies(found) == ["a", "b"]
-    assert all("deliveryDelay" not in message.headers for message in found)
-    queue.ack_batch([message.item for message in found])
-    queue.publish("c")
-    queue.change(defaultDeliveryDelay=900_000)
-    assert queue.get() == []
 
 
 def test_a_delay_applies_to_every_copy(env: Environment, exchange: Exchange) -> None:
@@ -114,55 +81,6 @@ def test_a_message_lives_as_long_as_its_queue_says(env: Environment) -> None:
     assert bodies(queue.get()) == ["long"]
 
 
-def test_a_message_in_flight_expires_too(queue: Queue) -> None:
-    queue.publish("a", id="m", headers={"ttl": 250})
-    message = queue.get_one()
-    time.sleep(0.3)
-    text = fail(queue.delete_message("m", {"lockId": message.lock}), 400, "m")
-    assert text == f"LockId: {message.lock} provided is expired"
-    assert queue.get() == []
-
-
-def test_a_delayed_message_expires_too(queue: Queue) -> None:
-    queue.publish("a", headers={"ttl": 200, "deliveryDelay": 300})
-    queue.publish("b", headers={"deliveryDelay": 350})
-    assert queue.await_one().body == "b"
-
-
-def test_an_expired_message_is_no_dead_letter(env: Environment) -> None:
-    dead = Queue.create(env)
-    queue = Queue.create(env, deadLetterQueueId=dead.name, maxDeliveries=1)
-    queue.publish("waiting", headers={"ttl": 200})
-    queue.publish("locked", headers={"ttl": 200})
-    queue.get_one(batchSize=1)
-    time.sleep(0.25)
-    assert (queue.get(), dead.get()) == ([], [])
-
-
-@pytest.mark.parametrize("fifo", [False, True])
-def test_a_changed_life_is_for_waiting_messages_too(env: Environment, fifo: bool) -> None:
-    queue = Queue.create(env, fifo=fifo, defaultTtl=60_000)
-    group = {"messageGroupId": "a"}
-    queue.publish("as the queue says", headers=group)
-    queue.publish("as it says itself", headers={"ttl": 50_000, "messageGroupId": "b"})
-    queue.change(defaultTtl=120_000)
-    found = queue.get()
-    assert [message.headers["ttl"] for message in found] == ["120000", "50000"]
-    queue.nack_batch([message.item for message in found])
-    queue.change(defaultTtl=1)
-    time.sleep(0.01)
-    [left] = queue.get()
-    assert (left.body, left.headers["ttl"]) == ("as it says itself", "50000")
-
-
-def test_a_longer_life_comes_in_time(env: Environment) -> None:
-    queue = Queue.create(env, defaultTtl=300)
-    queue.publish("a")
-    queue.change(defaultTtl=60_000)
-    time.sleep(0.35)
-    assert bodies(queue.get()) == ["a"]
-
-
 def test_a_life_applies_to_every_copy(env: Environment, exchange: Exchange) -> None:
     long, short = Queue.create(env), Queue.create(env, defaultTtl=60_000)
     for queue in (long, short):
@@ -171,28 +89,6 @@ def test_a_life_applies_to_every_copy(env: Environment, exchange: Exchange) -> N
     exchange.publish("queue's")
     assert [message.headers["ttl"] for message in long.get()] == ["5000", "604800000"]
     assert [message.headers["ttl"] for message in short.get()] == ["5000", "60000"]
-
-
-def test_a_purge_takes_what_is_locked_and_what_is_delayed(queue: Queue) -> None:
-    queue.publish_batch(["a", "b"])
-    queue.publish("c", headers={"deliveryDelay": 200})
-    queue.get_one(batchSize=1)
-    queue.purge()
-    assert queue.get(pollingTime=300) == []
-    queue.publish("new")
-    assert bodies(queue.get()) == ["new"]
-
-
-def test_a_queue_of_the_same_name_begins_empty(queue: Queue) -> None:
-    queue.publish_batch(["a", "b"])
-    old = queue.get_one(batchSize=1)
-    queue.delete()
-    again = Queue.create(queue.env, queue.name)
-    assert again.get() == []
-    again.publish("new", id=old.id)
-    message = again.get_one()
-    fail(again.delete_message(old.id, {"lockId": old.lock}), 400, old.id)
-    again.ack(message)
 
 
 # --- the cap on messages in flight ---

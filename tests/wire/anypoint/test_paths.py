@@ -1,65 +1,12 @@
 """Paths, methods, hosts and headers of the broker API."""
 
-from typing import Any
-
-import httpx
 import pytest
 
 from tests.wire.anypoint.answers import JSON, fail, ok
 from tests.wire.anypoint.destination import Queue, bodies, new_name, segment
-from tests.wire.anypoint.environment import Environment, Tokens, bearer
+from tests.wire.anypoint.environment import Environment
 
-METHODS = ["GET", "PUT", "POST", "PATCH", "DELETE"]
 REGION, OTHER_REGION = "us-east-1", "us-east-2"
-
-
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/api/v1",
-        "/api/v1/",
-        "/api/v1/nothing",
-        "/api/v1/organizations",
-        "{broker}",
-        "{broker}/{queue}",
-        "{broker}/{queue}/message",
-        "{broker}/{queue}/messages/m/locks",
-        "{broker}/{queue}/messages/m/locks/l/more",
-        "{broker}/{queue}/messages/m/lock/l",
-        "/api/v1/authorize/more",
-    ],
-)
-def test_an_unknown_path_is_not_found(
-    env: Environment, standing_queue: Queue, tokens: Tokens, path: str
-) -> None:
-    url = path.format(broker=env.broker_path, queue=standing_queue.name)
-    for method in METHODS:
-        fail(env.call(method, url, token=tokens.app), 404)
-
-
-@pytest.mark.parametrize(
-    ("path", "allowed"),
-    [
-        ("/messages", {"GET", "PUT", "DELETE"}),
-        ("/messages/m", {"PUT", "DELETE"}),
-        ("/messages/locks", {"PUT", "PATCH", "DELETE"}),
-        ("/messages/m/locks/l", {"PATCH", "DELETE"}),
-    ],
-)
-def test_a_wrong_method_is_not_allowed(
-    env: Environment, standing_queue: Queue, path: str, allowed: set[str]
-) -> None:
-    for method in set(METHODS) - allowed:
-        response = env.broker(method, standing_queue.name + path)
-        fail(response, 405, "m" if path.startswith("/messages/m") else None)
-        assert {each.strip() for each in response.headers["allow"].split(",")} == allowed
-
-
-@pytest.mark.parametrize("method", ["GET", "PUT", "PATCH", "DELETE"])
-def test_a_token_is_asked_for_with_post(http: httpx.Client, tokens: Tokens, method: str) -> None:
-    response = http.request(method, "/api/v1/authorize", headers=bearer(tokens.app))
-    fail(response, 405)
-    assert response.headers["allow"] == "POST"
 
 
 def test_a_slash_at_the_end_is_tolerated(queue: Queue) -> None:
@@ -204,33 +151,3 @@ def test_another_regions_destinations_do_everything(env: Environment) -> None:
     # The names are those of that region only.
     for each in (dead, queue, fifo):
         assert Queue(env, each.name).poll(pollingTime=0).status_code == 404
-
-
-# --- documents ---
-
-
-def test_the_api_describes_itself(http: httpx.Client) -> None:
-    document: dict[str, Any] = http.get("/api/v1/openapi.json").json()
-    prefix = "OrganizationsByOrganizationidEnvironmentsByEnvironmentidDestinationsByDestinationid"
-    operations = {
-        operation["operationId"]
-        for methods in document["paths"].values()
-        for operation in methods.values()
-        if isinstance(operation, dict) and "operationId" in operation
-    }
-    expected = {
-        f"{verb}{prefix}Messages{suffix}"
-        for verb, suffix in (
-            ("get", ""),
-            ("update", ""),
-            ("delete", ""),
-            ("patch", "Locks"),
-            ("delete", "Locks"),
-            ("update", "ByMessageid"),
-            ("delete", "ByMessageid"),
-            ("patch", "ByMessageidLocksByLockid"),
-            ("delete", "ByMessageidLocksByLockid"),
-        )
-    }
-    assert expected | {"createAuthorize"} <= operations
-    assert http.get("/api/v1/docs").status_code == 200

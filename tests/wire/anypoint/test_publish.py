@@ -1,6 +1,5 @@
 """Publishing one message: what is taken, what is refused, and what comes out again."""
 
-import json
 from typing import Any
 
 import pytest
@@ -241,17 +240,6 @@ def test_headers_beyond_their_limits_are_refused(
 def test_what_is_no_message_is_refused(standing_queue: Queue, content: bytes) -> None:
     fail(standing_queue.put("m", content=content), 400, "m")
     assert standing_queue.get() == []
-
-
-@pytest.mark.parametrize(
-    "content_type",
-    [None, "text/plain", "application/x-www-form-urlencoded", "nonsense", "application/xml"],
-)
-def test_the_content_type_does_not_matter(queue: Queue, content_type: str | None) -> None:
-    headers = {} if content_type is None else {"Content-Type": content_type}
-    content = json.dumps({"body": "b"}).encode()
-    assert queue.put("m", content=content, headers=headers).status_code == 201
-    assert queue.get_one().body == "b"
 
 
 def test_one_id_may_be_published_many_times(queue: Queue) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.server import Server
 from tests.wire.anypoint.answers import admin_fail, fail, ok
-from tests.wire.anypoint.destination import Exchange, Queue, new_id, new_name
+from tests.wire.anypoint.destination import Exchange, Queue, new_name
 from tests.wire.anypoint.environment import Environment, root_client
 from tests.wire.anypoint.shapes import exchange_object, queue_object
 
@@ -194,17 +194,6 @@ def test_a_long_name_in_a_long_region_is_good(env: Environment) -> None:
     queue.publish("a")
     assert queue.get_one().body == "a"
     queue.delete()
-
-
-def test_names_of_other_regions_cannot_be_reached_around_their_region(
-    twins: tuple[Queue, Queue],
-) -> None:
-    here, there = twins
-    disguised = Queue(here.env, f"{here.name}@eu-west-1")
-    admin_fail(here.env.admin("GET", disguised.admin_at()), 404)
-    admin_fail(here.env.admin("DELETE", disguised.admin_at()), 404)
-    fail(disguised.put(id := new_id(), {"body": "a"}), 404, id)
-    assert there.get() == []
 
 
 # --- another region of one's own ---

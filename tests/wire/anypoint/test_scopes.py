@@ -99,24 +99,6 @@ def test_all_scopes_together_allow_everything_but_to_empty_the_organization(
     assert ground.env.call("DELETE", path, token=token).status_code == 403
 
 
-def test_a_user_may_do_everything(ground: Ground) -> None:
-    there = ground.places()
-    for operation in (*BROKER_OPERATIONS, *STATS_OPERATIONS, *ADMIN_OPERATIONS):
-        response = operation.send(ground.env, there, token=ground.env.tokens.user)
-        assert response.status_code == operation.status, (operation.name, response.text)
-
-
-def test_scopes_may_be_limited_to_some_queues(ground: Ground) -> None:
-    env = ground.env
-    mine, other = Queue.create(env), Queue.create(env)
-    token = ground.token("messages:publish", "messages:consume", targets=[mine.name])
-    assert mine.put("m", {"body": "a"}, token=token).status_code == 201
-    assert env.broker("GET", mine.at("?pollingTime=0"), token=token).status_code == 200
-    assert other.put("m", {"body": "a"}, token=token).status_code == 403
-    assert env.broker("GET", other.at("?pollingTime=0"), token=token).status_code == 403
-    assert other.get() == []
-
-
 def test_the_tokens_of_a_connected_app_end_with_it(
     http: httpx.Client, operator: httpx.Client, env: Environment
 ) -> None:

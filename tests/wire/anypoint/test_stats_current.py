@@ -3,10 +3,9 @@
 import httpx
 import pytest
 
-from tests.server import Server
 from tests.wire.anypoint.answers import admin_fail, ok
 from tests.wire.anypoint.destination import Exchange, Queue, new_name
-from tests.wire.anypoint.environment import STATS, Environment, root_client
+from tests.wire.anypoint.environment import Environment
 
 
 def current(env: Environment, query: str) -> httpx.Response:
@@ -48,12 +47,6 @@ def test_a_lock_that_ends_at_once_locks_nothing(queue: Queue) -> None:
     assert of(queue) == (1, 0)
 
 
-def test_messages_of_a_fifo_queue_are_counted(fifo_queue: Queue) -> None:
-    fifo_queue.publish_batch(["a", "b", "c"])
-    fifo_queue.get(batchSize=2)
-    assert of(fifo_queue) == (1, 2)
-
-
 def test_queues_come_in_the_order_asked_for(env: Environment) -> None:
     names = [new_name(prefix) for prefix in ("b", "c", "a")]
     for count, name in enumerate(names):
@@ -86,34 +79,3 @@ def test_a_connected_app_may_ask_as_well(queue: Queue, kind: str) -> None:
     env = queue.env
     path = f"{env.stats_path}/queues?destinationIds={queue.name}"
     assert len(ok(env.call("GET", path, token=getattr(env.tokens, kind)))) == 1
-
-
-def test_numbers_outlive_a_restart(fresh_server: Server) -> None:
-    with root_client(fresh_server.url) as http:
-        env = Environment.of(http, fresh_server.credentials)
-        queue, exchange = Queue.create(env), Exchange.create(env)
-        exchange.bind(queue)
-        exchange.publish("a")
-        queue.publish_batch(["b", "c"])
-        queue.ack(queue.get_one(batchSize=1))
-        queue.get(batchSize=1)
-    fresh_server.restart()
-    with root_client(fresh_server.url) as http:
-        env = Environment.of(http, fresh_server.credentials)
-        again = Queue(env, queue.name)
-        assert of(again) == (1, 1)
-
-        def total(path: str, metric: str) -> int:
-            query = f"{env.stats_path}/{path}?period=86400"
-            series = ok(env.call("GET", query, token=env.tokens.user))
-            return sum(point["value"] for point in series[metric])
-
-        at = f"queues/{queue.name}"
-        assert [total(at, f"messages{what}") for what in ("Sent", "Received", "Acked")] == [3, 2, 1]
-        at = f"exchanges/{exchange.name}"
-        assert [total(at, f"messages{what}") for what in ("Published", "Delivered")] == [1, 1]
-        path = f"{STATS}{env.path}?period=1day"
-        used = ok(env.call("GET", path, token=env.tokens.user))
-        # Three changes of settings, two publishes, two gets and an ack.
-        assert sum(row["apiRequestCount"] for row in used) == 8
-        assert sum(row["messageReceiptCount"] for row in used) == 2

@@ -22,43 +22,12 @@ def test_a_retried_message_is_handed_out_once_more_than_it_may_be_retried(
     assert queue.backlog() == 0
 
 
-@pytest.mark.parametrize("max_retries", [0, 1, 3])
-def test_an_expired_lease_counts_as_an_attempt(queue: Queue, max_retries: int) -> None:
-    queue.consume(max_retries=max_retries)
-    queue.push("a")
-    for attempt in range(1, max_retries + 2):
-        assert queue.pull_one(visibility_timeout_ms=0)["attempts"] == attempt
-    assert queue.pull() == []
-    assert queue.backlog() == 0
-
-
-def test_retries_and_expiries_count_together(pull_queue: Queue) -> None:
-    pull_queue.push("a")
-    pull_queue.pull_one(visibility_timeout_ms=0)
-    pull_queue.settle(retries=[pull_queue.pull_one()["lease_id"]])
-    pull_queue.pull_one(visibility_timeout_ms=0)
-    last = pull_queue.pull_one()
-    assert last["attempts"] == 4
-    pull_queue.settle(retries=[last["lease_id"]])
-    assert pull_queue.backlog() == 0
-
-
 def test_a_message_may_be_retried_a_hundred_times(queue: Queue) -> None:
     queue.consume(max_retries=100)
     queue.push("a")
     for attempt in range(1, 102):
         assert queue.pull_one(visibility_timeout_ms=0)["attempts"] == attempt
     assert queue.pull() == []
-
-
-def test_more_retries_given_later_hold_for_messages_already_there(queue: Queue) -> None:
-    consumer = queue.consume(max_retries=0)
-    queue.push("a")
-    lease = queue.pull_one()["lease_id"]
-    path = queue.at(f"/consumers/{consumer['consumer_id']}")
-    ok(queue.http.put(path, json={"type": "http_pull", "settings": {"max_retries": 1}}))
-    assert queue.settle(retries=[lease])["retryCount"] == 1
-    assert queue.pull_one()["attempts"] == 2
 
 
 def test_a_retrys_own_delay_holds_the_message_back(pull_queue: Queue) -> None:
@@ -73,21 +42,6 @@ def test_the_consumers_retry_delay_applies_to_retries_without_one(queue: Queue) 
     queue.consume(retry_delay=1)
     queue.push("a")
     queue.settle(retries=[queue.pull_one()["lease_id"]])
-    assert queue.pull() == []
-    assert queue.await_one()["attempts"] == 2
-
-
-def test_a_retrys_own_delay_of_zero_overrides_the_consumers(queue: Queue) -> None:
-    queue.consume(retry_delay=600)
-    queue.push("a")
-    queue.settle(retries=[queue.pull_one()["lease_id"]], delay_seconds=0)
-    assert queue.pull_one()["attempts"] == 2
-
-
-def test_the_consumers_retry_delay_applies_to_expiry(queue: Queue) -> None:
-    queue.consume(retry_delay=1)
-    queue.push("a")
-    queue.pull_one(visibility_timeout_ms=0)
     assert queue.pull() == []
     assert queue.await_one()["attempts"] == 2
 
@@ -138,22 +92,3 @@ def test_a_single_message_has_its_delay_or_the_queues(
     pull_queue.change(delivery_delay=of_queue)
     pull_queue.push("a", **fields)
     assert len(pull_queue.pull()) == int(there)
-
-
-def test_a_delayed_message_comes_when_its_delay_is_over(pull_queue: Queue) -> None:
-    metrics = pull_queue.push("late", delay_seconds=1)
-    pull_queue.push("early")
-    assert pull_queue.pull_one()["body"] == "early"
-    message = pull_queue.await_one()
-    assert (message["body"], message["attempts"]) == ("late", 1)
-    # The time of a message is when it was written, not when its delay was over.
-    assert message["timestamp_ms"] == metrics["oldest_message_timestamp_ms"]
-
-
-def test_a_new_queue_delay_leaves_stored_messages_alone(pull_queue: Queue) -> None:
-    pull_queue.push("before")
-    pull_queue.change(delivery_delay=600)
-    pull_queue.push("between")
-    pull_queue.change(delivery_delay=0)
-    pull_queue.push("after")
-    assert [message["body"] for message in pull_queue.pull()] == ["before", "after"]

@@ -1,6 +1,5 @@
 """Consumers: one for each queue, of one of two types."""
 
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
@@ -149,12 +148,6 @@ def bare_queue(http: httpx.Client) -> Queue:
     return Queue.create(http)
 
 
-@pytest.mark.parametrize("settings", [[], "x", 5, True])
-def test_settings_are_an_object(bare_queue: Queue, settings: Any) -> None:
-    fail(bare_queue.post("/consumers", {**PULL, "settings": settings}), 400, 100127)
-    assert bare_queue.get()["consumers"] == []
-
-
 @pytest.mark.parametrize(("kind", "setting"), [(kind, name) for kind, name, _, _ in RANGES])
 def test_null_stands_for_the_default(queue: Queue, kind: str, setting: str) -> None:
     result = ok(queue.post("/consumers", {**BODIES[kind], "settings": {setting: None}}))
@@ -187,17 +180,6 @@ def test_a_queue_has_one_consumer_at_most(queue: Queue, first: str, second: str)
     assert ok(queue.http.get(queue.at("/consumers"))) == [consumer]
 
 
-def test_of_many_who_add_a_consumer_one_succeeds(queue: Queue) -> None:
-    with ThreadPoolExecutor(8) as pool:
-        responses = list(pool.map(lambda _: queue.post("/consumers", PULL), range(8)))
-    winners = [response for response in responses if response.status_code == 200]
-    consumer = ok(*winners)
-    for response in responses:
-        if response not in winners:
-            fail(response, 400, 11004)
-    assert queue.get()["consumers"] == [consumer]
-
-
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
 @pytest.mark.parametrize("consumer_id", [UNKNOWN_ID, "x", "z" * 32, "a.b"])
 def test_an_unknown_consumer_is_not_found(
@@ -205,17 +187,6 @@ def test_an_unknown_consumer_is_not_found(
 ) -> None:
     path = standing_queue.at(f"/consumers/{consumer_id}")
     fail(standing_queue.http.request(method, path), 404, 11002)
-
-
-@pytest.mark.parametrize("method", ["GET", "DELETE", "PUT"])
-def test_the_consumer_of_another_queue_is_not_found(
-    standing_queue: Queue, pull_queue: Queue, method: str
-) -> None:
-    (consumer,) = pull_queue.get()["consumers"]
-    path = standing_queue.at(f"/consumers/{consumer['consumer_id']}")
-    body = PULL if method == "PUT" else None
-    fail(standing_queue.http.request(method, path, json=body), 404, 11002)
-    assert pull_queue.get()["consumers"] == [consumer]
 
 
 def test_a_deleted_consumer_is_gone_and_another_may_come(pull_queue: Queue) -> None:
@@ -228,17 +199,6 @@ def test_a_deleted_consumer_is_gone_and_another_may_come(pull_queue: Queue) -> N
     fail(pull_queue.post("/messages/pull", {}), 405, 0)
     successor = ok(pull_queue.post("/consumers", WORKER))
     assert successor["consumer_id"] != consumer["consumer_id"]
-
-
-def test_messages_and_leases_outlive_the_consumer(pull_queue: Queue) -> None:
-    pull_queue.push_texts(["leased", "waiting"])
-    lease = pull_queue.pull_one(batch_size=1)["lease_id"]
-    (consumer,) = pull_queue.get()["consumers"]
-    ok(pull_queue.http.delete(pull_queue.at(f"/consumers/{consumer['consumer_id']}")))
-    assert pull_queue.backlog() == 2
-    assert pull_queue.settle(acks=[lease])["ackCount"] == 1
-    pull_queue.consume()
-    assert pull_queue.pull_one()["body"] == "waiting"
 
 
 def test_put_replaces_everything_but_the_identity(queue: Queue) -> None:

@@ -5,7 +5,7 @@ import pytest
 
 from tests.wire.cloudflare.envelope import fail, ok, page
 from tests.wire.cloudflare.patience import eventually
-from tests.wire.cloudflare.queue import Queue, new_name, unfolded
+from tests.wire.cloudflare.queue import Queue, new_name
 
 DEFAULT_SETTINGS = {
     "delivery_delay": 0,
@@ -118,89 +118,6 @@ def test_a_retry_of_the_last_attempt_buries_the_message(queue: Queue, grave: Que
     assert grave.pull_one()["body"] == "failed"
 
 
-def test_the_expiry_of_the_last_lease_buries_the_message(queue: Queue, grave: Queue) -> None:
-    queue.consume(dead_letter_queue=grave.name, max_retries=0)
-    queue.push("expired")
-    queue.pull_one(visibility_timeout_ms=100)
-    assert grave.await_one()["body"] == "expired"
-    assert queue.backlog() == 0
-
-
-def test_nobody_need_look_at_a_queue_for_its_messages_to_be_buried(
-    queue: Queue, grave: Queue
-) -> None:
-    queue.consume(dead_letter_queue=grave.name, max_retries=0)
-    queue.push_texts(["a", "b", "c"])
-    assert len(queue.pull(visibility_timeout_ms=100)) == 3
-    eventually(lambda: grave.backlog() == 3)
-
-
-def test_a_dead_letter_starts_over_as_a_new_message(queue: Queue, grave: Queue) -> None:
-    queue.consume(dead_letter_queue=grave.name, max_retries=1)
-    queue.push("again")
-    first = queue.pull_one()
-    queue.settle(retries=[first["lease_id"]])
-    bury(queue)
-    letter = grave.pull_one()
-    assert letter["attempts"] == 1
-    assert letter["id"] != first["id"]
-    assert letter["timestamp_ms"] >= first["timestamp_ms"]
-    assert letter["body"] == "again"
-
-
-def test_a_dead_letter_arrives_when_it_is_buried(queue: Queue, grave: Queue) -> None:
-    queue.consume(dead_letter_queue=grave.name, max_retries=0)
-    queue.push("later")
-    message = queue.pull_one(visibility_timeout_ms=200)
-    letter = grave.await_one()
-    assert letter["timestamp_ms"] >= message["timestamp_ms"] + 200
-
-
-def test_a_dead_letter_keeps_its_body_to_the_byte(queue: Queue, grave: Queue) -> None:
-    queue.consume(dead_letter_queue=grave.name, max_retries=0)
-    queue.push_json('{"b": 1.10, "a": 12345678901234567890}')
-    bury(queue)
-    letter = grave.pull_one()
-    assert letter["metadata"]["CF-Content-Type"] == "json"
-    assert unfolded(letter) == '{"b":1.10,"a":12345678901234567890}'
-
-
-def test_a_dead_letter_is_not_delayed(http: httpx.Client, queue: Queue) -> None:
-    grave = Queue.create(http, settings={"delivery_delay": 600})
-    grave.consume()
-    queue.consume(dead_letter_queue=grave.name, max_retries=0)
-    queue.push("at once")
-    bury(queue)
-    assert grave.pull_one()["body"] == "at once"
-
-
-def test_the_delay_of_a_last_retry_does_not_hold_the_burial_up(queue: Queue, grave: Queue) -> None:
-    queue.consume(dead_letter_queue=grave.name, max_retries=0, retry_delay=600)
-    queue.push("now")
-    queue.settle(retries=[queue.pull_one()["lease_id"]], delay_seconds=600)
-    assert grave.pull_one()["body"] == "now"
-
-
-def test_dead_letters_have_attempts_and_dead_letter_queues_of_their_own(
-    http: httpx.Client,
-) -> None:
-    first, second, third = (Queue.create(http) for _ in range(3))
-    first.consume(dead_letter_queue=second.name, max_retries=0)
-    second.consume(dead_letter_queue=third.name, max_retries=0)
-    third.consume()
-    first.push("falls far")
-    bury(first)
-    bury(second)
-    assert third.pull_one()["body"] == "falls far"
-
-
-def test_without_a_dead_letter_queue_a_failed_message_is_dropped(queue: Queue) -> None:
-    queue.consume(max_retries=0)
-    queue.push("dropped")
-    bury(queue)
-    assert queue.backlog() == 0
-
-
 def test_a_renamed_dead_letter_queue_is_shown_by_its_new_name_and_still_used(
     queue: Queue, grave: Queue, queue_name: str
 ) -> None:
@@ -236,15 +153,6 @@ def test_a_dead_letter_queue_is_free_once_put_leaves_it_out(queue: Queue, grave:
     assert ok(grave.http.delete(grave.at())) is None
 
 
-def test_two_queues_may_share_a_dead_letter_queue(http: httpx.Client, grave: Queue) -> None:
-    for body in ("one", "two"):
-        queue = Queue.create(http)
-        queue.consume(dead_letter_queue=grave.name, max_retries=0)
-        queue.push(body)
-        bury(queue)
-    assert sorted(letter["body"] for letter in grave.pull()) == ["one", "two"]
-
-
 def test_without_a_consumer_an_expired_lease_follows_the_default_rules(
     queue: Queue, grave: Queue
 ) -> None:
@@ -255,16 +163,6 @@ def test_without_a_consumer_an_expired_lease_follows_the_default_rules(
     (message,) = eventually(queue.peek)
     assert (message["body"], message["attempts"]) == ("stays", 1)
     assert grave.backlog() == 0
-
-
-def test_an_ack_of_a_dead_letters_old_lease_is_too_late(queue: Queue, grave: Queue) -> None:
-    queue.consume(dead_letter_queue=grave.name, max_retries=0)
-    queue.push("buried")
-    lease = bury(queue)
-    result = queue.settle(acks=[lease])
-    assert result["ackCount"] == 0
-    assert set(result["warnings"]) == {lease}
-    assert grave.backlog() == 1
 
 
 def test_a_dead_letter_queue_may_be_named_before_anything_else(http: httpx.Client) -> None:

@@ -117,16 +117,6 @@ def test_only_the_events_asked_for_are_told(tenant: httpx.Client) -> None:
     assert types(settled(news)) == ["courier.queue.deleted"]
 
 
-def test_a_tenant_is_told_of_its_own_queues_only(
-    tenant: httpx.Client, new_tenant: Callable[[], httpx.Client]
-) -> None:
-    theirs = subscribed(new_tenant(), QUEUES, *QUEUE_EVENTS)
-    news = subscribed(tenant, QUEUES, *QUEUE_EVENTS)
-    queue = Queue.create(tenant)
-    assert [event["payload"]["id"] for event in settled(news)] == [queue.id]
-    assert settled(theirs) == []
-
-
 # --- when ------------------------------------------------------------------------------------
 
 

@@ -3,7 +3,6 @@
 import base64
 import itertools
 import time
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
@@ -46,15 +45,6 @@ def test_a_pull_from_an_empty_queue_answers_at_once(pull_queue: Queue) -> None:
     shapes.check_pull(result)
     assert (result["messages"], result["message_backlog_count"]) == ([], 0)
     assert result["metadata"]["metrics"]["oldest_message_timestamp_ms"] == 0
-
-
-def test_messages_come_in_the_order_they_were_written(pull_queue: Queue) -> None:
-    for number in range(5):
-        pull_queue.push(str(number))
-    pull_queue.push_texts(["5", "6"])
-    assert bodies(pull_queue.pull(batch_size=3)) == ["0", "1", "2"]
-    assert bodies(pull_queue.pull(batch_size=100)) == ["3", "4", "5", "6"]
-    assert pull_queue.pull() == []
 
 
 @pytest.mark.parametrize(
@@ -119,29 +109,6 @@ def test_a_pull_beyond_its_limits_is_refused(standing_queue: Queue, name: str, v
     assert name in fail(standing_queue.post("/messages/pull", {name: value}), 400, 10026)
 
 
-@pytest.mark.parametrize("body", ["[]", '"x"', "5", "null", "true"])
-def test_a_pull_is_an_object(standing_queue: Queue, body: str) -> None:
-    path = standing_queue.at("/messages/pull")
-    fail(standing_queue.http.post(path, content=body.encode()), 400, 10026)
-
-
-def test_a_leased_message_is_hidden_until_its_lease_expires(pull_queue: Queue) -> None:
-    pull_queue.push("a")
-    first = pull_queue.pull_one(visibility_timeout_ms=300)
-    assert pull_queue.pull() == []
-    second = pull_queue.await_one()
-    assert second["attempts"] == 2
-    assert second["lease_id"] != first["lease_id"]
-    for unchanged in ("id", "body", "timestamp_ms", "metadata"):
-        assert second[unchanged] == first[unchanged]
-
-
-def test_a_lease_of_no_time_is_over_at_once(pull_queue: Queue) -> None:
-    pull_queue.push("a")
-    for attempt in (1, 2, 3):
-        assert pull_queue.pull_one(visibility_timeout_ms=0)["attempts"] == attempt
-
-
 def test_a_consumers_lease_applies_when_the_pull_names_none(queue: Queue) -> None:
     queue.consume(visibility_timeout_ms=0)
     queue.push("a")
@@ -162,14 +129,6 @@ def test_of_two_names_for_the_lease_the_published_one_wins(pull_queue: Queue) ->
     pull_queue.pull_one(visibility_timeout=LEASE_MS_MAX, visibility_timeout_ms=0)
     pull_queue.pull_one(visibility_timeout=0, visibility_timeout_ms=60_000)
     assert pull_queue.pull() == []
-
-
-def test_pullers_never_share_a_message(pull_queue: Queue) -> None:
-    pull_queue.push_texts([str(number) for number in range(80)])
-    with ThreadPoolExecutor(8) as pool:
-        batches = list(pool.map(lambda _: pull_queue.pull(batch_size=10), range(8)))
-    assert [len(batch) for batch in batches] == [10] * 8
-    assert len({message["id"] for batch in batches for message in batch}) == 80
 
 
 MESSAGE = "messages cannot be pulled unless http_pull mode is enabled"
@@ -204,13 +163,6 @@ def test_writes_acks_peeks_and_purges_go_on_while_paused(pull_queue: Queue) -> N
     assert bodies(pull_queue.peek()) == ["a"]
     ok(pull_queue.post("/purge", {}))
     assert pull_queue.backlog() == 0
-
-
-def test_leases_expire_while_paused(pull_queue: Queue) -> None:
-    pull_queue.push("a")
-    pull_queue.pull_one(visibility_timeout_ms=0)
-    pull_queue.change(delivery_paused=True)
-    assert pull_queue.peek()[0]["attempts"] == 1
 
 
 def test_a_pull_from_an_unknown_queue_is_not_found(http: httpx.Client) -> None:

@@ -6,80 +6,13 @@ import httpx
 import pytest
 
 from tests.wire.cloudflare.envelope import fail
-from tests.wire.cloudflare.queue import UNKNOWN_ID, Queue, new_name
+from tests.wire.cloudflare.queue import UNKNOWN_ID, Queue
 
 NO_ROUTE = (404, 7003)
 WRONG_METHOD = (405, 7001)
 NO_CREDENTIAL = (400, 9106)
 NO_ACCESS = (403, 10000)
 OTHER_ACCOUNT = "c0" + "7" * 30
-
-
-@pytest.mark.parametrize(
-    ("method", "path"),
-    [
-        ("GET", "/nothing"),
-        ("GET", "/queue"),
-        ("GET", "/queues/$queue/nothing"),
-        ("POST", "/queues/$queue/pull"),
-        ("POST", "/queues/$queue/ack"),
-        ("POST", "/queues/$queue/peek"),
-        ("POST", "/queues/$queue/messages/nothing"),
-        ("POST", "/queues/$queue/messages/pull/more"),
-        ("GET", "/queues/$queue/consumers/x/more"),
-        ("GET", "/event_subscriptions"),
-        ("GET", "/event_subscriptions/nothing"),
-    ],
-)
-def test_an_unknown_route_is_not_found(standing_queue: Queue, method: str, path: str) -> None:
-    path = path.replace("$queue", standing_queue.id)
-    fail(standing_queue.http.request(method, path), *NO_ROUTE)
-
-
-@pytest.mark.parametrize("path", ["/nothing", "/zones", "/user/nothing", "/"])
-def test_an_unknown_route_outside_the_account_is_not_found(
-    anonymous: httpx.Client, token: str, path: str
-) -> None:
-    fail(anonymous.get(path, headers={"Authorization": f"Bearer {token}"}), *NO_ROUTE)
-
-
-@pytest.mark.parametrize(
-    ("method", "path"),
-    [
-        ("PUT", "/queues"),
-        ("PATCH", "/queues"),
-        ("DELETE", "/queues"),
-        ("POST", "/queues/$queue"),
-        ("POST", "/queues/$queue/metrics"),
-        ("DELETE", "/queues/$queue/consumers"),
-        ("PUT", "/queues/$queue/consumers"),
-        ("POST", "/queues/$queue/consumers/x"),
-        ("PATCH", "/queues/$queue/consumers/x"),
-        ("GET", "/queues/$queue/messages"),
-        ("DELETE", "/queues/$queue/messages"),
-        ("GET", "/queues/$queue/messages/batch"),
-        ("GET", "/queues/$queue/messages/pull"),
-        ("PUT", "/queues/$queue/messages/ack"),
-        ("GET", "/queues/$queue/messages/peek"),
-        ("DELETE", "/queues/$queue/messages/purge"),
-        ("DELETE", "/queues/$queue/purge"),
-        ("DELETE", "/event_subscriptions/subscriptions"),
-        ("PUT", "/event_subscriptions/subscriptions/x"),
-        ("POST", "/event_subscriptions/subscriptions/x"),
-    ],
-)
-def test_a_wrong_method_is_not_allowed(standing_queue: Queue, method: str, path: str) -> None:
-    path = path.replace("$queue", standing_queue.id)
-    fail(standing_queue.http.request(method, path), *WRONG_METHOD)
-
-
-@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
-@pytest.mark.parametrize("path", ["/user", "/user/tokens/verify", "/accounts", "/memberships"])
-def test_identity_can_only_be_read(
-    anonymous: httpx.Client, token: str, method: str, path: str
-) -> None:
-    response = anonymous.request(method, path, headers={"Authorization": f"Bearer {token}"})
-    fail(response, *WRONG_METHOD)
 
 
 ORDER: list[tuple[str, str, Any, tuple[int, int]]] = [
@@ -183,12 +116,3 @@ def test_a_queue_id_nobody_has_is_not_found_for_settings(
     http: httpx.Client, queue_id: str, path: str
 ) -> None:
     fail(http.get(f"/queues/{queue_id}{path}"), 404, 11000)
-
-
-def test_a_queue_is_not_addressed_by_its_name(http: httpx.Client) -> None:
-    queue = Queue.create(http, queue_name=new_name("n").replace("-", ""))
-    fail(http.get(f"/queues/{queue.name}"), 404, 11000)
-    fail(http.delete(f"/queues/{queue.name}"), 404, 11000)
-    fail(http.post(f"/queues/{queue.name}/messages", json={"body": 1}), 404, 10104)
-    assert queue.get()["queue_name"] == queue.name
-    assert queue.backlog() == 0

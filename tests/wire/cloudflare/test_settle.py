@@ -59,35 +59,10 @@ def test_nothing_to_settle_does_nothing(standing_queue: Queue, body: Any) -> Non
     assert result == NOTHING
 
 
-def test_a_hundred_messages_are_acked_in_one_request(pull_queue: Queue) -> None:
-    pull_queue.push_texts(["x"] * 100)
-    leases = [message["lease_id"] for message in pull_queue.pull(batch_size=100)]
-    assert pull_queue.settle(acks=leases) == {**NOTHING, "ackCount": 100}
-    assert pull_queue.backlog() == 0
-
-
 def test_a_late_ack_deletes_a_message_that_waits_again(pull_queue: Queue) -> None:
     token = expired_lease(pull_queue)
     assert pull_queue.settle(acks=[token]) == {**NOTHING, "ackCount": 1}
     assert pull_queue.backlog() == 0
-
-
-def test_a_late_ack_deletes_a_message_that_someone_else_has_leased(pull_queue: Queue) -> None:
-    first = expired_lease(pull_queue)
-    second = pull_queue.pull_one()["lease_id"]
-    assert pull_queue.settle(acks=[first])["ackCount"] == 1
-    assert pull_queue.backlog() == 0
-    result = pull_queue.settle(acks=[second])
-    assert result["ackCount"] == 0
-    assert set(result["warnings"]) == {second}
-
-
-def test_a_late_ack_deletes_a_message_that_is_delayed(queue: Queue) -> None:
-    queue.consume(retry_delay=600)
-    token = lease(queue, visibility_timeout_ms=0)
-    assert queue.peek() == []
-    assert queue.settle(acks=[token])["ackCount"] == 1
-    assert queue.backlog() == 0
 
 
 def test_an_ack_after_a_retry_deletes_the_message(pull_queue: Queue) -> None:
@@ -112,32 +87,9 @@ def test_a_retry_of_an_acked_message_warns(pull_queue: Queue) -> None:
     assert pull_queue.backlog() == 0
 
 
-def test_an_ack_of_a_purged_message_warns(pull_queue: Queue) -> None:
-    token = lease(pull_queue)
-    ok(pull_queue.post("/purge", {"delete_messages_permanently": True}))
-    result = pull_queue.settle(acks=[token])
-    assert (result["ackCount"], set(result["warnings"])) == (0, {token})
-
-
 def test_a_retry_of_an_expired_lease_warns_and_does_nothing(pull_queue: Queue) -> None:
     token = expired_lease(pull_queue)
     result = pull_queue.settle(retries=[token], delay_seconds=600)
-    assert (result["retryCount"], set(result["warnings"])) == (0, {token})
-    assert pull_queue.pull_one()["attempts"] == 2
-
-
-def test_a_retry_of_an_expired_lease_leaves_the_next_lease_alone(pull_queue: Queue) -> None:
-    first = expired_lease(pull_queue)
-    second = pull_queue.pull_one()["lease_id"]
-    assert pull_queue.settle(retries=[first])["retryCount"] == 0
-    assert pull_queue.pull() == []
-    assert pull_queue.settle(acks=[second])["ackCount"] == 1
-
-
-def test_a_second_retry_of_one_lease_warns(pull_queue: Queue) -> None:
-    token = lease(pull_queue)
-    pull_queue.settle(retries=[token])
-    result = pull_queue.settle(retries=[token])
     assert (result["retryCount"], set(result["warnings"])) == (0, {token})
     assert pull_queue.pull_one()["attempts"] == 2
 
@@ -154,31 +106,6 @@ def test_a_lease_named_twice_counts_once(pull_queue: Queue) -> None:
     token = lease(pull_queue)
     assert pull_queue.settle(retries=[token, token])["retryCount"] == 1
     assert pull_queue.pull_one()["attempts"] == 2
-
-
-@pytest.mark.parametrize(
-    "token", ["nonsense", "", "é😀", " ", "A" * 24, "a" * 5000, UNKNOWN_ID, "AAAA-_==", "\x00"]
-)
-@pytest.mark.parametrize("kind", ["acks", "retries"])
-def test_a_lease_nobody_gave_out_warns(standing_queue: Queue, kind: str, token: str) -> None:
-    result = ok(standing_queue.post("/messages/ack", {kind: [{"lease_id": token}]}))
-    shapes.check_settled(result)
-    assert (result["ackCount"], result["retryCount"]) == (0, 0)
-    assert set(result["warnings"]) == {token}
-
-
-def test_a_lease_of_another_queue_warns_and_does_nothing(
-    http: httpx.Client, pull_queue: Queue
-) -> None:
-    token = lease(pull_queue)
-    other = Queue.create(http)
-    other.consume()
-    others = lease(other)
-    for settled in (other.settle(acks=[token]), other.settle(retries=[token])):
-        assert (settled["ackCount"], settled["retryCount"]) == (0, 0)
-        assert set(settled["warnings"]) == {token}
-    assert other.settle(acks=[others])["ackCount"] == 1
-    assert pull_queue.settle(acks=[token])["ackCount"] == 1
 
 
 def test_one_unknown_lease_does_not_spoil_the_others(pull_queue: Queue) -> None:
@@ -227,12 +154,6 @@ def test_a_malformed_settlement_is_refused_and_nothing_of_it_applies(
     assert pull_queue.backlog() == 1
     assert pull_queue.pull() == []
     assert pull_queue.settle(acks=[token["lease_id"]])["ackCount"] == 1
-
-
-@pytest.mark.parametrize("body", ["[]", '"x"', "5", "null", "true"])
-def test_a_settlement_is_an_object(standing_queue: Queue, body: str) -> None:
-    path = standing_queue.at("/messages/ack")
-    fail(standing_queue.http.post(path, content=body.encode()), 400, 10026)
 
 
 @pytest.mark.parametrize("delay", [0, 86_400])

@@ -73,18 +73,6 @@ def test_a_page_past_the_end_is_empty(many: httpx.Client, query: str) -> None:
     assert (info["count"], info["total_count"]) == (0, COUNT)
 
 
-def test_a_client_that_reads_on_until_a_page_is_empty_comes_to_an_end(many: httpx.Client) -> None:
-    gathered: list[Any] = []
-    for number in range(1, 20):
-        rows, _ = page(many.get(AT, params={"page": number, "per_page": 4}))
-        if not rows:
-            break
-        gathered += rows
-    assert rows == []
-    assert gathered == everything(many)
-    assert len({row["id"] for row in gathered}) == COUNT
-
-
 @pytest.mark.parametrize("per_page", [1, 100])
 def test_a_page_size_at_its_limit_is_accepted(many: httpx.Client, per_page: int) -> None:
     rows, info = page(many.get(AT, params={"per_page": per_page}))

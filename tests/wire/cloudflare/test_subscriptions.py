@@ -158,21 +158,6 @@ def test_an_unknown_destination_is_not_found(standing_queue: Queue, queue_id: st
     refuse(standing_queue, 404, destination=unknown)
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [("name", 5), ("name", []), ("enabled", "yes"), ("enabled", 1), ("enabled", [])],
-)
-def test_a_field_of_the_wrong_type_is_refused(
-    standing_queue: Queue, field: str, value: Any
-) -> None:
-    assert field in refuse(standing_queue, 400, **{field: value})
-
-
-@pytest.mark.parametrize("body", ["[]", '"x"', "5", "null"])
-def test_a_subscription_is_an_object(http: httpx.Client, body: str) -> None:
-    fail(http.post(AT, content=body.encode()), 400, 0)
-
-
 @EACH_SOURCE
 def test_a_second_subscription_to_the_same_resource_is_refused(
     queue: Queue, source: Source

@@ -208,20 +208,6 @@ def test_messages_of_other_dialects_are_told_of(
     assert [event["message"]["id"]] == client.messages(queue)
 
 
-def test_one_organization_sees_nothing_of_another(
-    organization: DiscueClient, neighbour: DiscueClient
-) -> None:
-    own, theirs = organization.new_queue(), neighbour.new_queue()
-    neighbour.add(theirs, "x")
-    organization.add(own, "x")
-    seen = {each["queue"]["id"] for each in events(organization) if "queue" in each}
-    assert seen == {own}
-    assert {each["client"]["id"] for each in events(organization)} == {
-        organization_id(organization)
-    }
-    assert organization_id(organization) != organization_id(neighbour)
-
-
 def test_pulls_and_progress_are_no_events(organization: DiscueClient) -> None:
     """The organization's first key is used with every request, and that is no news."""
     for _ in range(3):
@@ -359,32 +345,6 @@ def test_a_bad_query_is_refused(busy: DiscueClient, query: str) -> None:
     fail(busy.get(f"/events?{query}"), 400)
 
 
-@pytest.mark.parametrize("prefix", ["", "/v1"])
-def test_events_are_served_with_and_without_a_version(busy: DiscueClient, prefix: str) -> None:
-    answer = ok(busy.under(prefix).get("/events?limit=1"))
-    assert answer["_links"]["self"]["href"].endswith(prefix + "/events")
-    assert urlsplit(answer["_links"]["next"]["href"]).path == prefix + "/events"
-
-
-def test_events_can_only_be_read(busy: DiscueClient) -> None:
-    for method in ("POST", "PUT", "DELETE"):
-        answer = busy.request(method, "/events")
-        fail(answer, 405)
-        assert answer.headers["allow"] == "GET"
-
-
 def test_no_id_has_an_underscore(busy: DiscueClient) -> None:
     text = busy.get("/events?limit=1000").text
     assert not re.search(r'"id":"[^"]*_', text)
-
-
-def test_events_outlive_a_restart(fresh_server: Server) -> None:
-    with httpx.Client(base_url=fresh_server.url, trust_env=False, verify=False) as http:
-        client = DiscueClient(http, fresh_server.credentials["discue"]["api_key"])
-        queue = client.new_queue()
-        client.add(queue, "x")
-        before = events(client)
-    fresh_server.restart()
-    with httpx.Client(base_url=fresh_server.url, trust_env=False, verify=False) as http:
-        client = DiscueClient(http, fresh_server.credentials["discue"]["api_key"])
-        assert events(client) == before

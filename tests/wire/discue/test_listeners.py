@@ -19,7 +19,6 @@ from tests.wire.discue.receiving import NOWHERE, Host
 URL = NOWHERE
 LIVE = "http://127.0.0.1:9/live"
 PUBLIC = "https://app.example/hook"
-JSON = "application/json"
 WAIT_S_MAX = 20.0
 SHORT = {
     "id",
@@ -39,8 +38,6 @@ SHORT = {
     "max_in_flight",
     "max_per_second",
 }
-SOME_ID = "DCSV291zRljx4zRJ8pC9Z"
-BAD_IDS = [SOME_ID, "x", "_Tzrg1O3jk4_FZTAEThNq", "a" * 300, "%C3%A9"]
 
 
 def body(**members: Any) -> dict[str, Any]:
@@ -187,25 +184,6 @@ def test_secrets_differ(discue: DiscueClient, queue: str) -> None:
     assert len({create(discue, queue)["signing_secret"] for _ in range(5)}) == 5
 
 
-@pytest.mark.parametrize("prefix", ["", "/v1"])
-@pytest.mark.parametrize("method", ["POST", "PUT"])
-def test_listeners_are_served_with_and_without_a_version(
-    discue: DiscueClient, queue: str, prefix: str, method: str
-) -> None:
-    client = discue.under(prefix)
-    path = f"/queues/{queue}/listeners"
-    made = ok(client.request(method, path, body()))
-    one = f"{path}/{made['listener']['id']}"
-    assert made["_links"]["self"]["href"].endswith(prefix + one)
-    assert ok(client.get(one))["_links"]["self"]["href"].endswith(prefix + one)
-    assert ok(client.get(path))["_links"]["self"]["href"].endswith(prefix + path)
-    ok(client.get("/listeners"))
-    ok(client.put(one, {}))
-    deleted = ok(client.delete(one))
-    assert set(deleted) == {"_links"}
-    assert deleted["_links"]["self"]["href"].endswith(prefix + path)
-
-
 def test_an_alias_is_a_name(discue: DiscueClient, queue: str) -> None:
     name = new_name("l")
     asked = {"alias": name, "notify_url": URL, "liveness_url": LIVE, "status": "enabled"}
@@ -321,13 +299,6 @@ def test_what_a_listener_cannot_be_is_refused(
     assert read(discue, queue, made["id"]) == before
 
 
-@pytest.mark.parametrize("value", [1, None, ["a"], {"a": "b"}, True])
-def test_values_of_headers_are_text(discue: DiscueClient, queue: str, value: Any) -> None:
-    answer = discue.post(f"/queues/{queue}/listeners", body(headers={"X-A": value}))
-    assert fail(answer, 422)["errors"][0]["pointer"].startswith("/headers")
-    assert listed(discue, queue) == []
-
-
 @pytest.mark.parametrize(
     "name",
     [
@@ -360,32 +331,6 @@ def test_values_of_headers_are_text(discue: DiscueClient, queue: str, value: Any
 def test_some_headers_cannot_be_chosen(discue: DiscueClient, queue: str, name: str) -> None:
     answer = discue.post(f"/queues/{queue}/listeners", body(headers={name: "a"}))
     assert pointers(answer) == [f"/headers/{name}"]
-    assert listed(discue, queue) == []
-
-
-@pytest.mark.parametrize(
-    "raw",
-    [
-        b'{"headers":{"X-A":"a","X-A":"b"}}',
-        b'{"ordered":true,"ordered":false}',
-        b'{"auth":{"type":"bearer","token":"a","token":"b"}}',
-    ],
-)
-def test_nothing_may_be_said_twice(discue: DiscueClient, queue: str, raw: bytes) -> None:
-    made = create(discue, queue)
-    path = f"/queues/{queue}/listeners/{made['id']}"
-    fail(discue.request("PUT", path, content=raw, headers={"Content-Type": JSON}), 422)
-
-
-def test_bodies_must_be_json_objects(discue: DiscueClient, queue: str) -> None:
-    path = f"/queues/{queue}/listeners"
-    for raw in (b"{", b"", b"\xff", b"[]", b"5"):
-        fail(discue.request("POST", path, content=raw, headers={"Content-Type": JSON}), 400)
-    fail(discue.request("POST", path, content=b"{}", headers={"Content-Type": "text/xml"}), 415)
-    fail(discue.get(path, headers={"Accept": "text/html"}), 406)
-    answer = discue.request("PATCH", path)
-    fail(answer, 405)
-    assert answer.headers["allow"] == "GET, POST, PUT"
     assert listed(discue, queue) == []
 
 
@@ -733,21 +678,6 @@ CALLS = [
 ]
 
 
-@pytest.mark.parametrize("id", BAD_IDS)
-def test_an_unknown_listener_is_not_found(discue: DiscueClient, queue: str, id: str) -> None:
-    for method, suffix, sent in CALLS:
-        fail(discue.request(method, f"/queues/{queue}/listeners/{id}{suffix}", sent), 404)
-
-
-@pytest.mark.parametrize("id", BAD_IDS)
-def test_an_unknown_queue_is_not_found(discue: DiscueClient, queue: str, id: str) -> None:
-    listener = create(discue, queue)["id"]
-    fail(discue.get(f"/queues/{id}/listeners"), 404)
-    fail(discue.post(f"/queues/{id}/listeners", body()), 404)
-    for method, suffix, sent in CALLS:
-        fail(discue.request(method, f"/queues/{id}/listeners/{listener}{suffix}", sent), 404)
-
-
 def test_a_listener_of_another_queue_is_not_found(discue: DiscueClient, queue: str) -> None:
     other = discue.new_queue()
     listener = create(discue, other)["id"]
@@ -755,23 +685,6 @@ def test_a_listener_of_another_queue_is_not_found(discue: DiscueClient, queue: s
     for method, suffix, sent in CALLS:
         fail(discue.request(method, f"/queues/{queue}/listeners/{listener}{suffix}", sent), 404)
     assert read(discue, other, listener) == before
-
-
-def test_another_organizations_things_are_not_found(
-    discue: DiscueClient, neighbour: DiscueClient, queue: str
-) -> None:
-    theirs = neighbour.new_queue()
-    listener = create(neighbour, theirs)["id"]
-    before = read(neighbour, theirs, listener)
-    fail(discue.get(f"/queues/{theirs}/listeners"), 404)
-    fail(discue.post(f"/queues/{theirs}/listeners", body()), 404)
-    for parent in (theirs, queue):
-        for method, suffix, sent in CALLS:
-            path = f"/queues/{parent}/listeners/{listener}{suffix}"
-            fail(discue.request(method, path, sent), 404)
-    assert read(neighbour, theirs, listener) == before
-    assert len(listed(neighbour, theirs)) == 1
-    assert listener not in {each["id"] for each in ok(discue.get("/listeners"))["listeners"]}
 
 
 # --- backfill ---
@@ -856,17 +769,3 @@ def test_domains_may_be_required(tmp_path_factory: pytest.TempPathFactory) -> No
             assert len(listed(client, queue)) == 2
     finally:
         server.stop()
-
-
-def test_listeners_outlive_a_restart(fresh_server: Server) -> None:
-    with httpx.Client(base_url=fresh_server.url, trust_env=False, verify=False) as http:
-        client = DiscueClient(http, fresh_server.credentials["discue"]["api_key"])
-        queue = client.new_queue()
-        made = create(
-            client, queue, **public(headers={"X-A": "a"}, status="disabled", ordered=True)
-        )
-        before = read(client, queue, made["id"])
-    fresh_server.restart()
-    with httpx.Client(base_url=fresh_server.url, trust_env=False, verify=False) as http:
-        client = DiscueClient(http, fresh_server.credentials["discue"]["api_key"])
-        assert read(client, queue, made["id"]) == before

@@ -3,7 +3,6 @@
 import time
 from typing import Any
 
-import httpx
 import pytest
 
 from tests.clients.anypoint import AnypointClient, environment_client
@@ -277,16 +276,3 @@ def test_a_queue_that_others_bury_in_goes_too_and_they_keep_their_messages(
             retries = [{"lease_id": got["lease_id"], "delay_seconds": 0}]
             cloudflare.post(f"{path}/messages/ack", json={"retries": retries}).raise_for_status()
         assert discue.messages(names[source]) == [message]
-
-
-def test_deleting_a_tenant_takes_its_queues_and_keys(
-    operator: httpx.Client, http: httpx.Client, stranger: httpx.Client
-) -> None:
-    name = new_name("tenant")
-    made = operator.post("/tenants", json={"name": name}).json()["credentials"]
-    client = DiscueClient(http, made["cloudflare"]["api_token"])
-    queue = client.new_queue(schema=SCHEMA)
-    client.new_listener(queue, NOWHERE, status="disabled")
-    client.add(queue, '{"orderId":"1"}')
-    operator.delete(f"/tenants/{name}").raise_for_status()
-    fail(stranger.get("/v1/queues", headers={"X-API-KEY": client.key}), 401)

@@ -196,25 +196,6 @@ def test_a_domain_as_target_limits_to_that_domain(
     assert [each["id"] for each in ok(key.get("/domains"))["domains"]] == [place.domain]
 
 
-def test_lists_show_what_the_key_is_limited_to(
-    place: Place, other: Place, http: httpx.Client
-) -> None:
-    key = place.key(
-        http,
-        {"resource": "listeners", "access": "read", "targets": [other.queue]},
-        {"resource": "events", "targets": [other.queue]},
-        {"resource": "stats", "targets": [other.queue]},
-    )
-    listeners = ok(key.get("/listeners"))["listeners"]
-    assert {each["queue_id"] for each in listeners} == {other.queue}
-    assert other.listener in {each["id"] for each in listeners}
-    events = ok(key.get("/events"))["events"]
-    assert events and all(each["queue"]["id"] == other.queue for each in events)
-    blocks = ok(key.get("/stats/messages"))["aggregated_api_usage_events"]
-    assert blocks["last_24_hours"]["queue_added"] == 1
-    assert blocks["last_24_hours"]["api_key_added"] == 0
-
-
 @pytest.mark.parametrize("target", ["_Tzrg1O3jk4_FZTAEThNq", "zzzzzzzzzzzzzzzzzzzzz"])
 def test_the_target_of_nothing_is_no_target_of_everything(
     place: Place, http: httpx.Client, target: str
@@ -223,26 +204,3 @@ def test_the_target_of_nothing_is_no_target_of_everything(
     fail(key.get(f"/queues/{place.queue}"), 403)
     assert ok(key.get("/queues"))["queues"] == []
     fail(key.get(f"/queues/{target}"), 404)
-
-
-def test_a_limited_key_creates_no_queues(place: Place, http: httpx.Client) -> None:
-    key = place.key(http, {"resource": "queues", "access": "write", "targets": [place.queue]})
-    ok(key.put(f"/queues/{place.queue}", {}))
-    before = place.client.queues()
-    fail(key.post("/queues", {"name": new_name()}), 403)
-    assert place.client.queues() == before
-
-
-def test_a_limited_key_creates_no_domains(place: Place, http: httpx.Client) -> None:
-    key = place.key(http, {"resource": "domains", "access": "write", "targets": [place.domain]})
-    fail(key.post("/domains", domain_body()), 403)
-
-
-def test_another_organizations_queue_as_target_opens_nothing(
-    place: Place, neighbour: DiscueClient, http: httpx.Client
-) -> None:
-    queue = neighbour.new_queue()
-    key = place.key(http, {"resource": "queues", "targets": [queue]})
-    fail(key.get(f"/queues/{queue}"), 404)
-    fail(key.delete(f"/queues/{queue}"), 404)
-    ok(neighbour.get(f"/queues/{queue}"))

@@ -2,14 +2,11 @@
 
 import time
 from collections.abc import Iterator
-from typing import Any
 
-import httpx
 import pytest
 
-from tests.clients.discue import DiscueClient, fail, ok
+from tests.clients.discue import DiscueClient, ok
 from tests.delivery.receiver import OK, Receiver, status
-from tests.server import Server
 from tests.wire.discue.receiving import NOWHERE, Host
 
 URL = NOWHERE
@@ -129,42 +126,3 @@ def test_stats_and_events_agree(organization: DiscueClient, receiver: Receiver) 
     for event in ok(organization.get("/events?limit=1000"))["events"]:
         counts[event["type"]] += 1
     assert counts == stats(organization)
-
-
-def test_one_organizations_doings_are_not_anothers(
-    organization: DiscueClient, neighbour: DiscueClient
-) -> None:
-    before = stats(organization)
-    neighbour.add(neighbour.new_queue(), "x")
-    assert stats(organization) == before
-
-
-@pytest.mark.parametrize("prefix", ["", "/v1"])
-def test_stats_are_served_with_and_without_a_version(discue: DiscueClient, prefix: str) -> None:
-    stats(discue.under(prefix))
-
-
-def test_there_is_one_page_of_stats(discue: DiscueClient) -> None:
-    fail(discue.get("/stats"), 404)
-    fail(discue.get("/messages/stats"), 404)
-    for method in ("POST", "PUT", "DELETE"):
-        fail(discue.request(method, "/stats/messages"), 405)
-
-
-def test_pretty_changes_white_space_only(discue: DiscueClient) -> None:
-    plain: Any = discue.get("/stats/messages")
-    indented = discue.get("/stats/messages?pretty=true")
-    assert indented.text != plain.text and "\n  " in indented.text
-    fail(discue.get("/stats/messages?pretty=maybe"), 400)
-
-
-def test_counters_outlive_a_restart(fresh_server: Server) -> None:
-    with httpx.Client(base_url=fresh_server.url, trust_env=False, verify=False) as http:
-        client = DiscueClient(http, fresh_server.credentials["discue"]["api_key"])
-        client.add(client.new_queue(), "x")
-        before = stats(client)
-        assert before["message_added"] == 1
-    fresh_server.restart()
-    with httpx.Client(base_url=fresh_server.url, trust_env=False, verify=False) as http:
-        client = DiscueClient(http, fresh_server.credentials["discue"]["api_key"])
-        assert stats(client) == before

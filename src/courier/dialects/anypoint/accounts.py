@@ -52,6 +52,7 @@ class AccountsSite(AnypointSite):
     prefix = "/accounts"
     title = "Courier: Anypoint accounts"
     failure = _FAILURE
+    failure_media = "text/plain"
     counted = False
 
     def __init__(self, services: AnypointServices) -> None:

@@ -6,73 +6,52 @@ from courier.core import news
 from courier.core.errors import InvalidRequest
 from courier.dialects.cloudflare.wire import SourceBody
 
+
+def _source(fields: str, events: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    return tuple(fields.split()), tuple(events.split())
+
+
 # source type -> (fields that identify it, its events)
-SOURCES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "kv": ((), ("namespace.created", "namespace.deleted")),
-    "r2": ((), ("bucket.created", "bucket.deleted")),
-    "superSlurper": (
-        (),
-        (
-            "job.started",
-            "job.paused",
-            "job.resumed",
-            "job.completed",
-            "job.aborted",
-            "job.object.migrated",
-        ),
+SOURCES = {
+    "kv": _source("", "namespace.created namespace.deleted"),
+    "r2": _source("", "bucket.created bucket.deleted"),
+    "superSlurper": _source(
+        "",
+        "job.started job.paused job.resumed job.completed job.aborted job.object.migrated",
     ),
-    "vectorize": ((), ("index.created", "index.deleted")),
-    "workersAi.model": (("model_name",), ("batch.queued", "batch.succeeded", "batch.failed")),
-    "workersBuilds.worker": (
-        ("worker_name",),
-        ("build.started", "build.failed", "build.canceled", "build.succeeded"),
+    "vectorize": _source("", "index.created index.deleted"),
+    "workersAi.model": _source("model_name", "batch.queued batch.succeeded batch.failed"),
+    "workersBuilds.worker": _source(
+        "worker_name",
+        "build.started build.failed build.canceled build.succeeded",
     ),
-    "workflows.workflow": (
-        ("workflow_name",),
-        (
-            "instance.queued",
-            "instance.started",
-            "instance.paused",
-            "instance.errored",
-            "instance.terminated",
-            "instance.completed",
-        ),
+    "workflows.workflow": _source(
+        "workflow_name",
+        "instance.queued instance.started instance.paused instance.errored"
+        " instance.terminated instance.completed",
     ),
-    "images": ((), ("image.*",)),
-    "workers.script": (
-        ("script_tag",),
-        (
-            "deployment.created",
-            "deployment.deleted",
-            "version.created",
-            "version.deleted",
-            "worker.created",
-            "worker.updated",
-            "worker.deleted",
-        ),
+    "images": _source("", "image.*"),
+    "workers.script": _source(
+        "script_tag",
+        "deployment.created deployment.deleted version.created version.deleted worker.created"
+        " worker.updated worker.deleted",
     ),
-    "artifacts": ((), ("repo.created", "repo.deleted", "repo.forked", "repo.imported")),
-    "artifacts.repo": (
-        ("namespace", "repo_name"),
-        ("pushed", "cloned", "fetched", "token.created", "token.revoked"),
+    "artifacts": _source("", "repo.created repo.deleted repo.forked repo.imported"),
+    "artifacts.repo": _source(
+        "namespace repo_name",
+        "pushed cloned fetched token.created token.revoked",
     ),
-    "browserRun": ((), ("crawl.started", "crawl.updated", "crawl.finished")),
-    "email.sending": (
-        ("zone_id", "domain"),
-        (
-            "message.delivered",
-            "message.deferred",
-            "message.bounced",
-            "message.failed",
-            "message.rejected",
-            "message.complained",
-        ),
+    "browserRun": _source("", "crawl.started crawl.updated crawl.finished"),
+    "email.sending": _source(
+        "zone_id domain",
+        "message.delivered message.deferred message.bounced message.failed message.rejected"
+        " message.complained",
     ),
-    "access": ((), ("application.created", "application.deleted")),
-    "stream": ((), ("video_state.ready", "video_state.updated")),
-    "stream.liveInput": (
-        (),
-        ("live_input.connected", "live_input.disconnected", "live_input.errored"),
+    "access": _source("", "application.created application.deleted"),
+    "stream": _source("", "video_state.ready video_state.updated"),
+    "stream.liveInput": _source(
+        "",
+        "live_input.connected live_input.disconnected live_input.errored",
     ),
     # What Courier itself has to say.
     **{

@@ -147,27 +147,24 @@ def queue_result(queue: Queue, consumer: Consumer | None, dead_letter: str) -> Q
 # --- consumers -------------------------------------------------------------------------------
 
 
-class PullSettingsBody(Struct):
+Retries = Annotated[float, Meta(ge=0, le=100, extra_json_schema=_INTEGER)]
+WaitMs = Annotated[float, Meta(ge=0, le=60_000, extra_json_schema=_INTEGER)]
+Concurrency = Annotated[float, Meta(ge=1, le=250, extra_json_schema=_INTEGER)]
+
+
+class ConsumerSettingsBody(Struct):
     batch_size: Count | UnsetType | None = UNSET
-    max_retries: (
-        Annotated[float, Meta(ge=0, le=100, extra_json_schema=_INTEGER)] | UnsetType | None
-    ) = UNSET
+    max_retries: Retries | UnsetType | None = UNSET
     retry_delay: Delay | UnsetType | None = UNSET
+
+
+class PullSettingsBody(ConsumerSettingsBody):
     visibility_timeout_ms: LeaseMs | UnsetType | None = UNSET
 
 
-class WorkerSettingsBody(Struct):
-    batch_size: Count | UnsetType | None = UNSET
-    max_retries: (
-        Annotated[float, Meta(ge=0, le=100, extra_json_schema=_INTEGER)] | UnsetType | None
-    ) = UNSET
-    retry_delay: Delay | UnsetType | None = UNSET
-    max_wait_time_ms: (
-        Annotated[float, Meta(ge=0, le=60_000, extra_json_schema=_INTEGER)] | UnsetType | None
-    ) = UNSET
-    max_concurrency: (
-        Annotated[float, Meta(ge=1, le=250, extra_json_schema=_INTEGER)] | UnsetType | None
-    ) = UNSET
+class WorkerSettingsBody(ConsumerSettingsBody):
+    max_wait_time_ms: WaitMs | UnsetType | None = UNSET
+    max_concurrency: Concurrency | UnsetType | None = UNSET
 
 
 class PullConsumerBody(Struct, tag_field="type", tag="http_pull"):
