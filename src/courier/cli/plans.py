@@ -8,25 +8,22 @@ from courier.cli import output
 from courier.cli.asking import add_asking, is_sure
 from courier.cli.client import Client, segment
 from courier.cli.credentials import access, add_access
-from courier.cli.parser import Commands, command, group
+from courier.cli.parser import Commands, command
+from courier.cli.resources import Verb, argument
+from courier.cli.resources import add as add_resource
 
 WAIT_SECONDS_MAX = 600.0
 _POLL_SECONDS = 0.1
-_COLUMNS = ["id", "title", "state", "made"]
 _BUSY = ("choosing", "running")
 
 
 def add(commands: Commands) -> None:
-    plans = group(commands, "plan", "look at plans of the console, run and undo them")
-
-    listing = command(plans, "list", "list the plans of the last 30 days", _list)
-    output.add_json(listing)
-    add_access(listing)
-
-    show = command(plans, "show", "show what a plan would do or did", _show)
-    show.add_argument("id", metavar="ID")
-    output.add_json(show)
-    add_access(show)
+    plans = add_resource(commands, "plan", "look at plans of the console, run and undo them", {
+        "list": Verb(help="list the plans of the last 30 days", route="GET /console/plans",
+                     member="rows", columns=("id", "title", "state", "made")),
+        "show": Verb(help="show what a plan would do or did", route="GET /console/plans/{id}",
+                     takes=[argument("id", metavar="ID")], show=_print),
+    })  # fmt: skip
 
     run = command(plans, "run", "do what a plan says, or go on with it", _run)
     run.add_argument("id", metavar="ID")
@@ -39,20 +36,6 @@ def add(commands: Commands) -> None:
     add_access(undo)
 
 
-def _list(args: argparse.Namespace) -> None:
-    rows = Client(access(args)).console("GET", "/plans")["rows"]
-    if args.json:
-        output.print_json(rows)
-        return
-    for row in rows:
-        row["made"] = output.age(row["made_ms"])
-    output.table(_COLUMNS, [[row[column] for column in _COLUMNS] for row in rows])
-
-
-def _show(args: argparse.Namespace) -> None:
-    _print(args, Client(access(args)).console("GET", f"/plans/{segment(args.id)}"))
-
-
 def _run(args: argparse.Namespace) -> None:
     client = Client(access(args))
     facts = client.console("GET", f"/plans/{segment(args.id)}")
@@ -60,13 +43,17 @@ def _run(args: argparse.Namespace) -> None:
     if args.dry_run:
         print(f"would do: {title}")
     elif is_sure(args, facts["confirm"] or "yes", title, asks=f"This is: {title}."):
-        _print(args, run(client, facts))
+        _print(run(client, facts))
 
 
 def _undo(args: argparse.Namespace) -> None:
     client = Client(access(args))
     made = client.console("POST", f"/plans/{segment(args.id)}/undo", {})["path"]
-    _print(args, waited(client, made))
+    facts = waited(client, made)
+    if args.json:
+        output.print_json(facts)
+    else:
+        _print(facts)
 
 
 def make(client: Client, wanted: dict[str, str]) -> dict[str, Any]:
@@ -97,10 +84,7 @@ def waited(client: Client, path: str, progress: output.Progress | None = None) -
         time.sleep(_POLL_SECONDS)
 
 
-def _print(args: argparse.Namespace, facts: dict[str, Any]) -> None:
-    if getattr(args, "json", False):
-        output.print_json(facts)
-        return
+def _print(facts: dict[str, Any]) -> None:
     print(facts["title"])
     if facts["plan"]["problem"]:
         print(f"it stopped: {facts['plan']['problem']}")

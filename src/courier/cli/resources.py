@@ -30,10 +30,10 @@ def argument(*words: str, member: str = "", **options: Any) -> Argument:
 class Verb(Struct, frozen=True, kw_only=True):
     """One command.
 
-    `route` is "METHOD /path", below the operator's routes, with the arguments in braces. `reads`
-    makes of the answer what is shown, and `member` is a part of it: as a table of `columns`, or by
-    `show`, or as it is; `said` is printed in its place. What `deletes` names is asked for first.
-    Where `failed` says why, the command fails after all.
+    `route` is "METHOD /path", of the operator's routes or with /console before it of the console's,
+    with the arguments in braces. `reads` makes of the answer what is shown, and `member` is a part
+    of it: as a table of `columns`, or by `show`, or as it is; `said` is printed in its place. What
+    `deletes` names is asked for first. Where `failed` says why, the command fails after all.
     """
 
     help: str
@@ -87,7 +87,9 @@ def _once(verb: Verb, client: Client, args: argparse.Namespace, what: str) -> No
     method, path = verb.route.split(" ", 1)
     values = {**vars(args), "tenant": client.tenant}
     named = {name: segment(str(value)) for name, value in values.items() if value is not None}
-    answer = client.operate(method, path.format_map(named), _body(verb, args))
+    path = path.format_map(named)
+    ask = client.console if path.startswith("/console/") else client.operate
+    answer = ask(method, path.removeprefix("/console"), _body(verb, args))
     answer = verb.reads(answer) if verb.reads else answer
     shown = answer[verb.member] if verb.member else answer
     if what:
