@@ -12,7 +12,8 @@ from tests.console.browser import Watched, chromium  # noqa: E402
 from tests.console.story import ARGS, Story  # noqa: E402
 from tests.server import Server  # noqa: E402
 
-PICTURES = ("queues", "queue", "message", "letter", "events", "plan")
+# What docs/console.md shows.
+PICTURES = ("queues", "queue", "exchange", "letter", "events", "plan", "receipt", "server")
 
 
 def main() -> None:
