@@ -657,27 +657,29 @@ FAULTS = (
         "store/engine/lines.py",
         "        self.aging_ms = 0 if self.count else NEVER_MS",
         "        self.aging_ms = NEVER_MS",
-        "tests/conformance/store/test_restart.py::test_a_long_life_is_not_cut_short[engine]",
+        "tests/conformance/store/test_ttl.py::test_every_end_is_told_when_it_comes[engine"
+        "-reopened]",
     ),
     Fault(
         "store/engine/lines.py",
         "bool(row[19]), bool(row[20])",
         "bool(row[19]), False",
-        "tests/conformance/store/test_restart.py::test_a_queue_that_was_pulled_from_is_still_for_"
-        "pullers[engine]",
+        "tests/conformance/store/test_pushes_delivered.py::test_a_queue_that_is_pulled_fr"
+        "om_keeps_its_messages_for_pullers[engine-reopened-lease]",
     ),
     Fault(
         "store/engine/lines.py",
         "        self.aging_ms = 0 if self.exhausted else NEVER_MS",
         "        self.aging_ms = NEVER_MS",
-        "tests/conformance/store/test_restart.py::test_a_message_that_a_listener_gave_up_still_"
-        "ends_with_its_retention[engine]",
+        "tests/conformance/store/test_pushes_kept.py::test_a_sweep_counts_the_kept_messag"
+        "es_that_expired[engine-reopened]",
     ),
     Fault(
         "store/engine/masks.py",
         ":0{count}b}",
         ":b}",
-        "tests/conformance/store/test_restart.py::test_the_order_goes_on_where_it_was[engine]",
+        "tests/conformance/store/test_order.py::test_retried_messages_go_ahead_of_new_one"
+        "s[engine-reopened]",
     ),
     Fault(
         "store/engine/reading.py",
@@ -1051,7 +1053,8 @@ FAULTS = (
         "store/disk_sqlite/__init__.py",
         "                mask = packed_mask(ended.done) if ended.left < len(ended.done) else None",
         "                mask = None",
-        "tests/conformance/store/test_restart.py::test_pushes_go_on_where_they_were[engine]",
+        "tests/conformance/store/test_settle.py::test_numbers_follow_every_settlement[eng"
+        "ine-reopened]",
     ),
     Fault(
         "store/disk_sqlite/past.py",
@@ -1096,8 +1099,8 @@ FAULTS = (
         "store/disk_sqlite/statements.py",
         "WHERE state BETWEEN 1 AND 2 AND state = 1 AND grp",
         "WHERE state BETWEEN 1 AND 2 AND grp",
-        "tests/conformance/store/test_restart.py::test_a_group_still_waits_for_its_delayed_"
-        "head[engine]",
+        "tests/conformance/store/test_fifo.py::test_a_delayed_message_holds_back_those_be"
+        "hind_it[engine-reopened]",
     ),
     Fault(
         "store/disk_sqlite/statements.py",
@@ -1116,7 +1119,8 @@ FAULTS = (
         "store/disk_sqlite/statements.py",
         "INSERT OR IGNORE INTO level",
         "INSERT OR REPLACE INTO level",
-        "tests/conformance/store/test_restart.py::test_levels_survive_and_go_on[engine]",
+        "tests/conformance/store/test_levels.py::test_refused_calls_change_no_level[engin"
+        "e-reopened]",
     ),
     Fault(
         "store/disk_sqlite/statements.py",

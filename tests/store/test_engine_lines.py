@@ -8,7 +8,7 @@ import pytest
 
 from courier.clock import ManualClock
 from courier.store.embedded import EmbeddedStore
-from tests.conformance.store.driver import Driver, bodies
+from tests.conformance.store.driver import Driver
 from tests.model.accounts import audit
 
 
@@ -17,31 +17,6 @@ def driver(tmp_path: Path) -> Iterator[Driver]:
     with asyncio.Runner() as runner:
         store = runner.run(EmbeddedStore.open(tmp_path / "courier.db"))
         yield Driver(store, ManualClock(), runner)
-        runner.run(store.close())
-
-
-def test_delivered_messages_outlive_the_process(tmp_path: Path) -> None:
-    path, clock = tmp_path / "courier.db", ManualClock()
-    with asyncio.Runner() as runner:
-        store = runner.run(EmbeddedStore.open(path))
-        driver = Driver(store, clock, runner)
-        queue = driver.queue()
-        listener = driver.listener(queue)
-        driver.publish(queue, "a", "b")
-        for message in driver.take(listener):
-            driver.arrive(listener, message)
-        runner.run(store.close())
-
-        store = runner.run(EmbeddedStore.open(path))
-        driver = Driver(store, clock, runner)
-        assert bodies(driver.browse(queue, kept=True)) == ["a", "b"]
-        assert driver.stats(queue).count == 0
-        driver.publish(queue, "c", bytes_max=2)
-        assert bodies(driver.browse(queue, kept=True)) == ["b", "c"]
-        audit(store)
-        # Nothing was pulled yet, and the queue still only pushes.
-        driver.arrive(listener, driver.take_one(listener))
-        assert driver.stats(queue).count == 0
         runner.run(store.close())
 
 

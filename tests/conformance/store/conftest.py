@@ -10,11 +10,13 @@ import pytest
 from courier.clock import ManualClock
 from courier.core.store import Store
 from courier.core.types import Listener, Queue
+from courier.core.waiters import Waiters
 from courier.store.disk_postgres.writer import ALONE_MIN
 from courier.store.embedded import EmbeddedStore
 from courier.store.shared import SharedStore
 from tests import postgres
 from tests.conformance.store.driver import SEALER, Driver
+from tests.conformance.store.reopened import Reopened
 from tests.oracle.store import Oracle
 
 
@@ -26,12 +28,23 @@ async def open_engine(path: Path) -> Store:
     return await EmbeddedStore.open(path, sealer=SEALER)
 
 
-async def open_engine_with_small_blocks(path: Path) -> Store:
+async def open_engine_with_small_blocks(
+    path: Path, waiters: Waiters | None = None
+) -> EmbeddedStore:
     """Every edge of a block is met soon, and nothing is found in memory. Every commit is waited for
     on the writer's thread, while further calls come in."""
     return await EmbeddedStore.open(
-        path, sealer=SEALER, commit_inline_ms_max=0, block_messages=3, block_cache_bytes=0
+        path,
+        waiters=waiters,
+        sealer=SEALER,
+        commit_inline_ms_max=0,
+        block_messages=3,
+        block_cache_bytes=0,
     )
+
+
+async def open_engine_before_every_verb(path: Path) -> Any:
+    return Reopened(path, await open_engine_with_small_blocks(path), open_engine_with_small_blocks)
 
 
 async def open_engine_in_memory(path: Path) -> Store:
@@ -53,7 +66,7 @@ async def open_postgres_twice(path: Path) -> Store:
 OPENERS: dict[str, Callable[[Path], Coroutine[Any, Any, Store]]] = {
     "oracle": open_oracle,
     "engine": open_engine,
-    "engine-small": open_engine_with_small_blocks,
+    "engine-reopened": open_engine_before_every_verb,
     "engine-memory": open_engine_in_memory,
     "postgres": open_postgres,
     "postgres-two": open_postgres_twice,
@@ -62,12 +75,12 @@ OPENERS: dict[str, Callable[[Path], Coroutine[Any, Any, Store]]] = {
 
 Opener = Callable[[Path], Coroutine[Any, Any, Store]]
 # Stores that outlive their process.
-ON_DISK = ("engine", "engine-small")
+ON_DISK: dict[str, Opener] = {"engine": open_engine, "engine-small": open_engine_with_small_blocks}
 
 
 @pytest.fixture(params=ON_DISK)
 def opener(request: pytest.FixtureRequest) -> Opener:
-    return OPENERS[request.param]
+    return ON_DISK[request.param]
 
 
 @pytest.fixture
@@ -83,14 +96,18 @@ def clock() -> ManualClock:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Every store. Two servers stand for one as well, but for tests marked `one_node`: of hints
-    that come at once, and of callers who are served in the order in which they call."""
+    that come at once, and of callers who are served in the order in which they call. Those marked
+    `one_process` ask for what a process remembers."""
     if "store" not in metafunc.fixturenames:
         return
-    left_out = "postgres"
-    if any(metafunc.definition.iter_markers("one_node")):
-        left_out = "postgres-two"
+    marks = {mark.name for mark in metafunc.definition.iter_markers()}
+    left_out = {"postgres-two" if "one_node" in marks else "postgres"}
+    if "one_process" in marks:
+        left_out.add("engine-reopened")
     slow = {name: [pytest.mark.slow] for name in ("postgres", "postgres-two")}
-    names = [pytest.param(name, marks=slow.get(name, ())) for name in OPENERS if name != left_out]
+    names = [
+        pytest.param(name, marks=slow.get(name, ())) for name in OPENERS if name not in left_out
+    ]
     metafunc.parametrize("store", names, indirect=True)
 
 

@@ -534,42 +534,6 @@ def test_a_claim_of_which_one_message_is_extended_alone_still_stands(
     assert driver.stats(queue).count == 0
 
 
-# --- restarts ---
-
-
-def test_a_claim_survives_a_restart(
-    tmp_path: Path, clock: ManualClock, runner: asyncio.Runner, opener: Opener
-) -> None:
-    path = tmp_path / "kept.db"
-    driver = Driver(runner.run(opener(path)), clock, runner)
-
-    def restart() -> None:
-        runner.run(driver.store.close())
-        driver.store = runner.run(opener(path))
-
-    queue = driver.queue()
-    driver.publish(queue, *"abcd")
-    driver.claim(queue, count=2, lease_ms=1_000)
-    before = driver.claimed(queue)
-    restart()
-    assert driver.claim(queue, count=4) == 2
-    assert driver.claimed(queue) == before
-    driver.advance(999)
-    driver.extend_claim(queue, lease_ms=1_000)
-    restart()
-    driver.advance(999)
-    driver.ack_claim(queue)
-    restart()
-    driver.ack_claim(queue)
-    assert driver.stats(queue).count == 2
-    driver.claim(queue, "lost", lease_ms=1_000)
-    driver.remove(queue, 3)
-    restart()
-    with pytest.raises(ClaimLost):
-        driver.ack_claim(queue, "lost")
-    runner.run(driver.store.close())
-
-
 # --- many ---
 
 

@@ -586,5 +586,6 @@ def test_a_kept_message_outlives_its_events(
     driver.publish(queue, "a")
     driver.ack(queue, driver.lease_one(queue))
     driver.publish(queue, "b")
-    driver.run(driver.store.journal.trim(upto=driver.last()))
+    last = driver.last()
+    driver.run(driver.store.journal.trim(upto=last))
     assert bodies(driver.take(listener)) == ["a", "b"]

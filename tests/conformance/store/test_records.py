@@ -225,6 +225,7 @@ def test_a_put_of_a_known_id_replaces_the_record(driver: Driver) -> None:
     assert driver.store.records.named(Queue, tenant=TENANT, name="orders") is None
 
 
+@pytest.mark.one_process
 @pytest.mark.one_node
 def test_a_record_is_the_same_object_until_it_is_changed(driver: Driver) -> None:
     records, queue, other = driver.store.records, sample_queue(), sample_queue("returns")

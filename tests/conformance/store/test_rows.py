@@ -387,27 +387,6 @@ def test_a_sweep_forgets_so_many_keys_and_no_more(
         runner.run(driver.store.close())
 
 
-def test_rows_survive_a_restart(
-    tmp_path: Path, clock: ManualClock, runner: asyncio.Runner, opener: Opener
-) -> None:
-    path = tmp_path / "courier.db"
-    driver = Driver(runner.run(opener(path)), clock, runner)
-    try:
-        queue = driver.queue()
-        driver.publish_rows(queue, "a", "b", for_ms=100, marks=marked("ab"))
-        driver.run(driver.store.close())
-        driver.store = runner.run(opener(path))
-        assert driver.rows(queue) == 2
-        with pytest.raises(RowsChanged):
-            driver.publish_rows(queue, "b", "a", "c", for_ms=100, marks=marked("bac"))
-        assert driver.publish_rows(queue, "a", "b", "c", for_ms=100) == 1
-        assert driver.stats(queue).count == 3
-        driver.advance(100)
-        assert driver.rows(queue) == 0
-    finally:
-        runner.run(driver.store.close())
-
-
 # --- what is published, and what is told of it ---
 
 

@@ -165,6 +165,7 @@ def test_many_expire_in_whatever_state_they_are(driver: Driver) -> None:
     assert bodies(driver.lease(queue)) == ["kept"]
 
 
+@pytest.mark.one_process
 def test_a_limited_sweep_ends_own_expiries_and_retention_alike(driver: Driver) -> None:
     queue = driver.queue(retention_ms=100)
     drafts = [Draft(b"own", ttl_ms=100), Draft(b"plain"), Draft(b"long", ttl_ms=DAY_MS)]

@@ -246,6 +246,7 @@ def test_the_end_of_a_delay_gives_hints_for_all_that_it_held_back(
     assert driver.hints(*hints) == [True, True, True]
 
 
+@pytest.mark.one_process
 @pytest.mark.parametrize("end", ["ack", "retry", "remove", "expiry"])
 def test_room_for_another_lease_gives_a_hint_to_who_found_none(
     driver: Driver, queue: Queue, end: str
