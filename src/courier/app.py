@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import uvloop
 from msgspec import Struct
@@ -239,6 +239,118 @@ def build(store: Store, config: Config, clock: SteadyClock, *, port: int) -> Cou
     admin = Admin(store, clock, limits)
     announcer = Announcer(store, clock, broker.admission, Events())
     follower = Follower(store, admin, clock, announcer)
+    services = SiteServices(store=store, broker=broker, admin=admin, clock=clock, sealer=sealer)
+    outgoing = _outgoing(services, telemetry, config)
+    usage = Usage()
+    signins = SignIns(clock)
+    credentials = Credentials(
+        admin, sealer, data=config.data, url=config.url(port), region=config.region
+    )
+    sweeper = Sweeper(
+        store,
+        clock,
+        every_ms=config.sweep_every_ms,
+        batch_max=config.sweep_batch_max,
+        journal_retention_ms=config.journal_retention_ms,
+        journal_bytes_max=config.journal_bytes_max,
+    )
+    shared = asdict(services)
+    sites: list[Site] = [
+        Cloudflare(
+            services,
+            follower,
+            json_body_encoding=config.json_body_encoding,
+            api_rate_max=config.api_rate_max,
+        ),
+        *anypoint.sites(
+            AnypointServices(
+                **shared, usage=usage, regions=Regions(config.region), url=config.url(port)
+            )
+        ),
+        *discue.sites(
+            DiscueServices(
+                **shared,
+                lockout=Lockout(),
+                api_rate=Rate("the API", limit=config.api_rate_max, window_ms=API_WINDOW_MS),
+                edit=asyncio.Lock(),
+                url=config.url(port),
+                tenants=credentials,
+                verifier=outgoing.verifier,
+                listener_urls=outgoing.listener_urls,
+            )
+        ),
+        Ops(
+            OpsServices(
+                **shared,
+                telemetry=telemetry,
+                sweeper=sweeper,
+                credentials=credentials,
+                places=outgoing.places,
+                announcer=announcer,
+                engine=outgoing.engine,
+                listener_urls=outgoing.listener_urls,
+                journal_page_max=config.journal_page_max,
+                metrics_public=config.metrics_public,
+            ),
+            front="console" if config.console else "",
+        ),
+    ]
+    console = None
+    if config.console:
+        console = _console(services, credentials, outgoing, config, port=port)
+        # The site at the root takes what no other one covers, so it is the last.
+        sites.insert(len(sites) - 1, console)
+
+    def drain() -> None:
+        broker.drain()
+        outgoing.workers.drain()
+        if console is not None:
+            console.drain()
+
+    app = App(
+        sites,
+        telemetry=telemetry,
+        signins=signins,
+        admissions=Admissions(store.records, clock),
+        body_bytes_max=min(config.request_bytes_max, _limits(config).body_bytes_max),
+        on_drain=drain,
+        unseen=store.health.unseen,
+    )
+    return Courier(
+        app,
+        credentials,
+        store,
+        broker,
+        admin,
+        sweeper,
+        usage,
+        signins,
+        clock,
+        outgoing.engine,
+        outgoing.workers,
+        outgoing.transport,
+        outgoing.verifier,
+        follower,
+        Watch(store, clock, announcer),
+        console,
+        telemetry,
+    )
+
+
+class Outgoing(NamedTuple):
+    """What calls out: pushes to listeners, batches to workers, looks at domains."""
+
+    transport: HttpTransport
+    verifier: DomainVerifier
+    listener_urls: Rules
+    engine: Engine
+    places: Places
+    workers: Workers
+
+
+def _outgoing(services: SiteServices, telemetry: Telemetry, config: Config) -> Outgoing:
+    store, broker, admin = services.store, services.broker, services.admin
+    clock, sealer = services.clock, services.sealer
     placed = worker_urls(config.worker_urls, tenant=FIRST_TENANT)
     places = Places(store, clock, sealer, placed, first=FIRST_TENANT)
     targets = Targets(networks(config.push_networks))
@@ -272,119 +384,37 @@ def build(store: Store, config: Config, clock: SteadyClock, *, port: int) -> Cou
         WorkerServices(store, broker, clock, places, calls, telemetry, slots, room),
         drain_wait_ms_max=config.drain_wait_ms_max,
     )
-    usage = Usage()
-    signins = SignIns(clock)
-    credentials = Credentials(
-        admin, sealer, data=config.data, url=config.url(port), region=config.region
-    )
-    sweeper = Sweeper(
-        store,
+    return Outgoing(transport, verifier, listener_urls, engine, places, workers)
+
+
+def _console(
+    services: SiteServices,
+    credentials: Credentials,
+    outgoing: Outgoing,
+    config: Config,
+    *,
+    port: int,
+) -> Console:
+    clock = services.clock
+    return Console(
+        services.store,
+        services.broker,
+        services.admin,
         clock,
-        every_ms=config.sweep_every_ms,
-        batch_max=config.sweep_batch_max,
-        journal_retention_ms=config.journal_retention_ms,
+        greeting=credentials.examples,
+        lines_of=credentials.examples_of,
+        placed=outgoing.places.set_urls,
+        spelled=read_id,
+        url=config.url(port),
+        first_tenant=FIRST_TENANT,
+        queue_bytes_max=config.queue_bytes_max,
         journal_bytes_max=config.journal_bytes_max,
-    )
-    services = SiteServices(store=store, broker=broker, admin=admin, clock=clock, sealer=sealer)
-    shared = asdict(services)
-    sites: list[Site] = [
-        Cloudflare(
-            services,
-            follower,
-            json_body_encoding=config.json_body_encoding,
-            api_rate_max=config.api_rate_max,
-        ),
-        *anypoint.sites(
-            AnypointServices(
-                **shared, usage=usage, regions=Regions(config.region), url=config.url(port)
-            )
-        ),
-        *discue.sites(
-            DiscueServices(
-                **shared,
-                lockout=Lockout(),
-                api_rate=Rate("the API", limit=config.api_rate_max, window_ms=API_WINDOW_MS),
-                edit=asyncio.Lock(),
-                url=config.url(port),
-                tenants=credentials,
-                verifier=verifier,
-                listener_urls=listener_urls,
-            )
-        ),
-        Ops(
-            OpsServices(
-                **shared,
-                telemetry=telemetry,
-                sweeper=sweeper,
-                credentials=credentials,
-                places=places,
-                announcer=announcer,
-                engine=engine,
-                listener_urls=listener_urls,
-                journal_page_max=config.journal_page_max,
-                metrics_public=config.metrics_public,
-            ),
-            front="console" if config.console else "",
-        ),
-    ]
-    console = None
-    if config.console:
-        console = Console(
-            store,
-            broker,
-            admin,
-            clock,
-            greeting=credentials.examples,
-            lines_of=credentials.examples_of,
-            placed=places.set_urls,
-            spelled=read_id,
-            url=config.url(port),
-            first_tenant=FIRST_TENANT,
-            queue_bytes_max=config.queue_bytes_max,
-            journal_bytes_max=config.journal_bytes_max,
-            disk_free_bytes_min=config.disk_free_bytes_min,
-            settings=described(config),
-            plans=config.data / "plans",
-            plans_bytes_max=config.plans_bytes_max,
-            lake=str((config.data / "lake").resolve()),
-            newcomers=Newcomers(sealer, listener_urls, clock),
-        )
-        # The site at the root takes what no other one covers, so it is the last.
-        sites.insert(len(sites) - 1, console)
-
-    def drain() -> None:
-        broker.drain()
-        workers.drain()
-        if console is not None:
-            console.drain()
-
-    app = App(
-        sites,
-        telemetry=telemetry,
-        signins=signins,
-        admissions=Admissions(store.records, clock),
-        body_bytes_max=min(config.request_bytes_max, _limits(config).body_bytes_max),
-        on_drain=drain,
-        unseen=store.health.unseen,
-    )
-    return Courier(
-        app,
-        credentials,
-        store,
-        broker,
-        admin,
-        sweeper,
-        usage,
-        signins,
-        clock,
-        engine,
-        workers,
-        transport,
-        verifier,
-        follower,
-        Watch(store, clock, announcer),
-        console,
-        telemetry,
+        disk_free_bytes_min=config.disk_free_bytes_min,
+        settings=described(config),
+        plans=config.data / "plans",
+        plans_bytes_max=config.plans_bytes_max,
+        lake=str((config.data / "lake").resolve()),
+        newcomers=Newcomers(services.sealer, outgoing.listener_urls, clock),
     )
 
 
