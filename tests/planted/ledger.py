@@ -549,16 +549,16 @@ FAULTS = (
         "the_other[engine]",
     ),
     Fault(
-        "store/engine/leases.py",
-        "    return leased and delivery.attempt == item.attempt",
-        "    return leased",
+        "store/engine/lines.py",
+        " and self.due_ms > now_ms and self.attempt == attempt",
+        " and self.due_ms > now_ms",
         "tests/conformance/store/test_settle.py::test_an_old_lease_has_no_power_over_the_next_"
         "one[engine]",
     ),
     Fault(
-        "store/engine/leases.py",
-        "            current = leased and delivery.attempt == item.attempt",
-        "            current = leased",
+        "store/engine/lines.py",
+        " and self.due_ms > now_ms and self.attempt == attempt",
+        " and self.due_ms > now_ms",
         "tests/conformance/store/test_settle.py::test_a_late_ack_that_may_be_late_removes_a_"
         "message_leased_by_another[engine]",
     ),
@@ -834,9 +834,9 @@ FAULTS = (
         "that_is_published_later[engine]",
     ),
     Fault(
-        "store/engine/pushes.py",
-        "            if row is None or not in_flight or row.attempt != item.attempt:",
-        "            if row is None or not in_flight:",
+        "store/engine/lines.py",
+        " and self.due_ms > now_ms and self.attempt == attempt",
+        " and self.due_ms > now_ms",
         "tests/conformance/store/test_pushes_settle.py::test_only_the_attempt_in_flight_can_be_"
         "settled[engine]",
     ),

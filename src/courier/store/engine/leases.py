@@ -236,7 +236,7 @@ class Leases:
             if delivery is None or not 1 <= item.attempt <= delivery.attempt:
                 outcomes.append(Outcome.GONE)
             elif isinstance(item, Ack):
-                current = _current(delivery, item, now_ms)
+                current = delivery.is_held(item.attempt, now_ms)
                 outcomes.append(Outcome.DONE if current else Outcome.LATE)
                 if current or item.late:
                     ended.append(rows.pop(seq))
@@ -267,8 +267,7 @@ class Leases:
             if delivery is None or delivery.state < 0 or not 1 <= item.attempt <= delivery.attempt:
                 outcomes.append(Outcome.GONE)
                 continue
-            leased = delivery.state == LEASED and delivery.due_ms > now_ms
-            current = leased and delivery.attempt == item.attempt
+            current = delivery.is_held(item.attempt, now_ms)
             outcomes.append(done if current else late)
             if current or item.late:  # type: ignore[union-attr]
                 ended.append(rows.pop(item.seq))
@@ -289,7 +288,7 @@ class Leases:
         actor: Actor,
         now_ms: int,
     ) -> Outcome:
-        if not _current(delivery, item, now_ms):
+        if not delivery.is_held(item.attempt, now_ms):
             return Outcome.LATE
         if isinstance(item, Retry):
             await self.fail(
@@ -418,9 +417,3 @@ def _acked_neighbours(
         firsts.add(leased.first)
         at += count
     return found
-
-
-def _current(delivery: Delivery, item: Settlement, now_ms: int) -> bool:
-    """Whether the lease that the item is about still holds."""
-    leased = delivery.state == LEASED and delivery.due_ms > now_ms
-    return leased and delivery.attempt == item.attempt

@@ -91,6 +91,10 @@ class Delivery(msgspec.Struct, gc=False):
     def seq(self) -> int:
         return self.key & SEQ_MASK
 
+    def is_held(self, attempt: int, now_ms: int) -> bool:
+        """The lease that this attempt is has not ended."""
+        return self.state == LEASED and self.due_ms > now_ms and self.attempt == attempt
+
 
 class BaseLine:
     """What all lines have. `again` rows are ready, `gone` rows lie beyond the cursor, `ranged`

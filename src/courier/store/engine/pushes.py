@@ -166,8 +166,7 @@ class Pushes(Verbs):
         done: list[bool] = []
         for item in items:
             row = found.get(item.seq)
-            in_flight = row is not None and row.state == LEASED and row.due_ms > now_ms
-            if row is None or not in_flight or row.attempt != item.attempt:
+            if row is None or not row.is_held(item.attempt, now_ms):
                 done.append(False)
                 continue
             done.append(True)
