@@ -202,14 +202,16 @@ class SqliteDisk(PastReads):
         for rows, table in ((changes.deliveries, sql.DELIVERIES), (changes.pushes, sql.PUSHES)):
             if rows:
                 kept = [row for row in rows.values() if row is not None]
-                if new := [_row(row) for row in kept if not row.stored]:
-                    many(table.insert, new)
-                if changed := [_changed(row) for row in kept if row.stored]:
-                    many(table.update, changed)
+                new = [row for row in kept if not row.stored]
+                old = [row for row in kept if row.stored] if new else kept
+                if new:
+                    many(table.insert, map(_row, new))
+                    for row in new:
+                        row.stored = True
+                if old:
+                    many(table.update, map(_changed, old))
                 if len(kept) < len(rows):
                     many(table.delete, [(key,) for key, row in rows.items() if row is None])
-                for row in kept:
-                    row.stored = True
                 rows.clear()
         for key, at_ms in changes.expiries.items():
             if at_ms is None:

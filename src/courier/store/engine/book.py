@@ -488,7 +488,7 @@ class Book:
             for key, row in rows.items():
                 if row is not None and row.state == LEASED:
                     known[key] = row
-                elif known:
+                elif row is None or row.stored:
                     known.pop(key, None)
         while len(known) > _LEASED_ROWS_MAX:
             del known[next(iter(known))]
