@@ -4,9 +4,11 @@ Nothing may end because of a step that does not last; what is due must end on ti
 nobody sets, also after a step and a restart.
 """
 
+import json
 import re
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
@@ -16,6 +18,7 @@ import httpx
 import pytest
 
 from courier.clock import SLEW_MAX
+from tests.attack.environment import Environment, body
 from tests.delivery.receiver import Receiver
 from tests.faults.account import (
     backlog,
@@ -46,6 +49,9 @@ LATE_S_MAX = 2.0
 # Times are cut to milliseconds.
 EARLY_S_MAX = 0.05
 LONG_MS = 6 * HOUR_MS
+POLL_S = 6
+# What Anypoint's queues keep messages for.
+TTL_MS = 7 * 24 * HOUR_MS
 # No test takes as long as the first, and every one longer than the second.
 NEVER_MS = 10 * 60_000
 SOON_MS = 2_000
@@ -193,6 +199,54 @@ def test_an_hour_ahead_before_a_restart_holds_nothing_up_after_it(
     queues.all_is_there()
     queues.end_on_time(lost_s=away_s if again is reboot else 0.0)
     judge_times(server)
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("lasts", [False, True], ids=["for a moment", "lasting"])
+def test_long_polls_end_and_are_answered_on_time_over_a_step(
+    tmp_path: Path, step: str, lasts: bool
+) -> None:
+    """One gets nothing, one what is published after the step, one what is no longer delayed."""
+    wait_ms = SOON_MS // 4 if lasts else NEVER_MS
+    with SteeredServer(tmp_path, step_wait_ms=wait_ms).start() as server:
+        place = Environment(server)
+        for name in ("empty", "published", "delayed"):
+            place.put(f"/destinations/queues/{name}", {})
+        delayed = {"body": "late", "headers": {"deliveryDelay": POLL_S * 500}}
+        with ThreadPoolExecutor(3) as pool:
+            begun_s = time.monotonic()
+            sent = place.broker.ask("PUT", "/delayed/messages/late", body(delayed))
+            assert sent.status == 201, sent
+            names = ("empty", "published", "delayed")
+            polls = [pool.submit(_polled, place, name) for name in names]
+            time.sleep(0.5)
+            server.set_wall(STEPS[step])
+            time.sleep(1.0)
+            now_s = time.monotonic()
+            # A session of before may have ended with a step that is followed.
+            broker = Environment(server).broker
+            answer = broker.ask("PUT", "/published/messages/now", body({"body": "now"}))
+            assert answer.status == 201, answer
+            (empty, ended_s), (found, found_s), (late, late_s) = [each.result() for each in polls]
+        assert (empty, found) == ([], ["now"])
+        assert POLL_S - EARLY_S_MAX <= ended_s - begun_s <= POLL_S + LATE_S_MAX
+        assert found_s - now_s <= LATE_S_MAX
+        if lasts and STEPS[step] > TTL_MS:
+            assert late == [], "it has expired, by the time that is followed now"
+        else:
+            assert late == ["late"]
+            early_s = 0 if lasts and STEPS[step] > 0 else POLL_S / 2  # its delay is over at once
+            assert early_s - EARLY_S_MAX <= late_s - begun_s <= POLL_S / 2 + LATE_S_MAX
+        judge_times(server)
+
+
+def _polled(place: Environment, queue: str) -> tuple[list[str], float]:
+    """What a long poll gets, and when."""
+    path = f"/{queue}/messages?pollingTime={POLL_S * 1_000}"
+    answer = place.broker.ask("GET", path)
+    assert answer.status in (200, 204), answer
+    found = json.loads(answer.body) if answer.body else []
+    return [each["body"] for each in found], time.monotonic()
 
 
 @pytest.mark.parametrize("step", AHEAD)

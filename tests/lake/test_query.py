@@ -71,6 +71,9 @@ def test_an_answer_ends_at_its_limit(lake: Lake) -> None:
         ("select * from glob('/etc/*')", "disabled by configuration"),
         ("select * from '/etc/passwd'", "does not exist"),
         ("select * from read_parquet('https://example.invalid/x')", ""),
+        ("select date 'infinity'", "cannot be shown"),
+        ("select timestamp '290000-01-01'", "cannot be shown"),
+        ("select timestamp_ns '2026-01-01 00:00:00.123456789'", "cannot be shown"),
         ("select * from lake", "tables are events, messages, queue_minutes, consumers_hours and"),
     ],
 )

@@ -140,12 +140,16 @@ class Guessing(RateLimited):
 
 
 class Page(Struct):
-    """An answer: the facts, and the template that shows them. JSON is the facts alone."""
+    """An answer: the facts, and the template that shows them. JSON is the facts alone.
+
+    One that is `large` is rendered on a thread.
+    """
 
     template: str
     facts: Struct
     status: int = 200
     headers: tuple[tuple[bytes, bytes], ...] = ()
+    large: bool = False
 
 
 class Redirect(Struct):
@@ -320,7 +324,10 @@ class Console:
 
         async def handler(call: Call) -> Any:
             pages = await self._load()
-            return await pages.handlers[name](call)
+            result = await pages.handlers[name](call)
+            if isinstance(result, Page) and result.large:
+                return await asyncio.to_thread(self._shown, result, call.request)
+            return result
 
         handler.__name__ = name
         return handler

@@ -168,7 +168,7 @@ class LakePages:
         finally:
             self._turn.release()
         try:
-            answer = msgspec.json.decode(said, type=Answer)
+            answer = await asyncio.to_thread(msgspec.json.decode, said, type=Answer)
         except msgspec.DecodeError as error:
             raise InvalidRequest("sql", "the question was stopped") from error
         if answer.error:
@@ -211,8 +211,8 @@ class LakePages:
             facts.problem = error.reason
             return Page("lake.html", facts, 400)
         if facts.answer and form in ("csv", "json"):
-            return _download(facts.answer, form)
-        return Page("lake.html", facts)
+            return await asyncio.to_thread(_download, facts.answer, form)
+        return Page("lake.html", facts, large=True)
 
     # --- the audit ---
 
@@ -230,7 +230,7 @@ class LakePages:
             name = (b"content-disposition", b'attachment; filename="courier-audit.html"')
             page.headers = (name,)
             return page
-        return Page("audit.html", facts)
+        return Page("audit.html", facts, large=True)
 
     def _note(self, facts: AuditFacts) -> None:
         self.found = "" if facts.good else facts.sentence

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from itertools import pairwise
+from math import isfinite
 from typing import Any
 
 import duckdb
@@ -99,6 +100,8 @@ def ask(
             words = _reserved(connection, lake)
             known = [table.name for table in lake.tables]
             raise LakeError(_sentence(error) + _hint(error, sql, words, known)) from error
+        except (OverflowError, ValueError) as error:  # such as times after the year 9999
+            raise LakeError(f"a value of the answer cannot be shown: {error}") from error
     return Answer(columns, rows[:limit], more=len(rows) > limit)
 
 
@@ -183,6 +186,8 @@ def plain(value: Any) -> Any:
         return {str(key): plain(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
         return [plain(each) for each in value]
+    if isinstance(value, float) and not isfinite(value):  # JSON has none of these
+        return str(value)
     if value is None or isinstance(value, bool | int | float | str):
         return value
     return str(value)
