@@ -151,8 +151,20 @@ def push_bars(pushes: Pushes) -> list[Bar]:
             Bar(
                 f"pushes to {listeners} at full speed beside a {PLAIN}",
                 ratio(speed[listeners, COURIER].rate, speed[listeners, PLAIN].rate),
-                0.5,
+                1.0,
                 "x",
+            )
+            for listeners in SENT_TO
+        ),
+        *(
+            Bar(
+                f"CPU time of a push to {listeners} at full speed beside a {PLAIN}",
+                ratio(
+                    speed[listeners, COURIER].cpu_s_per_1000, speed[listeners, PLAIN].cpu_s_per_1000
+                ),
+                1.0,
+                "x",
+                at_most=True,
             )
             for listeners in SENT_TO
         ),

@@ -48,6 +48,16 @@ class Receivers(NamedTuple):
     all_taken_s: float
     some_refused_s: float
 
+    @property
+    def hanging_cpu_ms(self) -> float:
+        """CPU time that one listener which hangs costs the server in a minute. A busy machine
+        hardly changes it."""
+
+        def busy(figures: dict[str, Figure]) -> float:
+            return sum(each.rate * each.cpu_s_per_1000 for each in figures.values()) / 1000
+
+        return (busy(self.beside) - busy(self.alone)) * 60 * 1000 / HANGING
+
     def rows(self) -> list[Row]:
         rows = []
         for whose in self.alone:
@@ -55,6 +65,8 @@ class Receivers(NamedTuple):
             rows.append(Row(what, _COURIER, self.alone[whose], note="without those that hang"))
             beside = f"beside {HANGING:,} that hang, in turns"
             rows.append(Row(what, _COURIER, self.beside[whose], note=beside))
+        cost = f"{self.hanging_cpu_ms:.1f} ms of CPU in a minute"
+        rows.append(Row("a listener that hangs", _COURIER, note=cost))
         what = f"{REFUSED_OF} messages to a receiver that takes 100 ms"
         rows.append(Row(what, _COURIER, note=f"{self.all_taken_s:.1f} s with none refused"))
         rows.append(Row(what, _COURIER, note=f"{self.some_refused_s:.1f} s with 30 % refused once"))

@@ -16,9 +16,15 @@ class Waiting:
 
 def test_all_who_ask_between_two_moments_get_the_same_one() -> None:
     first_s = 1_000 * MOMENT_S
-    asked = [first_s + part * MOMENT_S / 10 for part in range(1, 10)]
+    asked = [first_s + part * MOMENT_S / 10 for part in range(9)]
     assert len({next_moment_s(at_s) for at_s in asked}) == 1
-    assert all(at_s <= next_moment_s(at_s) <= at_s + MOMENT_S for at_s in asked)
+    assert all(at_s < next_moment_s(at_s) < at_s + 1.1 * MOMENT_S for at_s in asked)
+
+
+def test_a_timer_that_comes_a_little_early_is_of_its_moment() -> None:
+    """Else what happens once at each moment would happen twice."""
+    first_s = 1_000 * MOMENT_S
+    assert next_moment_s(first_s - 0.001) == next_moment_s(first_s)
 
 
 def test_what_takes_too_long_is_given_up_once_and_never_early() -> None:

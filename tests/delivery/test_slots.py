@@ -280,11 +280,13 @@ def test_seats_that_hung_start_more_slowly_than_new_ones(monkeypatch: pytest.Mon
     asyncio.run(main())
 
 
-def test_a_request_that_is_answered_soon_counts_as_no_start(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("slow_s", [1.0, -1.0])
+def test_a_request_that_is_answered_counts_as_no_start(
+    slow_s: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A thousand receivers that are well again do not wait for each other."""
+    """Receivers that are well again do not wait for each other, nor do those that take long."""
     monkeypatch.setattr(rules, "NEW_STARTS_MAX", 1)
+    monkeypatch.setattr(rules, "SLOW_S", slow_s)
 
     async def main() -> None:
         table = Table(1_000)

@@ -7,6 +7,8 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec.structs import replace
+
 from courier import ids
 from courier.core import retry
 from courier.core.duties import DutyLost, Fence, fenced
@@ -27,6 +29,7 @@ from courier.core.types import (
     Report,
 )
 from courier.delivery import liveness, requests, secrets
+from courier.delivery.moments import MOMENT_MS
 from courier.delivery.pace import IN_FLIGHT_MAX, Allowance, Pace
 from courier.delivery.prober import Prober
 from courier.delivery.room import PushAllowance, RoomShare
@@ -303,10 +306,10 @@ class Line:
         settled, self._settled = self._settled, []
         if not settled:
             return
+        now_ms = self._engine.clock.now_ms()
+        timed = [_at_a_moment(item, now_ms) for item in settled]
         try:
-            await self._engine.store.pushes.settle(
-                self._id, settled, now_ms=self._engine.clock.now_ms()
-            )
+            await self._engine.store.pushes.settle(self._id, timed, now_ms=now_ms)
         except Unavailable:
             self._settled = settled + self._settled
             raise
@@ -465,3 +468,10 @@ class Line:
         if before.state == "inactive":
             self._pace.restart()
         self._wake.set()
+
+
+def _at_a_moment(item: PushSettlement, now_ms: int) -> PushSettlement:
+    """What was not answered is tried again at a moment: to become due may cost a commit."""
+    if type(item) is not PushFailed or item.report.status or not item.delay_ms:
+        return item
+    return replace(item, delay_ms=item.delay_ms + -(now_ms + item.delay_ms) % MOMENT_MS)

@@ -10,12 +10,15 @@ import math
 from collections.abc import Callable
 from typing import Protocol
 
-MOMENT_S = 0.05
+MOMENT_MS = 50
+MOMENT_S = MOMENT_MS / 1000
+# Timers may come a little early; what they call must not find itself before its moment.
+_EARLY_S = 0.002
 
 
 def next_moment_s(after_s: float) -> float:
-    """The first moment that is not before this time of the event loop: the same for all who ask."""
-    return math.ceil(after_s / MOMENT_S) * MOMENT_S
+    """The first moment after this time of the event loop: the same for all who ask meanwhile."""
+    return math.ceil((after_s + _EARLY_S) / MOMENT_S) * MOMENT_S
 
 
 class Expiring(Protocol):

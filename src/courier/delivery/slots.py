@@ -15,7 +15,7 @@ everything get equal parts, and 1 / (3n + 1) of the slots stays free. Waiting se
 turn: by tenant, then quick before new before slow, then by queue. A single slot is not divided.
 
 Requests to seats that are not known to be quick start a few at a time: what each of them costs
-when it is not answered would stall everybody. One that is answered soon does not count.
+when it is not answered would stall everybody. One that is answered does not count.
 """
 
 import asyncio
@@ -307,12 +307,11 @@ class Seat:
 
     def end(self, number: int, *, answered: bool = True) -> None:
         took_s = asyncio.get_running_loop().time() - self._began.pop(number)
-        quick = took_s <= SLOW_S
-        if quick and answered:
+        if answered:
             self._not_started()
         elif self._started:
             self._started.pop()
-        self._judge(quick=quick)
+        self._judge(quick=took_s <= SLOW_S)
         self._release(1)
 
     def close(self) -> None:
