@@ -100,5 +100,5 @@ class Prober:
         elif now_ms - self._saved_ms < SAVE_EVERY_MS:
             return
         self._saved_ms = now_ms
-        # Only this change is news to subscribers, and to whoever waits for messages.
+        # Only this change is news to subscribers, and changes what is sent.
         self._engine.notes.add(new, urgent="inactive" in (new.state, known.state))
