@@ -13,6 +13,7 @@ import pytest
 from courier.lake import archive
 from courier.lake.catalog import Lake
 from courier.lake.client import Client
+from courier.lake.tables import FEW_BYTES
 from tests.cli.command import Command
 from tests.clients.cloudflare import CloudflareClient
 from tests.faults.disk import SmallDisk, may_mount
@@ -72,7 +73,8 @@ def test_asked_by_a_supervisor_it_ends_the_batch_and_leaves_nothing_behind(
     with Server(tmp_path).start() as server:
         with server.client() as http:
             queue = CloudflareClient(http, "work")
-            for _ in range(30):
+            # As much as only Spark's tasks bring.
+            for _ in range(FEW_BYTES // 200_000 + 1):
                 queue.publish_batch(["x" * 10_000 for _ in range(20)])
         with Client(place_of(server)) as broker:
             last = broker.head().last
