@@ -150,6 +150,9 @@ sys.modules["pyspark"] = None
 from courier.cli.main import main
 for words in json.loads(sys.argv[1]):
     assert main(words) == 0, words
+    # The first of them, and asked the most.
+    if words[1] == "status":
+        assert not {"pyarrow.compute", "pyarrow.dataset", "duckdb"} & {*sys.modules}
 """
 # What only looks at a lake or tidies it, as it is given.
 WITHOUT_SPARK = {

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-import pyarrow.compute as pc
-
 from courier.lake.tables import LakeError, Table
 
 if TYPE_CHECKING:
@@ -86,6 +84,8 @@ def gap_times(events: Table) -> list[GapTime]:
 
 
 def _at(events: Table, offset: int) -> datetime | None:
+    import pyarrow.compute as pc
+
     rows = events.look(events.files(meets=("offset", offset, offset)), ("offset", "at"))
     times = rows.filter(pc.field("offset") == offset)["at"].to_pylist()
     return times[0] if times else None

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.transaction import AddAction, RemoveAction
 
@@ -83,15 +82,8 @@ def files_in(
 
     They are chosen as Arrow's columns: a lake of years has many thousands.
     """
-    if partition is not None and adds.num_rows:
-        (values,) = adds.column("partition").combine_chunks().flatten()
-        adds = adds.filter(pc.equal(values.cast(pa.string()), partition))
-    if meets is not None:
-        column, low, high = meets
-        for bounds, fits, bound in (("min", pc.less_equal, high), ("max", pc.greater_equal, low)):
-            known = _bounds(adds, bounds, column)
-            if known is not None:
-                adds = adds.filter(pc.fill_null(fits(known, pa.scalar(bound, known.type)), True))
+    if partition is not None or meets is not None:
+        adds = _filtered(adds, partition, meets)
     return [
         File(
             path=row["path"],
@@ -105,10 +97,38 @@ def files_in(
     ]
 
 
+def _filtered(
+    adds: pa.Table, partition: str | None, meets: tuple[str, Any, Any] | None
+) -> pa.Table:
+    # What only lists files does without it: it takes longer to load than that takes.
+    import pyarrow.compute as pc
+
+    if partition is not None and adds.num_rows:
+        (values,) = adds.column("partition").combine_chunks().flatten()
+        adds = adds.filter(pc.equal(values.cast(pa.string()), partition))
+    if meets is not None:
+        column, low, high = meets
+        for bounds, fits, bound in (("min", pc.less_equal, high), ("max", pc.greater_equal, low)):
+            known = _bounds(adds, bounds, column)
+            if known is not None:
+                adds = adds.filter(pc.fill_null(fits(known, pa.scalar(bound, known.type)), True))
+    return adds
+
+
 def least(adds: pa.Table, column: str) -> Any:
     """The least value of a column in any file; None if it is not known."""
+    import pyarrow.compute as pc
+
     known = _bounds(adds, "min", column)
     return None if known is None else pc.min(known).as_py()
+
+
+def has_all(adds: pa.Table, files: Sequence[File]) -> bool:
+    """Whether a table has all of these files."""
+    import pyarrow.compute as pc
+
+    wanted = pa.array([file.path for file in files], pa.string())
+    return bool(pc.all(pc.is_in(wanted, value_set=adds["path"].cast(pa.string()))).as_py())
 
 
 def _bounds(adds: pa.Table, name: str, column: str) -> pa.ChunkedArray | None:
@@ -118,4 +138,6 @@ def _bounds(adds: pa.Table, name: str, column: str) -> pa.ChunkedArray | None:
     kind = adds.schema.field(name).type
     if not pa.types.is_struct(kind) or kind.get_field_index(column) < 0:
         return None
+    import pyarrow.compute as pc
+
     return pc.struct_field(adds[name], column)

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
@@ -96,6 +95,8 @@ class Parts:
         if self._all_of is not None or not self._partition_by:
             yield tuple((self._all_of or {}).values()), rows
             return
+        import pyarrow.compute as pc
+
         kinds = rows.select(self._partition_by).group_by(self._partition_by, use_threads=False)
         found = kinds.aggregate([]).to_pylist()
         for values in found:

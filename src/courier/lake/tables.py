@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
@@ -19,7 +18,7 @@ from deltalake.transaction import AddAction, RemoveAction
 from courier import ids
 from courier.clock import SystemClock
 from courier.lake import sql
-from courier.lake.files import File, Written, adds_of, files_in, least, removed
+from courier.lake.files import File, Written, adds_of, files_in, has_all, least, removed
 from courier.lake.log import ACTIONS, Log
 from courier.lake.parts import RANGED, Parts, columns_of
 from courier.lake.schema import TableSchema
@@ -449,11 +448,8 @@ class Table:
                     f"table {self.name} was brought from {after} to {known} by another pipeline "
                     "meanwhile: end that one, or this"
                 )
-            if removes:
-                wanted = pa.array([file.path for file in removes], pa.string())
-                there = self._adds(table)["path"].cast(pa.string())
-                if not pc.all(pc.is_in(wanted, value_set=there)).as_py():
-                    raise Moved(f"files of table {self.name} have been compacted meanwhile")
+            if removes and not has_all(self._adds(table), removes):
+                raise Moved(f"files of table {self.name} have been compacted meanwhile")
             try:
                 table.create_write_transaction(
                     actions,
