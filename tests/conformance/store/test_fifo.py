@@ -653,7 +653,7 @@ def test_busy_consumers_keep_every_groups_order(driver: Driver, queue: Queue) ->
     [
         pytest.param((1, 1, 1, 1), [[], ["a1"], ["b1"], ["c1"]], id="one of each"),
         pytest.param((2, 2, 2), [["a1", "a2"], ["b1", "b2"], ["c1"]], id="several of each"),
-        pytest.param((4, 2), [["a1", "a2", "a3", "b1"], ["c1"]], id="of several groups"),
+        pytest.param((4, 4), [["a1", "a2", "a3", "b1"], ["c1"]], id="of several groups"),
         pytest.param((3, 0, 3), [[], ["a1", "a2", "a3"], ["b1", "b2", "c1"]], id="whole groups"),
     ],
 )
