@@ -233,7 +233,7 @@ class Connection(asyncio.BufferedProtocol):
         else:
             body = b"" if asked.method == "HEAD" else body
             self._send(head(response) + ending(asked, keep=keep), body)
-        if request.admitted and request.spelling is not None:
+        if request.admitted and request.spelling is not None and not asked.seldom:
             self.traffic.heads.keep(request.spelling, request.head)
         self._forget(request)
         if not keep:

@@ -110,6 +110,7 @@ class Head:
     """What stands before the body of a request. Requests that begin with the same bytes share one.
 
     `found` is where it leads, and `admission` who was let in with it: what `App` knows of it.
+    `seldom`: its path ends in a name, such as a message's, which seldom comes again.
     """
 
     __slots__ = (
@@ -124,6 +125,7 @@ class Head:
         "plain",
         "query_string",
         "raw_path",
+        "seldom",
     )
 
     def __init__(
@@ -145,6 +147,7 @@ class Head:
         self.keep_alive = keep_alive
         self.plain = not old and method != "HEAD"  # its answers need no other care
         self.expects = b"expect" in headers and headers[b"expect"].lower() == b"100-continue"
+        self.seldom = False
         self.found: _Found | None = None
         self.admission: RememberedAdmission | None = None
         self._query: dict[str, list[str]] | None = None
@@ -649,17 +652,16 @@ class App:
             mounted = next((each for each in self._mounted if each.covers(path)), self._mounted[-1])
             known = mounted.find(head.method, path, self._body_bytes_max)
         head.found = known
+        head.seldom = known.route is not None and known.route.path.endswith("}")
         return known
 
     def _remember(self, head: Head, found: _Found) -> None:
         """Most requests go where others went before.
 
-        Except where a path ends in a name, such as a message's, which seldom comes again. Only
-        paths of admitted requests are remembered, so that strangers cannot fill the memory.
+        Only paths of admitted requests are remembered, so that strangers cannot fill the memory.
         """
-        assert found.route is not None
         place = head.method, head.raw_path
-        if len(head.raw_path) > PATH_REMEMBERED_BYTES_MAX or found.route.path.endswith("}"):
+        if len(head.raw_path) > PATH_REMEMBERED_BYTES_MAX or head.seldom:
             return
         if len(self._found) >= PATHS_REMEMBERED_MAX and place not in self._found:
             self._found.clear()

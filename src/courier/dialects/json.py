@@ -74,10 +74,10 @@ def decode(raw: bytes, wanted: Any) -> Any:
     shape = plan.shape
     if shape is None:
         return value
-    if shape.flat is not None and isinstance(value, msgspec.Struct):
+    if isinstance(value, msgspec.Struct):
         fields = astuple(value)
-        if raw.count(_COLON) == len(fields) - fields.count(UNSET) + shape.flat:
-            return value  # every colon follows a key that was understood
+        if raw.count(_COLON) == len(fields) - fields.count(UNSET) + shape.tags:
+            return value  # every colon follows one of its keys: there are no others, nor below it
     if _may_repeat_a_key(raw, value, shape):
         try:
             _check(raw.strip(), shape, "")
@@ -155,8 +155,8 @@ class _Shape(msgspec.Struct, frozen=True):
 
     Arrays have `items`, objects `fields` (name in JSON: how to get it unless it is required, its
     own shape), or it is `free` in its keys. Of it and all below: `frees`, whether one is free, and
-    `quoted`, the names of fields as they stand in a body. `flat`: it is one object without others
-    in it, and has this many keys beside those of its fields: a tag, or none.
+    `quoted`, the names of fields as they stand in a body. `tags`: of an object, how many keys it
+    has beside those of its fields.
     """
 
     items: "_Shape | None" = None
@@ -164,7 +164,7 @@ class _Shape(msgspec.Struct, frozen=True):
     free: bool = False
     frees: bool = False
     quoted: tuple[bytes, ...] = ()
-    flat: int | None = None
+    tags: int = 0
 
 
 @lru_cache(maxsize=1_024)
@@ -205,7 +205,7 @@ def _joined(
     below = [inner for _, inner in fields.values() if inner] + ([items] if items else [])
     quoted = {b'"%s"' % name.encode() for name in fields}.union(*(i.quoted for i in below))
     frees = any(inner.frees for inner in below)
-    return _Shape(items, fields, False, frees, tuple(quoted), None if below else tags)
+    return _Shape(items, fields, False, frees, tuple(quoted), tags)
 
 
 def _merged(one: _Shape | None, other: _Shape | None) -> _Shape | None:
