@@ -4,6 +4,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -252,6 +253,41 @@ def test_many_queues_are_switched_at_once(server: Server, operator: Visitor) -> 
     assert states == [True, True, False]
     assert operator.post("/console/plans", action="pause").status_code == 400
     assert operator.post("/console/plans", action="paint", queue=queues[0]).status_code == 400
+
+
+def test_two_consoles_purge_one_queue_and_count_each_message_once(
+    server: Server, visitor: Callable[..., Visitor]
+) -> None:
+    """At the same time: one of them is refused, or finds nothing left."""
+    queue, count = new_queue(server, "purged-twice"), 1_500
+    _publish(server, queue, count)
+    both = [visitor(server.credentials["admin"]["token"]) for _ in range(2)]
+    plans = [_planned(each, "purge", queue=queue) for each in both]
+
+    def run(place: int) -> int:
+        return both[place].post(f"{plans[place]}/run", confirm=str(count)).status_code
+
+    with ThreadPoolExecutor() as threads:
+        answers = list(threads.map(run, range(2)))
+    assert sorted(answers) in ([303, 303], [303, 409])
+    facts = [_settled(each, path) for each, path in zip(both, plans, strict=True)]
+    if 409 in answers:
+        late = answers.index(409)
+        assert facts[late]["state"] == "planned"
+        facts[late] = _ran(both[late], plans[late], confirm=str(count))
+    assert sum(each["done"] for each in facts) == count
+    assert sum(each["skipped"] for each in facts) == count
+    deleted = [each["message_id"] for each in _events(server, queue, "deleted")]
+    assert len(deleted) == len(set(deleted)) == count
+
+
+def _settled(visitor: Visitor, path: str) -> dict[str, Any]:
+    """The facts of a plan that does not run."""
+    deadline = time.monotonic() + 60
+    while (facts := visitor.facts(path))["state"] == "running":
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return dict(facts)
 
 
 def test_a_key_without_the_scope_makes_no_plan(
