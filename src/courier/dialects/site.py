@@ -14,6 +14,7 @@ from courier.core.broker import Broker
 from courier.core.errors import BrokerError, InvalidRequest
 from courier.core.sealed import Sealer
 from courier.core.store import Store
+from courier.core.types import Queue
 from courier.dialects import json, openapi
 from courier.refusals import Refusal, Refusals
 from courier.web import JSON, Call, Head, Request, Response, Route, Site, WrongMethod
@@ -55,6 +56,13 @@ class Family(ABC, Generic[S]):
 
     @abstractmethod
     def routes(self) -> Sequence[Route]: ...
+
+    async def _purge(self, call: Call, queue: Queue) -> Queue:
+        """Delete all messages. One that a crash cuts short is finished later, by a duty."""
+        purge = await self._broker.new_purge(queue)
+        queue = await self._admin.note_purge(queue, purge, actor=call.actor)
+        await self._broker.purge(queue, purge, actor=call.actor)
+        return await self._admin.note_purge(queue, replace(purge, completed=True), actor=call.actor)
 
     def table(self) -> list[Route]:
         """The routes, each with the name of its family."""

@@ -2,8 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 
-from msgspec.structs import replace
-
 from courier.core import keys
 from courier.core.errors import Forbidden, InvalidRequest, NotFound
 from courier.core.slices import Slices
@@ -194,11 +192,7 @@ class DestinationRoutes(AnypointFamily):
         )
 
     async def purge_queue(self, call: Call) -> None:
-        queue = self._queue(call)
-        purge = await self._broker.new_purge(queue)
-        queue = await self._admin.note_purge(queue, purge, actor=call.actor)
-        await self._broker.purge(queue, purge, actor=call.actor)
-        await self._admin.note_purge(queue, replace(purge, completed=True), actor=call.actor)
+        await self._purge(call, self._queue(call))
 
     async def put_fallback(self, call: Call) -> Response:
         queue = self._queue(call)

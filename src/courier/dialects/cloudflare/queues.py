@@ -153,12 +153,7 @@ class QueueRoutes(Family[SiteServices]):
         body: wire.PurgeBody = call.body
         if body.delete_messages_permanently is False:
             raise InvalidRequest("delete_messages_permanently", "must be true to purge")
-        purge = await self._broker.new_purge(call.queue)
-        queue = await self._admin.note_purge(call.queue, purge, actor=call.actor)
-        await self._broker.purge(queue, purge, actor=call.actor)
-        done = replace(purge, completed=True)
-        queue = await self._admin.note_purge(queue, done, actor=call.actor)
-        return self._result(call, queue)
+        return self._result(call, await self._purge(call, call.queue))
 
     async def purge_status(self, call: Call) -> wire.PurgeStatusResult:
         purge = call.queue.purge
