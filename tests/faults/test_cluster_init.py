@@ -1,16 +1,22 @@
 """The first tenant of a database that servers share, and the keys that all of them must have."""
 
+import asyncio
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
+from courier.core.errors import Conflict
+from courier.core.types import Actor, Tenant
+from courier.credentials import FIRST_TENANT, Credentials
 from courier.sealing import new_key
 from tests import postgres
+from tests.conformance.store.driver import SEALER
 from tests.server import Server, free_port
 
 pytestmark = pytest.mark.slow
@@ -60,6 +66,24 @@ def refused(command: "subprocess.Popen[str]") -> str:
     said = [line for line in error.splitlines() if line.startswith("courier: ")]
     assert len(said) == 1 and "Traceback" not in error, error
     return said[0]
+
+
+class Late:
+    """Settings in which another server has made the tenant meanwhile."""
+
+    def new_tenant(self, name: str, *, beside: str) -> Tenant:
+        return Tenant(id="c0" + "1" * 30, tenant="", name=name, created_ms=0, organization="o")
+
+    async def add_tenant(self, tenant: Tenant, keys: object, *, actor: Actor) -> None:
+        raise Conflict("tenant", tenant.name)
+
+
+def test_who_is_too_late_is_left_with_no_credentials(tmp_path: Path) -> None:
+    late: Any = Late()
+    credentials = Credentials(late, SEALER, data=tmp_path, url="http://a", region="r")
+    with pytest.raises(Conflict):
+        asyncio.run(credentials.create_tenant(FIRST_TENANT))
+    assert not list(tmp_path.iterdir())
 
 
 def test_servers_need_the_keys_of_the_others_and_a_first_tenant(tmp_path: Path) -> None:

@@ -1599,4 +1599,28 @@ FAULTS = (
         "[(value or 0) / marks[-1] for value in values]",
         "tests/lake/test_report.py::test_where_nothing_waited_the_age_of_the_oldest_has_a_gap",
     ),
+    Fault(
+        "store/disk_postgres/__init__.py",
+        'if status != "UPDATE 1":',
+        "if False:",
+        "tests/store/test_postgres_alone.py::test_those_who_are_overtaken_do_nothing_and_do_it_again",
+    ),
+    Fault(
+        "store/disk_postgres/__init__.py",
+        "self.went_back = self._head.grp < self.seen or not known",
+        "self.went_back = self._head.grp < self.seen",
+        "tests/store/test_epochs.py::test_a_standby_that_lacks_commits_begins_a_new_epoch[1]",
+    ),
+    Fault(
+        "store/disk_postgres/statements.py",
+        "AND until > clock_timestamp() AND name NOT IN (SELECT name FROM mine)",
+        "AND false",
+        "tests/store/test_fences.py::test_servers_share_evenly_and_take_over_from_those_who_left",
+    ),
+    Fault(
+        "credentials.py",
+        "                await self._remove(name)\n                raise",
+        "                raise",
+        "tests/faults/test_cluster_init.py::test_who_is_too_late_is_left_with_no_credentials",
+    ),
 )

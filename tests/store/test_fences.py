@@ -160,21 +160,25 @@ def test_servers_share_evenly_and_take_over_from_those_who_left(tmp_path: Path) 
     parts = [f"part/{number}" for number in range(8)]
 
     async def story() -> list[dict[str, int]]:
-        one, two = await two_stores(url)
+        one = await SharedStore.open(url, sealer=SEALER)
 
         async def share(node: SharedStore) -> dict[str, int]:
             return await node.hold(parts, now_ms=1, evenly=True)
 
-        await asyncio.sleep(0.1)  # until both have said that they run
-        shares = [await share(node) for node in (one, two, one, two)]
+        shares = [await share(one)]
+        two = await SharedStore.open(url, sealer=SEALER)
+        await asyncio.sleep(0.1)  # until it has said that it runs
+        shares += [await share(node) for node in (one, two, one, two)]
         await one.close()
         shares.append(await share(two))
         await two.close()
         return shares
 
-    first, second, again, second_again, all_parts = asyncio.run(story())
+    alone, first, second, again, second_again, left = asyncio.run(story())
+    assert alone == dict.fromkeys(parts, 1)
     assert first == again and second == second_again
     assert len(first) == len(second) == 4
     assert first.keys() | second.keys() == set(parts)
     # What changed hands has another fence.
-    assert all_parts == second | {part: 2 for part in first}
+    assert {*first.values()} == {1} and {*second.values()} == {2}
+    assert left == dict.fromkeys(parts, 2)
