@@ -45,12 +45,16 @@ JSON_TEXTS = [
 ]
 
 
+@pytest.mark.parametrize(
+    ("path", "form"), [("", '{"body":%s}'), ("/batch", '{"messages":[{"body":%s}]}')]
+)
 @pytest.mark.parametrize(("sent", "stored"), JSON_TEXTS)
 def test_json_is_stored_compact_with_its_numbers_and_key_order_kept(
-    pull_queue: Queue, sent: str, stored: str
+    pull_queue: Queue, sent: str, stored: str, path: str, form: str
 ) -> None:
-    metrics = pull_queue.push_json(sent)
-    assert metrics["backlog_bytes"] == len(stored.encode())
+    content = form.replace("%s", sent).encode()
+    pushed = ok(pull_queue.http.post(pull_queue.at(f"/messages{path}"), content=content))
+    assert pushed["metadata"]["metrics"]["backlog_bytes"] == len(stored.encode())
     message = pull_queue.pull_one()
     assert message["metadata"]["CF-Content-Type"] == "json"
     assert unfolded(message) == stored
