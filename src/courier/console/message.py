@@ -59,7 +59,6 @@ class MessageFacts(Struct):
     body: Body | None
     headers: dict[str, Any]
     readable: bool
-    history: bool
     own_id: bool
     seq: int = 0
     shell: list[tuple[str, str]] = []
@@ -126,7 +125,6 @@ class MessagePage:
                 body=body,
                 headers=(message.headers or {}) if message and readable else {},
                 readable=readable,
-                history=True,
                 own_id=ids.message_seq(id, queue=queue.id) is None,
                 seq=message.seq if message else 0,
                 shell=message_lines(
