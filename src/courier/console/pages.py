@@ -43,7 +43,7 @@ _PARAMETERS = frozenset(
      "dialect", "before", "body", "at", "headers")
 )  # fmt: skip
 _LINK = re.compile(r'href="([^"#]*console[^"#]*)(#[^"]*)?"(?! data-now)')
-_SEARCH = re.compile(r'<form [^>]*method="get"[^>]*>(?!<!--now-->)')
+_SEARCH = re.compile(r'<form (?=[^<>]*method="get")[^<>]*>(?!<!--now-->)')
 _WORDS = (
     words.number,
     words.rate,

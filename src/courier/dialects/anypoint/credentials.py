@@ -11,7 +11,6 @@ from courier.web import NotJson, Request
 
 PARTS_MAX = 20
 _BOUNDARY = re.compile(r'boundary=(?:"([^"]{1,70})"|([^\s;"]{1,70}))', re.IGNORECASE)
-_NAME = re.compile(r'content-disposition:[^\r\n]*;\s*name="?(\w+)"?', re.IGNORECASE | re.ASCII)
 
 
 class Credentials(msgspec.Struct):
@@ -48,10 +47,21 @@ def _multipart(raw: bytes, kind: str) -> dict[str, str]:
     fields: dict[str, str] = {}
     for part in raw.split(separator, PARTS_MAX)[1:PARTS_MAX]:
         head, _, value = part.partition(b"\r\n\r\n")
-        name = _NAME.search(head.decode("latin-1"))
-        if name is not None:
-            fields[name[1]] = value.removesuffix(b"\r\n").decode(errors="replace")
+        name = _field_name(head.decode("latin-1"))
+        if name:
+            fields[name] = value.removesuffix(b"\r\n").decode(errors="replace")
     return fields
+
+
+def _field_name(head: str) -> str:
+    """What a part of a form is called, "" for nothing."""
+    for line in head.split("\r\n"):
+        field, _, rest = line.partition(":")
+        for parameter in rest.split(";") if field.strip().lower() == "content-disposition" else ():
+            name, _, value = parameter.partition("=")
+            if name.strip().lower() == "name":
+                return value.strip().strip('"')
+    return ""
 
 
 def _credentials(fields: dict[str, str]) -> Credentials:

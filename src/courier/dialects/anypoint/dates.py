@@ -9,7 +9,7 @@ _ISO = re.compile(r"\d{4}-\d\d-\d\d")
 # As RFC 1123 has it, and as clients make of it: any weekday or none, and a zone or none.
 _HTTP = re.compile(
     r"(?:[A-Za-z]{3,9},\s*)?(\d{1,2} [A-Za-z]{3} \d{4} \d\d:\d\d:\d\d)"
-    r"\s*(?:GMT|UTC|Z)?\s*(?:([+-])(\d\d):?(\d\d))?",
+    r"(?:\s*(?:GMT|UTC|Z))?\s*(?:([+-])(\d\d):?(\d\d))?",
     re.ASCII,
 )
 _YEARS = range(1970, 10_000)
