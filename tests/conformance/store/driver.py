@@ -5,6 +5,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from courier import ids
 from courier.clock import ManualClock
@@ -151,9 +152,11 @@ class Driver:
             (queue.id, [Draft(d.encode()) if isinstance(d, str) else d for d in drafts])
             for queue, drafts in batches
         ]
-        return self.run(
+        receipts = self.run(
             self.store.publish(full, actor=CALLER, now_ms=self.now_ms, bytes_max=bytes_max, via=via)
         )
+        # With ids that are made, so that receipts of two stores can be compared.
+        return [replace(receipt, made=receipt.ids) for receipt in receipts]
 
     def publish_rows(
         self,
