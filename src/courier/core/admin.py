@@ -657,8 +657,8 @@ class Admin(Decider):
     ) -> Pipeline:
         """Register a reader of the journal, or move it forward; back only on a `restart`.
 
-        `lost` counts events before `offset` that were trimmed before it could read them. A
-        reader that has come as far already has reported them before.
+        `lost` counts events before `offset` that were trimmed before it could read them. What lies
+        before the offset that it has come to already was reported before.
         """
 
         def decide(records: Records) -> Change[Pipeline]:
@@ -675,12 +675,12 @@ class Admin(Decider):
                     lost=lost,
                 )
             else:
-                new = offset > known.offset or restart
+                ahead = max(0, offset - known.offset)
                 pipeline = replace(
                     known,
-                    offset=offset if new else known.offset,
+                    offset=offset if ahead or restart else known.offset,
                     seen_ms=now_ms,
-                    lost=known.lost + lost if new else known.lost,
+                    lost=known.lost + (lost if restart else min(lost, ahead)),
                 )
             return Change(puts=[pipeline], answer=pipeline)
 
