@@ -1,7 +1,7 @@
 # One word, one command. Every target first sets up what it needs; see scripts/.
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test lint fix bench soak faults clean
+.PHONY: help run demo test lint fix bench soak cluster faults clean
 .DELETE_ON_ERROR:
 
 PYTHON := .venv/bin/python
@@ -67,12 +67,18 @@ bench: $(DEV_READY) $(JAVA_READY) ## measure, next to other brokers where they c
 	@scripts/counter || true
 	$(PYTHON) -m bench $(ARGS)
 
-soak: $(DEV_READY) $(JAVA_READY) ## the long version of the kill loops and of the random histories
+soak: $(DEV_READY) $(JAVA_READY) $(POSTGRES_READY) ## the long version of the kill loops and of the random histories
 	KILLS=200 MODEL_EXAMPLES=2000 IMAGES=5000 SETTINGS_CHANGES=1000 PAUSE_SECONDS=60 \
 		$(PYTHON) -m pytest --timeout 7200 tests/faults tests/model
+	@scripts/cluster
+	$(PYTHON) -m tests.cluster --rounds 20
 	@# Enough for every point of the lake at which something is killed.
 	KILLS=60 $(PYTHON) -m pytest tests/lake/test_pipeline_kill.py tests/lake/test_source_kill.py \
 		tests/lake/test_replay.py
+
+cluster: $(DEV_READY) $(JAVA_READY) $(POSTGRES_READY) ## a cluster on this machine: traffic, kills, and what came of it
+	@scripts/cluster
+	$(PYTHON) -m tests.cluster $(ARGS)
 
 faults: $(DEV_READY) ## plant mistakes in a copy of the source, and see that tests notice each
 	$(PYTHON) -m tests.planted $(ARGS)

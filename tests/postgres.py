@@ -34,7 +34,7 @@ def program(name: str) -> str:
     return found
 
 
-def _as_postgres() -> list[str]:
+def as_postgres() -> list[str]:
     """It refuses to run as root."""
     if os.geteuid() != 0:
         return []
@@ -65,7 +65,7 @@ class Database:
         self.start()
 
     def _run(self, name: str, *args: object, check: bool = True) -> None:
-        command = [*_as_postgres(), program(name), *(str(arg) for arg in args)]
+        command = [*as_postgres(), program(name), *(str(arg) for arg in args)]
         done = subprocess.run(command, capture_output=True, text=True, cwd="/", check=False)
         assert not check or not done.returncode, done.stdout + done.stderr
 

@@ -32,8 +32,12 @@ TITLES = {
 }
 
 
+_names = itertools.count()
+
+
 def new_name(prefix: str = "q") -> str:
-    return f"{prefix}-{uuid.uuid4().hex[:16]}"
+    """One that no other test uses. What is made in the same millisecond is listed by name."""
+    return f"{prefix}-{next(_names):06x}{uuid.uuid4().hex[:10]}"
 
 
 def ok(response: httpx.Response) -> dict[str, Any]:
