@@ -1412,7 +1412,7 @@ FAULTS = (
     ),
     Fault(
         "dialects/json.py",
-        "    if _may_repeat_a_key(raw, value, shape):",
+        "    if _may_repeat_a_key(raw, value, shape, colons):",
         "    if False:",
         "tests/wire/test_bodies.py::test_a_body_is_refused_for_a_repeated_key_just_when_there_is_"
         "one",

@@ -74,11 +74,12 @@ def decode(raw: bytes, wanted: Any) -> Any:
     shape = plan.shape
     if shape is None:
         return value
+    colons = raw.count(_COLON)
     if isinstance(value, msgspec.Struct):
         fields = astuple(value)
-        if raw.count(_COLON) == len(fields) - fields.count(UNSET) + shape.tags:
+        if colons == len(fields) - fields.count(UNSET) + shape.tags:
             return value  # every colon follows one of its keys: there are no others, nor below it
-    if _may_repeat_a_key(raw, value, shape):
+    if _may_repeat_a_key(raw, value, shape, colons):
         try:
             _check(raw.strip(), shape, "")
         except RecursionError as error:
@@ -219,7 +220,7 @@ def _field(name: str, value: Any) -> Any:
     return getattr(value, name, UNSET)  # not every struct of a union has it
 
 
-def _may_repeat_a_key(raw: bytes, value: Any, shape: _Shape) -> bool:
+def _may_repeat_a_key(raw: bytes, value: Any, shape: _Shape, colons: int) -> bool:
     """False only when no key of ours can be there twice; costs a few searches of the text.
 
     A key can only be repeated if its text occurs more often than the key was understood, which
@@ -234,7 +235,7 @@ def _may_repeat_a_key(raw: bytes, value: Any, shape: _Shape) -> bool:
     understood: dict[str, int] = {}
     free: dict[str, int] = {}
     _count_keys([value], shape, understood, free)
-    if count(b":") == sum(understood.values()) + sum(free.values()):
+    if colons == sum(understood.values()) + sum(free.values()):
         return False  # every colon follows a key that was understood
     if escapes or len(free) > _SEARCHED_KEYS_MAX or (free and b"\\" in raw):
         return True
