@@ -464,7 +464,9 @@ async def _keep_time(clock: Clock, record: ClockRecord, steering: Steering | Non
         if steering is not None:
             steering.look()
         try:
-            await asyncio.to_thread(record.keep, clock.now_ms())
+            # Not in the thread, which may begin later.
+            boot_ms = record.boot_ms(clock.now_ms())
+            await asyncio.to_thread(record.keep, boot_ms)
         except OSError as error:
             log.warning("clock_not_recorded", extra={"reason": str(error)})
         await asyncio.sleep(RECORD_EVERY_S)

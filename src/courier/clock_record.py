@@ -8,8 +8,8 @@ from pathlib import Path
 from courier import files
 from courier.clock import elapsed_ns
 
-# How far the record of this boot may be off.
-RECORD_MS_MAX = 1_000
+# How far the record of this boot may be off: by so much leases can be shorter after a restart.
+RECORD_MS_MAX = 20
 _MS_NS = 1_000_000
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
@@ -45,9 +45,12 @@ class ClockRecord:
             return None
         return began_ms + self._elapsed_ns() // _MS_NS
 
-    def keep(self, now_ms: int) -> None:
-        """Write it if it is not there or more than RECORD_MS_MAX off. Raises OSError."""
-        boot_ms = now_ms - self._elapsed_ns() // _MS_NS
+    def boot_ms(self, now_ms: int) -> int:
+        """Courier's time at the boot, if it is `now_ms` at this moment."""
+        return now_ms - self._elapsed_ns() // _MS_NS
+
+    def keep(self, boot_ms: int) -> None:
+        """Write it if it is not there or RECORD_MS_MAX off or more. Raises OSError."""
         written_ms = self._written_ms
         if not self._boot_id or (
             written_ms is not None and abs(boot_ms - written_ms) < RECORD_MS_MAX

@@ -247,8 +247,10 @@ def record(path: Path, elapsed_ns: Callable[[], int], boot_id: str = "this") -> 
 
 def test_a_record_tells_the_time_under_the_same_boot(tmp_path: Path) -> None:
     world = World()
-    record(tmp_path, lambda: world.elapsed_ns).keep(NOW_MS)
-    world.elapsed_ns += DAY_MS * MS_NS
+    kept = record(tmp_path, lambda: world.elapsed_ns)
+    boot_ms = kept.boot_ms(NOW_MS)
+    world.elapsed_ns += DAY_MS * MS_NS  # however late it is written
+    kept.keep(boot_ms)
     assert record(tmp_path, lambda: world.elapsed_ns).read() == NOW_MS + DAY_MS
     assert record(tmp_path, lambda: world.elapsed_ns, "another").read() is None
     assert record(tmp_path, lambda: world.elapsed_ns, "").read() is None
@@ -258,10 +260,10 @@ def test_a_record_tells_the_time_under_the_same_boot(tmp_path: Path) -> None:
 def test_a_record_is_written_again_when_time_has_moved_against_it(tmp_path: Path) -> None:
     world = World()
     kept = record(tmp_path, lambda: world.elapsed_ns)
-    kept.keep(NOW_MS)
-    kept.keep(NOW_MS + RECORD_MS_MAX - 1)
+    kept.keep(kept.boot_ms(NOW_MS))
+    kept.keep(kept.boot_ms(NOW_MS + RECORD_MS_MAX - 1))
     assert kept.read() == NOW_MS
-    kept.keep(NOW_MS + RECORD_MS_MAX)
+    kept.keep(kept.boot_ms(NOW_MS + RECORD_MS_MAX))
     assert kept.read() == NOW_MS + RECORD_MS_MAX
 
 

@@ -11,6 +11,7 @@ from schemathesis.specs.openapi.definitions import OPENAPI_31
 
 from tests.attack.description import Attack, table
 from tests.attack.every.aim import Aim, aims_of
+from tests.conformance.reach.conftest import started
 from tests.conformance.reach.world import Side, World
 
 PARAMETER = re.compile(r"{(\w+)}")
@@ -45,6 +46,8 @@ for _aim in aims_of():
         home = f"{_aim.site.prefix}{getattr(_aim.site, 'docs_path', '')}"
         HOMES.setdefault(home, []).append(_aim)
 each_home = pytest.mark.parametrize("home", HOMES)
+# Of its own: what is made up here may have a name that others take for nobody's.
+world = pytest.fixture(scope="module", name="world")(started)
 
 
 def document(world: World, home: str) -> dict[str, Any]:

@@ -9,14 +9,16 @@ from tests.conformance.reach.world import Side, World
 from tests.server import Server
 
 
-@pytest.fixture(scope="session")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     args = ("--push-networks", "127.0.0.0/8")
     server = Server(tmp_path_factory.mktemp("reach"), args=args).start()
     with httpx.Client(base_url=server.url, timeout=30.0, trust_env=False, verify=False) as http:
         yield World(server, http)
     server.stop()
     assert "Traceback" not in server.log()
+
+
+world = pytest.fixture(scope="session", name="world")(started)
 
 
 @pytest.fixture(scope="session")
