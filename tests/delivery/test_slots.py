@@ -280,6 +280,34 @@ def test_seats_that_hung_start_more_slowly_than_new_ones(monkeypatch: pytest.Mon
     asyncio.run(main())
 
 
+def test_silent_seats_start_a_few_in_a_second_and_do_not_starve(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """However many slow seats wait, and those have their own starts meanwhile."""
+    monkeypatch.setattr(rules, "SLOW_STARTS_MAX", 1)
+    monkeypatch.setattr(rules, "SLOW_S", -1.0)
+
+    async def main() -> None:
+        table = Table(1_000)
+        silent = [table.seat("a", f"q{number}") for number in range(10)]
+        slow = [table.seat("a", f"s{number}") for number in range(100)]
+        for seat in silent + slow:
+            assert table.take(seat, 1) == 1
+            seat.end(table.held[seat].pop(), answered=seat in slow)
+        began_s = time.monotonic()
+        assert sum(table.take(seat, 1) for seat in slow) == 1
+        assert sum(table.take(seat, 1) for seat in silent) == 1
+        table.woken.clear()
+        while sum(seat in silent for seat in table.woken) < 2:
+            await asyncio.sleep(MOMENT_S / 10)
+        moments = (time.monotonic() - began_s) / MOMENT_S
+        assert moments >= 2 * rules.SILENT_START_MOMENTS - 1
+        assert sum(seat in slow for seat in table.woken) >= rules.SILENT_START_MOMENTS
+        table.close()
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize("slow_s", [1.0, -1.0])
 def test_a_request_that_is_answered_counts_as_no_start(
     slow_s: float, monkeypatch: pytest.MonkeyPatch

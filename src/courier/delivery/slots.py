@@ -10,12 +10,16 @@ the slots is reserved:
   for the first request to a new seat;
 - one queue uses at most three quarters of those; the rest is for other queues.
 
+A seat is silent once a request to it timed out; it counts as slow here.
+
 Each limit is computed from the free slots plus those already held, so n tenants that want
 everything get equal parts, and 1 / (3n + 1) of the slots stays free. Waiting seats are served in
-turn: by tenant, then quick before new before slow, then by queue. A single slot is not divided.
+turn: by tenant, then quick before new before slow before silent, then by queue. A single slot is
+not divided.
 
 Requests to seats that are not known to be quick start a few at a time: what each of them costs
-when it is not answered would stall everybody. One that is answered does not count.
+when it is not answered would stall everybody. One that is answered does not count. Silent seats,
+of which there may be thousands, start a few in a second.
 """
 
 import asyncio
@@ -33,6 +37,8 @@ CONSIDERED_MAX = 32
 # How many requests to new seats, and to slow ones, may start between two moments.
 NEW_STARTS_MAX = 2
 SLOW_STARTS_MAX = 1
+# One request to a silent seat may start in this many moments.
+SILENT_START_MOMENTS = 5
 # A seat is slow if its last request took longer than this, or a current one has.
 SLOW_S = 1.0
 
@@ -43,6 +49,7 @@ class _Rank(IntEnum):
     QUICK = 0
     NEW = 1
     SLOW = 2
+    SILENT = 3
 
 
 _RANKS = tuple(_Rank)
@@ -80,6 +87,7 @@ class Slots:
         # How many requests to seats that are not known to be quick may start now, by rank.
         self._starts = _starts()
         self._refilling = False
+        self._silent_moments = 0  # since silent seats could last start one
 
     @property
     def used(self) -> int:
@@ -131,17 +139,27 @@ class Slots:
         self._starts[rank] -= 1
         if not self._refilling:
             self._refilling = True
-            loop = asyncio.get_running_loop()
-            loop.call_at(next_moment_s(loop.time()), self._refill)
+            self._refill_soon()
 
     def not_started(self, rank: _Rank) -> None:
         """No request was made on such a slot, or none that hung."""
         self._starts[rank] = min(_starts()[rank], self._starts[rank] + 1)
 
     def _refill(self) -> None:
-        self._refilling = False
+        silent = self._starts[_Rank.SILENT]
         self._starts = _starts()
+        self._silent_moments += 1
+        self._refilling = not silent and self._silent_moments < SILENT_START_MOMENTS
+        if self._refilling:
+            self._starts[_Rank.SILENT] = 0
+            self._refill_soon()
+        else:
+            self._silent_moments = 0
         self.offer()
+
+    def _refill_soon(self) -> None:
+        loop = asyncio.get_running_loop()
+        loop.call_at(next_moment_s(loop.time()), self._refill)
 
     def admits(self, seat: "Seat") -> bool:
         """Whether the seat may hold one more."""
@@ -189,8 +207,8 @@ class Slots:
         """The seat whose turn it is."""
         for rank in _RANKS:
             queues = tenant.waiting[rank]
-            if not queues:
-                continue
+            if not queues or not self._starts.get(rank, 1):
+                continue  # those that have spent their starts do not hold up the others
             if not self._room(tenant, rank):
                 return None
             for _ in range(min(CONSIDERED_MAX, len(queues))):
@@ -228,7 +246,8 @@ class Seat:
         self.quick = quick
         self._slots = slots
         self._wake = wake
-        self._slow = False
+        # Why it is not quick: a request took long, or was not answered in time.
+        self._slow = self._silent = False
         self._held = 0
         self._offered = 0
         self._waits: _Rank | None = None
@@ -243,6 +262,8 @@ class Seat:
     def rank(self) -> _Rank:
         if self.quick:
             return _Rank.QUICK
+        if self._silent:
+            return _Rank.SILENT
         return _Rank.SLOW if self._slow or self._held else _Rank.NEW
 
     def take(self, wanted: int) -> int:
@@ -252,7 +273,7 @@ class Seat:
         """
         began_s = next(iter(self._began.values()), None)
         if began_s is not None and asyncio.get_running_loop().time() - began_s > SLOW_S:
-            self._judge(quick=False)
+            self._judge(quick=False, silent=self._silent)
         wanted = wanted if self.quick else min(wanted, 1)
         taken = min(wanted, self._offered)
         self._offered -= taken
@@ -311,7 +332,8 @@ class Seat:
             self._not_started()
         elif self._started:
             self._started.pop()
-        self._judge(quick=took_s <= SLOW_S)
+        quick = took_s <= SLOW_S
+        self._judge(quick=quick, silent=not answered and not quick)
         self._release(1)
 
     def close(self) -> None:
@@ -326,14 +348,14 @@ class Seat:
             self._closed = False
             self._slots.forget(self)
 
-    def _judge(self, *, quick: bool) -> None:
-        if self.quick is quick and self._slow is not quick:
+    def _judge(self, *, quick: bool, silent: bool) -> None:
+        if (self.quick, self._slow, self._silent) == (quick, not quick, silent):
             return
         waited = self._waits is not None
         self._leave()
         held = self._held
         self._change(-held)
-        self.quick, self._slow = quick, not quick
+        self.quick, self._slow, self._silent = quick, not quick, silent
         self._change(held)
         if waited:
             self._waits = self.rank
@@ -388,7 +410,7 @@ class Turn:
 
 
 def _starts() -> dict[_Rank, int]:
-    return {_Rank.NEW: NEW_STARTS_MAX, _Rank.SLOW: SLOW_STARTS_MAX}
+    return {_Rank.NEW: NEW_STARTS_MAX, _Rank.SLOW: SLOW_STARTS_MAX, _Rank.SILENT: 1}
 
 
 def _turned(turns: dict[str, Any]) -> str:
