@@ -14,8 +14,13 @@ from tests.cli.command import clean_environ
 HERE = Path(__file__).resolve().parents[2]
 OLDEST_PYTHON = HERE / ".tools" / "oldest" / "bin" / "python"
 SECONDS_MAX = 600
-# The source as a stream, the pipeline with every table, a gap, an erasure and the audit.
-SLICE = "tests/lake/test_recomputed.py"
+SLICE = (
+    # Every method of readers and writers; options, schemas, registration and gaps of the source.
+    "tests/lake/test_source_methods.py",
+    "tests/lake/test_source_journal.py",
+    # The pipeline with every table, a gap, an erasure and the audit.
+    "tests/lake/test_recomputed.py",
+)
 LOOK = "import pyspark; print(pyspark.__version__)"
 
 
@@ -55,7 +60,7 @@ def test_the_source_can_be_imported_with_a_spark_that_is_too_old(tmp_path: Path)
 
 
 @pytest.mark.timeout(SECONDS_MAX)
-def test_the_oldest_spark_makes_the_same_tables(tmp_path: Path) -> None:
+def test_the_oldest_spark_runs_the_source_and_makes_the_same_tables(tmp_path: Path) -> None:
     """In an environment whose python is run by its path: nothing on the PATH is of it."""
     environ = {**clean_environ(), "PATH": os.defpath, "TMPDIR": str(tmp_path)}
     environ.pop("PYSPARK_PYTHON", None)
@@ -64,7 +69,7 @@ def test_the_oldest_spark_makes_the_same_tables(tmp_path: Path) -> None:
     )
     assert found.stdout.startswith(f"{versions.OLDEST[0]}.{versions.OLDEST[1]}.0")
     ran = subprocess.run(
-        [OLDEST_PYTHON, "-m", "pytest", "-p", "no:cacheprovider", SLICE],
+        [OLDEST_PYTHON, "-m", "pytest", "-p", "no:cacheprovider", *SLICE],
         cwd=HERE,
         env=environ,
         capture_output=True,
