@@ -95,13 +95,13 @@ class Victim:
     def runs(self) -> bool:
         return self.process.poll() is None
 
-    def until(self, happened: Callable[[], bool]) -> bool:
+    def until(self, happened: Callable[[], bool], what: str = "a sign of it") -> bool:
         """Wait for something; False: the command has ended before."""
         deadline_s = time.monotonic() + RUN_S_MAX
         while not happened():
             if not self.runs:
                 return False
-            assert time.monotonic() < deadline_s, f"it does not get on: {self.log()}"
+            assert time.monotonic() < deadline_s, f"no {what}: {self.log()}"
             time.sleep(POLL_S)
         return True
 
@@ -111,7 +111,7 @@ class Victim:
 
     def dies_at(self, point: str) -> bool:
         """Wait for its end; whether it died at the point that it was armed with."""
-        self.until(lambda: False)
+        self.until(lambda: False, f"end at {point!r}")
         return self._killed() and dying.died(self._home) == point
 
     def kill(self, *, alone: bool = False) -> bool:
