@@ -22,7 +22,9 @@ from bench import (
     store,
 )
 from bench.anypoint import Anypoint
+from bench.bare import Bare
 from bench.bars import (
+    DIALECTS,
     Bar,
     aging_bars,
     backlog_bars,
@@ -45,7 +47,7 @@ from bench.floor import Floor
 from bench.plan import FULL, QUICK, Plan
 from bench.redis import Redis
 from bench.redis_py import RedisPy
-from bench.table import Row, render
+from bench.table import Row, render, side_by_side
 from bench.workload import WORKLOADS
 
 # What one part of the bench found.
@@ -86,8 +88,11 @@ def main() -> int:
             *(_console, _lake, _growth, _aging, _freshness),
         ]
         found = [part(plan, root) for part in parts.get(options.what, every)]
-    print(render([row for rows, _ in found for row in rows]))
+    rows = [row for rows, _ in found for row in rows]
+    if any(row.who == Redis.name for row in rows):
+        print(side_by_side(rows, Courier.name))
     missed = _judge([bar for _, bars in found for bar in bars])
+    print(f"\n{render(rows)}")
     return 1 if missed and options.strict else 0
 
 
@@ -130,14 +135,14 @@ def _options() -> argparse.Namespace:
 
 
 def _peers(plan: Plan, root: Path) -> Found:
-    contestants = (Courier(), Anypoint(), Floor(), Redis(), RedisPy(), Beanstalkd())
-    comparison = compare(contestants, plan, root)
+    peers = (Redis(), RedisPy(), Beanstalkd(), Bare(), Floor())
+    comparison = compare((*DIALECTS, *peers), plan, root)
     return comparison.rows, [*peer_bars(comparison), *dialect_bars(comparison)]
 
 
 def _dialects(plan: Plan, root: Path) -> Found:
     workloads = [workload for workload in WORKLOADS if Anypoint().takes(workload)]
-    comparison = compare((Courier(), Anypoint()), plan, root, workloads)
+    comparison = compare(DIALECTS, plan, root, workloads)
     return comparison.rows, dialect_bars(comparison)
 
 

@@ -6,9 +6,10 @@ order as the UUIDs that they usually are: known paths and rising ids would flatt
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 from bench import http
 from bench.client import NewScript, Refused, Script
@@ -105,32 +106,47 @@ def check_done(answer: bytes, count: int) -> None:
         raise Refused(f"{count} messages, answer: {answer[-500:]!r}")
 
 
-class AnypointServer(CourierServer):
-    def __init__(self, directory: Path, *args: str) -> None:
-        super().__init__(directory, args=args)
-        own = self.credentials["anypoint"]
+class Paths:
+    """Where a tenant's queues are, and who may reach them."""
+
+    def __init__(self, own: Mapping[str, Any]) -> None:
         place = f"organizations/{own['organization_id']}/environments/{own['environment_id']}"
         self._broker = f"/api/v1/{place}/destinations"
         self._admin = f"/mq/admin/api/v1/{place}/regions/{own['region']}/destinations/queues"
         app = {"client_id": own["client_id"], "client_secret": own["client_secret"]}
-        self._app_token = self._access(
-            "/api/v1/authorize", {**app, "grant_type": "client_credentials"}
+        self.authorize = (
+            *("/api/v1/authorize", ""),
+            {**app, "grant_type": "client_credentials"},
         )
-        self._user_token = self._access("/accounts/login", own["user"])
+        self.login = ("/accounts/login", "", own["user"])
+
+    def queue(self, name: str) -> str:
+        return f"{self._admin}/{name}"
+
+    def destination(self, name: str) -> str:
+        return f"{self._broker}/{name}"
+
+
+class AnypointServer(CourierServer):
+    def __init__(self, directory: Path, *args: str) -> None:
+        super().__init__(directory, args=args)
+        self._paths = Paths(self.credentials["anypoint"])
+        self._app_token = self._access(*self._paths.authorize)
+        self._user_token = self._access(*self._paths.login)
         self.destination = self.new_destination("bench-anypoint")
 
-    def _access(self, path: str, body: dict[str, str]) -> str:
-        token: str = http.ask(self.process.port, "POST", path, body=body)["access_token"]
-        return token
+    def _access(self, path: str, token: str, body: dict[str, str]) -> str:
+        made: str = http.ask(self.process.port, "POST", path, body=body)["access_token"]
+        return made
 
     def new_destination(self, name: str) -> Destination:
         """Make a standard queue with default settings."""
-        path = f"{self._admin}/{name}"
+        path = self._paths.queue(name)
         http.ask(self.process.port, "PUT", path, token=self._user_token, body={})
-        return Destination(f"{self._broker}/{name}", self._app_token)
+        return Destination(self._paths.destination(name), self._app_token)
 
     def new_destination_request(self, name: str) -> bytes:
-        path = f"{self._admin}/{name}"
+        path = self._paths.queue(name)
         return http.request(path, token=self._user_token, body=b"{}", method="PUT")
 
     def publish(self, client: int, batch: int) -> NewScript:

@@ -27,6 +27,11 @@ class Comparison(NamedTuple):
         figure = self.figures.get((workload, who))
         return figure.rate if figure else None
 
+    def cpu(self, workload: str, who: str) -> float | None:
+        """Seconds of the server for a thousand messages."""
+        figure = self.figures.get((workload, who))
+        return figure.cpu_s_per_1000 if figure else None
+
 
 def say(text: str) -> None:
     """Progress goes to standard error; standard output holds the table alone."""

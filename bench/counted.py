@@ -14,11 +14,11 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import uvloop
 
-from bench import http
+from bench import anypoint, discue, http
 from bench.client import NewScript, Refused
 from bench.courier import Queue
 from courier import app
@@ -43,6 +43,7 @@ class Load(NamedTuple):
     batch: int
     cycle: bool
     passes: int
+    dialect: str = "cloudflare"
 
     @property
     def messages(self) -> int:
@@ -55,7 +56,23 @@ LOADS = (
     Load("cycle 64x1", 64, 1, True, 4),
     Load("publish 16x100", 16, 100, False, 2),
     Load("cycle 16x100", 16, 100, True, 2),
+    # The other dialects, and what they are compared with.
+    Load("publish 16x10", 16, 10, False, 4),
+    Load("cycle 16x10", 16, 10, True, 4),
+    Load("anypoint publish 64x1", 64, 1, False, 6, "anypoint"),
+    Load("anypoint cycle 64x1", 64, 1, True, 4, "anypoint"),
+    Load("anypoint publish 16x10", 16, 10, False, 4, "anypoint"),
+    Load("anypoint cycle 16x10", 16, 10, True, 4, "anypoint"),
+    Load("discue publish 64x1", 64, 1, False, 6, "discue"),
 )
+
+
+class Scripts(Protocol):
+    """One queue, through one dialect."""
+
+    def publishing(self, batch: int) -> NewScript: ...
+
+    def cycling(self, batch: int) -> NewScript: ...
 
 
 class Ticks:
@@ -175,7 +192,7 @@ async def all_pass(clients: Sequence[Passes], count: int) -> None:
     await asyncio.gather(*[client.run(count) for client in clients])
 
 
-async def run(load: Load, queue: Queue, traffic: Traffic, ticks: Ticks) -> None:
+async def run(load: Load, queue: Scripts, traffic: Traffic, ticks: Ticks) -> None:
     """Leaves two counts: of the passes with the server, and of the clients alone."""
     new_script = queue.cycling(load.batch) if load.cycle else queue.publishing(load.batch)
     clients = [Passes(new_script) for _ in range(load.clients)]
@@ -203,29 +220,46 @@ async def run(load: Load, queue: Queue, traffic: Traffic, ticks: Ticks) -> None:
 
 
 class Asked:
-    """One request through a connection of its own, outside what is counted."""
+    """Requests through a connection of their own, outside what is counted."""
 
-    def __init__(self, traffic: Traffic) -> None:
+    def __init__(self, traffic: Traffic, made: dict[str, Any]) -> None:
+        """`made`: the credentials of a tenant."""
         self._line = Line(traffic, self._answered)
+        self._made = made
 
     def _answered(self, answer: bytes) -> None:
         self._answer.set_result(answer)
 
-    async def ask(self, path: str, token: str, body: dict[str, str]) -> Any:
+    async def ask(self, request: bytes) -> Any:
         self._answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        self._line.send(http.request(path, token=token, body=json.dumps(body).encode()))
+        self._line.send(request)
         answer = await self._answer
         http.check(answer)
         return json.loads(answer.partition(b"\r\n\r\n")[2])
 
+    async def _post(self, path: str, token: str, body: Any, method: str = "POST") -> Any:
+        told = json.dumps(body).encode()
+        return await self.ask(http.request(path, token=token, body=told, method=method))
 
-async def new_queue(traffic: Traffic, own: dict[str, str], name: str) -> Queue:
-    asked, token = Asked(traffic), own["api_token"]
-    queues = f"/client/v4/accounts/{own['account_id']}/queues"
-    made = await asked.ask(queues, token, {"queue_name": name})
-    path = f"{queues}/{made['result']['queue_id']}"
-    await asked.ask(f"{path}/consumers", token, {"type": "http_pull"})
-    return Queue(path, token)
+    async def cloudflare(self, name: str) -> Scripts:
+        own = self._made["cloudflare"]
+        queues, token = f"/client/v4/accounts/{own['account_id']}/queues", own["api_token"]
+        made = await self._post(queues, token, {"queue_name": name})
+        path = f"{queues}/{made['result']['queue_id']}"
+        await self._post(f"{path}/consumers", token, {"type": "http_pull"})
+        return Queue(path, token)
+
+    async def anypoint(self, name: str) -> Scripts:
+        paths = anypoint.Paths(self._made["anypoint"])
+        user = await self._post(*paths.login)
+        app = await self._post(*paths.authorize)
+        await self._post(paths.queue(name), user["access_token"], {}, "PUT")
+        return anypoint.Destination(paths.destination(name), app["access_token"])
+
+    async def discue(self, name: str) -> Scripts:
+        key = self._made["discue"]["api_key"]
+        made = await self.ask(discue.request("POST", "/queues", key, {"name": name}))
+        return discue.Messages(f"/queues/{made['queue']['id']}", key)
 
 
 def wait_for(go: Path) -> None:
@@ -251,7 +285,8 @@ async def main(directory: Path, names: Sequence[str], go: Path | None) -> None:
     _, made = await courier.credentials.create_tenant("default")
     traffic = Traffic(courier.app, Limits(), Proxies(()))
     loads = [load for load in LOADS if load.name in names]
-    queues = [await new_queue(traffic, made["cloudflare"], f"bench-{n}") for n in range(len(loads))]
+    asked = Asked(traffic, made)
+    queues = [await getattr(asked, load.dialect)(f"bench-{n}") for n, load in enumerate(loads)]
     gc.collect()
     gc.disable()
     if go is not None:

@@ -1,4 +1,4 @@
-"""How fast queues are created through each dialect, in turns with publishing on the same server."""
+"""How fast queues are created through each dialect, in turns on the same server."""
 
 from collections.abc import Callable
 from itertools import count
@@ -19,14 +19,10 @@ QUEUES_MAX = 1_000_000
 
 class Creating(NamedTuple):
     by_dialect: dict[str, Figure]
-    publish: Figure
 
     def rows(self) -> list[Row]:
         name = f"create queues {CLIENTS}x1"
-        return [
-            *(Row(name, dialect, figure) for dialect, figure in self.by_dialect.items()),
-            Row(f"publish {CLIENTS}x1", "on the same server", self.publish),
-        ]
+        return [Row(name, dialect, figure) for dialect, figure in self.by_dialect.items()]
 
 
 def compare(directory: Path, plan: Plan) -> Creating:
@@ -37,18 +33,16 @@ def compare(directory: Path, plan: Plan) -> Creating:
         "courier, anypoint": _creating(server.new_destination_request, numbers),
         "courier, discue": _creating(server.new_discue_queue_request, numbers),
     }
-    figures: dict[str, list[Figure]] = {name: [] for name in (*creators, "publish")}
+    figures: dict[str, list[Figure]] = {name: [] for name in creators}
     with server.process as process:
         for turn in range(plan.rounds):
             say(f"creating queues, round {turn + 1} of {plan.rounds}")
-            for name in figures:
-                script = creators.get(name) or server.queue.publishing(1)
+            for name, script in creators.items():
                 scripts = [script] * CLIENTS
                 figures[name].append(
                     measure(process, scripts, warmup_s=plan.warmup_s, seconds=plan.seconds)
                 )
-    publish = middle(figures.pop("publish"))
-    return Creating({name: middle(found) for name, found in figures.items()}, publish)
+    return Creating({name: middle(found) for name, found in figures.items()})
 
 
 def _creating(request: Callable[[str], bytes], numbers: "count[int]") -> NewScript:

@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from bench import http
-from bench.courier import CourierServer
+from bench.client import NewScript, Script
+from bench.courier import Courier, CourierServer
 from bench.process import Process, free_port
 from bench.receiver import ARRIVALS, Arrivals, body
-from bench.workload import BODY
+from bench.workload import BODY, Workload
 
 
 class Receiver:
@@ -57,6 +58,29 @@ class DiscueServer(CourierServer):
         return PushQueue(self, made["queue"]["id"], key)
 
 
+class DiscuePublisher(DiscueServer):
+    """Only publishes: what is published is pushed, and nobody pulls."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        made = self.ask("POST", "/queues", {"name": "bench-discue"})
+        key = self.credentials["discue"]["api_key"]
+        self._messages = Messages(f"/queues/{made['queue']['id']}", key)
+
+    def publish(self, client: int, batch: int) -> NewScript:
+        return self._messages.publishing(batch)
+
+
+class Discue(Courier):
+    name = "courier, discue"
+
+    def takes(self, workload: Workload) -> bool:
+        return workload.batch == 1 and not workload.cycle
+
+    def start(self, directory: Path) -> DiscueServer:
+        return DiscuePublisher(directory)
+
+
 class PushQueue:
     def __init__(self, server: DiscueServer, id: str, key: str) -> None:
         self._server = server
@@ -87,9 +111,31 @@ class PushQueue:
         return self._request("POST", f"{self._path}/messages", told)
 
     def _request(self, method: str, path: str, told: Any) -> bytes:
-        data = json.dumps(told).encode()
-        head = (
-            f"{method} /v1{path} HTTP/1.1\r\nHost: 127.0.0.1\r\nX-API-KEY: {self._key}\r\n"
-            f"Content-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n"
-        )
-        return head.encode() + data
+        return request(method, path, self._key, told)
+
+
+def request(method: str, path: str, key: str, told: Any) -> bytes:
+    data = json.dumps(told).encode()
+    head = (
+        f"{method} /v1{path} HTTP/1.1\r\nHost: 127.0.0.1\r\nX-API-KEY: {key}\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n"
+    )
+    return head.encode() + data
+
+
+class Messages:
+    """The requests of one queue, as bytes; it has no verb for more than one message."""
+
+    def __init__(self, path: str, key: str) -> None:
+        self._add = request("POST", f"{path}/messages", key, {"data": BODY.decode()})
+
+    def publishing(self, batch: int) -> NewScript:
+        def script() -> Script:
+            http.check((yield self._add, http.whole))
+            return 1
+
+        return script
+
+    def cycling(self, batch: int) -> NewScript:
+        """It has no verb to pull by either."""
+        return self.publishing(batch)

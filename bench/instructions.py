@@ -24,6 +24,7 @@ BARS = {
     "publish 16x100": 16_000,
     "cycle 16x100": 50_000,
 }
+NAMES = tuple([load.name for load in LOADS])
 RUN_S_MAX = 600
 _TOTALS = re.compile(rb"^totals: (\d+)", re.MULTILINE)
 _COUNTS = re.compile(r"\.(\d+)$")
@@ -55,7 +56,7 @@ def installed() -> bool:
     return all(map(shutil.which, ("valgrind", "vgdb")))
 
 
-def count(directory: Path, names: Sequence[str] = tuple(BARS)) -> list[Count]:
+def count(directory: Path, names: Sequence[str] = NAMES) -> list[Count]:
     """Run the loads under callgrind, with everything that is written below the directory."""
     out, go = directory / "counts", directory / "go"
     counted = subprocess.Popen(
@@ -125,4 +126,5 @@ def bars(counts: Sequence[Count]) -> list[Bar]:
             at_most=True,
         )
         for count in counts
+        if count.load.name in BARS
     ]

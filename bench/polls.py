@@ -24,6 +24,9 @@ POLL_MS = 20_000
 PUBLISHERS = 8
 PUBLISH_EVERY_S = 0.02
 FIRST_EVERY_S = 0.01
+# Consumers that wait, each on a queue of its own, and as many publishers.
+CROWD = 64
+CROWD_EVERY_S = 0.2
 _SETTLE_S = 1.0
 _ARRIVE_S_MAX = 5.0
 _CREATED = b"HTTP/1.1 201 "
@@ -36,10 +39,19 @@ class Polls(NamedTuple):
     alone: Figure  # publishing without the polls, in turns with `beside`
     beside: Figure
     first_s: "array[float]"  # from sending a message until a waiter has it
+    crowd_s: "array[float]"  # the same with few who wait, and as many publishers
 
     @property
     def first_p99_ms(self) -> float:
         return percentile(self.first_s, 99) * 1000
+
+    @property
+    def crowd_p50_ms(self) -> float:
+        return percentile(self.crowd_s, 50) * 1000
+
+    @property
+    def crowd_p99_ms(self) -> float:
+        return percentile(self.crowd_s, 99) * 1000
 
     def rows(self) -> list[Row]:
         name, polls = Anypoint.name, f"{self.held:,} long polls"
@@ -53,6 +65,13 @@ class Polls(NamedTuple):
                 p50_ms=percentile(self.first_s, 50) * 1000,
                 p99_ms=self.first_p99_ms,
                 note=f"longest of {len(self.first_s):,}: {max(self.first_s) * 1000:.1f} ms",
+            ),
+            Row(
+                f"first message, {CROWD} wait, {CROWD} paced publishers",
+                name,
+                p50_ms=self.crowd_p50_ms,
+                p99_ms=self.crowd_p99_ms,
+                note=f"longest of {len(self.crowd_s):,}: {max(self.crowd_s) * 1000:.1f} ms",
             ),
             Row(
                 f"memory, {polls}",
@@ -88,6 +107,13 @@ async def _measure(server: AnypointServer, plan: Plan) -> Polls:
         await held.open()
     first_s = await _first(server, held, messages=plan.firsts)
     await held.close()
+    queues = [server.new_destination(f"crowd-{number}") for number in range(CROWD)]
+    crowd = Held(server, queues, count=CROWD)
+    await crowd.open()
+    crowd_s = await _first(
+        server, crowd, messages=plan.firsts, publishers=CROWD, every_s=CROWD_EVERY_S
+    )
+    await crowd.close()
     return Polls(
         held=plan.polls,
         idle_bytes=idle_bytes,
@@ -95,6 +121,7 @@ async def _measure(server: AnypointServer, plan: Plan) -> Polls:
         alone=middle(alone),
         beside=middle(beside),
         first_s=first_s,
+        crowd_s=crowd_s,
     )
 
 
@@ -159,7 +186,14 @@ async def _publish(server: AnypointServer, plan: Plan) -> Figure:
     )
 
 
-async def _first(server: AnypointServer, held: Held, *, messages: int) -> "array[float]":
+async def _first(
+    server: AnypointServer,
+    held: Held,
+    *,
+    messages: int,
+    publishers: int = 1,
+    every_s: float = FIRST_EVERY_S,
+) -> "array[float]":
     """Publish to the queues of the polls in turn; how long each message took to reach a waiter."""
     puts = cycle([queue.put(1) for queue in held.queues])
     numbers = count(1)
@@ -172,7 +206,7 @@ async def _first(server: AnypointServer, held: Held, *, messages: int) -> "array
         return 1
 
     tally = Tally(messages_max=messages)
-    await connect(server.process.port, [script], tally, every_s=FIRST_EVERY_S)
+    await connect(server.process.port, [script] * publishers, tally, every_s=every_s)
     await tally.ended
     deadline_s = time.perf_counter() + _ARRIVE_S_MAX
     while held.sent_s and time.perf_counter() < deadline_s:

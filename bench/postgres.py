@@ -22,7 +22,7 @@ from bench.plan import Plan
 from bench.table import Row
 from courier.core.records import Change, Records
 from courier.core.types import Ack, Actor, Draft, Queue
-from courier.sealing import Sealer
+from courier.sealing import KeySealer
 from courier.store.shared import SharedStore
 
 # Callers, messages of a call.
@@ -88,7 +88,7 @@ def measure(plan: Plan) -> Cycles:
 
 
 async def _measure(database: Database, plan: Plan) -> Cycles:
-    store = await SharedStore.open(database.url("courier"), sealer=Sealer([os.urandom(32)]))
+    store = await SharedStore.open(database.url("courier"), sealer=KeySealer([os.urandom(32)]))
     await store.change(put_queue, actor=ACTOR, now_ms=now_ms())
     plain = database.url("courier").partition("?")[0]
     pool = await asyncpg.create_pool(plain, min_size=64, max_size=64)

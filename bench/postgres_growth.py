@@ -29,7 +29,7 @@ from bench.postgres import (
 from bench.postgres import QUEUE as QUEUE
 from bench.table import Row
 from courier.core.types import Draft
-from courier.sealing import Sealer
+from courier.sealing import KeySealer
 from courier.store.shared import SharedStore
 
 FEW = 1_000
@@ -83,7 +83,7 @@ class Place:
         return self
 
     async def _opened(self) -> SharedStore:
-        return await SharedStore.open(self.database.url("courier"), sealer=Sealer([self._key]))
+        return await SharedStore.open(self.database.url("courier"), sealer=KeySealer([self._key]))
 
     async def __aexit__(self, *_: object) -> None:
         await self.pool.close()

@@ -63,6 +63,20 @@ def render(rows: list[Row]) -> str:
     return "\n".join(_line(cells, widths) for cells in table)
 
 
+def side_by_side(rows: list[Row], ours: str) -> str:
+    """What a reader wants first: how much faster we are than each other, and on how much CPU."""
+    own = {row.workload: row.figure for row in rows if row.who == ours and row.figure}
+    told = [f"{ours} beside others: messages per second, and CPU of the server per message\n"]
+    for row in rows:
+        figure = own.get(row.workload)
+        if figure is None or row.figure is None or row.who == ours:
+            continue
+        rate = figure.rate / row.figure.rate
+        cpu = figure.cpu_s_per_1000 / row.figure.cpu_s_per_1000 if row.figure.cpu_s_per_1000 else 0
+        told.append(f"{row.workload:16} {row.who:26} {rate:6.2f}x  CPU {cpu:5.2f}x")
+    return "\n".join(told)
+
+
 def _line(cells: tuple[str, ...], widths: list[int]) -> str:
     padded = [
         cell.ljust(width) if i in _LEFT else cell.rjust(width)

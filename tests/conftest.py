@@ -1,5 +1,7 @@
 """Fixtures shared by every test that talks to a running server."""
 
+import asyncio
+import inspect
 import uuid
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -65,6 +67,13 @@ def http(server: Server) -> Iterator[httpx.Client]:
         yield client
 
 
+@pytest.fixture(scope="session")
+def operator(server: Server) -> Iterator[httpx.Client]:
+    """The shared server's own routes, with the key that may do everything there."""
+    with server.operator() as client:
+        yield client
+
+
 @pytest.fixture
 def queue_name() -> str:
     """A name no other test uses."""
@@ -101,6 +110,16 @@ class Scheduling(LoadFileScheduling):  # type: ignore[misc]  # it tells no types
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object | None:
     return Scheduling(config, log) if config.option.dist == "loadfile" else None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """An async test has an event loop of its own."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    names = inspect.signature(pyfuncitem.obj).parameters
+    asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
+    return True
 
 
 @pytest.hookimpl(wrapper=True)

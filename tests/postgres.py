@@ -16,6 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+from courier.store.disk_postgres.turns import ALONE_MIN
 from tests.server import free_port
 
 _USER: Final = "postgres"
@@ -153,6 +154,16 @@ def children(pid: int) -> list[int]:
     return found
 
 
+# Which of its sides stops when a commit is to hang.
+HANGING_S_MAX = 3.0
+SENDER, RECEIVER = "sender", "receiver"
+# Connections of servers whose group waits for the standby.
+WAITING = """
+SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND application_name = 'courier'
+AND (query = 'COMMIT' OR query LIKE '%WITH turn%')
+"""
+
+
 class Pair:
     """A primary that answers once its standby has it too, and that standby."""
 
@@ -167,9 +178,25 @@ class Pair:
         places = ",".join(f"127.0.0.1:{each.port}" for each in (self.primary, self.standby))
         return f"postgresql://courier@{places}/postgres?schema={schema}"
 
-    def fail_over(self) -> None:
-        """The primary is gone, the standby takes its place, and gets a standby of its own."""
+    def fail_over(self, hanging: str = "") -> None:
+        """The primary is gone, the standby takes its place, and gets a standby of its own.
+
+        `hanging`: the primary ends while a commit waits for the standby, which has not been sent it
+        (SENDER), or has, and has not said so (RECEIVER). Now and then something else waits, and no
+        group comes so far.
+        """
+        stopped = {SENDER: self.senders, RECEIVER: self.receivers}[hanging]() if hanging else []
+        for pid in stopped:
+            os.kill(pid, signal.SIGSTOP)
+        if hanging:
+            self._wait_for(self.primary, WAITING)
+            written = self.primary.sql("SELECT pg_current_wal_flush_lsn()").strip()
         self.primary.crash()
+        if hanging == RECEIVER:
+            for pid in stopped:
+                os.kill(pid, signal.SIGCONT)
+            received = f"SELECT 1 WHERE pg_last_wal_receive_lsn() >= '{written}'"
+            self._wait_for(self.standby, received)
         self.standby.promote()
         self.primary, self.standby = self.standby, self.primary
         self.standby.follow(self.primary)
@@ -177,6 +204,17 @@ class Pair:
     def senders(self) -> list[int]:
         """Processes of the primary that send its log to the standby."""
         return [int(pid) for pid in self.primary.sql("SELECT pid FROM pg_stat_replication").split()]
+
+    def receivers(self) -> list[int]:
+        """Processes of the standby that take it."""
+        return [
+            int(pid) for pid in self.standby.sql("SELECT pid FROM pg_stat_wal_receiver").split()
+        ]
+
+    def _wait_for(self, database: Database, question: str) -> None:
+        until_s = time.monotonic() + HANGING_S_MAX
+        while not database.sql(question) and time.monotonic() < until_s:
+            time.sleep(0.01)
 
     def remove(self) -> None:
         self.primary.remove()
@@ -216,6 +254,13 @@ _TABLES = (
 
 def _empty(schema: str) -> None:
     server().sql(f"SET search_path = {schema}", f"TRUNCATE {_TABLES}")
+
+
+def believe_alone(node: Any) -> None:
+    """A server takes itself for the only one that writes."""
+    turns = node.writer._turns
+    turns._alone = ALONE_MIN
+    turns._others_s = turns._shared_until_s = 0.0
 
 
 class InTurn:

@@ -143,18 +143,17 @@ class Server:
         return self._log.read_text(errors="replace") if self._log.exists() else ""
 
     def client(self) -> httpx.Client:
-        """A client at the root of the Cloudflare account, with its token. The caller closes it.
+        """A client at the root of the Cloudflare account, with its token. The caller closes it."""
+        return account_client(self.credentials)
 
-        It checks no certificate; loading those to check with would take 20 ms each time.
-        """
-        account = self.credentials["cloudflare"]
-        return httpx.Client(
-            base_url=f"{account['base_url']}/accounts/{account['account_id']}",
-            headers={"Authorization": f"Bearer {account['api_token']}"},
-            timeout=30.0,
-            trust_env=False,
-            verify=False,
-        )
+    def operator(self, under: str = "/courier/v1") -> httpx.Client:
+        """A client of the server's own routes, with the key that may do everything there."""
+        return client_of(f"{self.url}{under}", self.credentials["admin"]["token"])
+
+    def operate(self, method: str, path: str, **options: Any) -> httpx.Response:
+        """One request with that key."""
+        with self.operator("") as client:
+            return client.request(method, path, **options)
 
     def _running(self) -> subprocess.Popen[bytes]:
         assert self._process is not None, "the server was not started"
@@ -176,6 +175,20 @@ class Server:
         status = process.poll()
         fate = "not ready in time" if status is None else f"ended with exit status {status}"
         raise AssertionError(f"the server is {fate}\n{self.log()}")
+
+
+def client_of(url: str, token: str = "", **options: Any) -> httpx.Client:
+    """It checks no certificate; loading those to check with would take 20 ms each time."""
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    options = {"headers": headers, "timeout": 30.0, "verify": False, **options}
+    return httpx.Client(base_url=url, trust_env=False, **options)
+
+
+def account_client(credentials: dict[str, Any], *, token: str = "") -> httpx.Client:
+    """A client at the root of the Cloudflare account these credentials are for."""
+    account = credentials["cloudflare"]
+    url = f"{account['base_url']}/accounts/{account['account_id']}"
+    return client_of(url, token or account["api_token"])
 
 
 def free_port() -> int:

@@ -32,30 +32,30 @@ from courier.core.limits import API_WINDOW_MS, Limits, Rate
 from courier.core.signins import SignIns
 from courier.core.store import Store
 from courier.core.sweeper import Sweeper
-from courier.core.types import BROKER, SECOND_MS, Queue, Tenant
+from courier.core.types import BROKER, SECOND_MS, Consumer, Listener, Queue, Tenant
 from courier.core.usage import Usage
 from courier.core.watch import Watch
 from courier.credentials import FIRST_TENANT, Credentials
-from courier.delivery.calls import Calls
-from courier.delivery.engine import Engine
-from courier.delivery.feed import Services as WorkerServices
+from courier.delivery import feed, line
 from courier.delivery.http import HttpTransport
 from courier.delivery.newcomers import Newcomers
+from courier.delivery.notes import LivenessNotes
 from courier.delivery.places import BadPlaces, Places
 from courier.delivery.places import urls as worker_urls
 from courier.delivery.room import PushRoom
+from courier.delivery.runner import Runners
+from courier.delivery.services import BatchServices, PushServices, RunnerServices
 from courier.delivery.slots import Slots
 from courier.delivery.targets import BadNetwork, Targets, networks
 from courier.delivery.urls import Rules
 from courier.delivery.verifier import DomainVerifier
-from courier.delivery.workers import Workers
 from courier.dialects import anypoint, discue
 from courier.dialects.anypoint.names import Regions
 from courier.dialects.anypoint.site import AnypointServices
 from courier.dialects.cloudflare import Cloudflare
 from courier.dialects.cloudflare.events import Events
 from courier.dialects.discue.lockout import Lockout
-from courier.dialects.discue.names import Spelling
+from courier.dialects.discue.names import DiscueSpelling
 from courier.dialects.discue.names import read as read_id
 from courier.dialects.discue.site import DiscueServices
 from courier.dialects.site import SiteServices
@@ -90,8 +90,7 @@ class Courier(Struct):
     usage: Usage
     signins: SignIns
     clock: Clock
-    engine: Engine
-    workers: Workers
+    runners: tuple[Runners[Listener], Runners[Consumer]]
     transport: HttpTransport
     verifier: DomainVerifier
     follower: Follower
@@ -135,10 +134,10 @@ class Courier(Struct):
                 log.warning("purge_not_resumed", extra={"queue": queue.id, "reason": str(error)})
 
 
-def sealer_of(config: Config) -> sealing.Sealer:
+def sealer_of(config: Config) -> sealing.KeySealer:
     """Raises BadKey."""
     file = config.data / "encryption.key"
-    return sealing.Sealer(sealing.keys(config.encryption_keys, file=file))
+    return sealing.KeySealer(sealing.keys(config.encryption_keys, file=file))
 
 
 async def open_store(config: Config) -> Store:
@@ -241,6 +240,7 @@ def build(store: Store, config: Config, clock: SteadyClock, *, port: int) -> Cou
     follower = Follower(store, admin, clock, announcer)
     services = SiteServices(store=store, broker=broker, admin=admin, clock=clock, sealer=sealer)
     outgoing = _outgoing(services, telemetry, config)
+    workers = feed.runners(outgoing.batches, stop_wait_ms=config.drain_wait_ms_max)
     usage = Usage()
     signins = SignIns(clock)
     credentials = Credentials(
@@ -285,9 +285,9 @@ def build(store: Store, config: Config, clock: SteadyClock, *, port: int) -> Cou
                 telemetry=telemetry,
                 sweeper=sweeper,
                 credentials=credentials,
-                places=outgoing.places,
+                places=outgoing.batches.places,
                 announcer=announcer,
-                engine=outgoing.engine,
+                pushes=outgoing.pushes,
                 listener_urls=outgoing.listener_urls,
                 journal_page_max=config.journal_page_max,
                 metrics_public=config.metrics_public,
@@ -303,7 +303,7 @@ def build(store: Store, config: Config, clock: SteadyClock, *, port: int) -> Cou
 
     def drain() -> None:
         broker.drain()
-        outgoing.workers.drain()
+        workers.drain()
         if console is not None:
             console.drain()
 
@@ -326,8 +326,7 @@ def build(store: Store, config: Config, clock: SteadyClock, *, port: int) -> Cou
         usage,
         signins,
         clock,
-        outgoing.engine,
-        outgoing.workers,
+        (line.runners(outgoing.pushes), workers),
         outgoing.transport,
         outgoing.verifier,
         follower,
@@ -343,48 +342,46 @@ class Outgoing(NamedTuple):
     transport: HttpTransport
     verifier: DomainVerifier
     listener_urls: Rules
-    engine: Engine
-    places: Places
-    workers: Workers
+    pushes: PushServices
+    batches: BatchServices
 
 
 def _outgoing(services: SiteServices, telemetry: Telemetry, config: Config) -> Outgoing:
-    store, broker, admin = services.store, services.broker, services.admin
+    store, admin = services.store, services.admin
     clock, sealer = services.clock, services.sealer
     placed = worker_urls(config.worker_urls, tenant=FIRST_TENANT)
-    places = Places(store, clock, sealer, placed, first=FIRST_TENANT)
     targets = Targets(networks(config.push_networks))
     listener_urls = Rules(targets, admin.domains if config.domains_required else None)
     transport = HttpTransport(targets, connections_max=config.pushes_max)
-    slots = Slots(config.pushes_max)
-    room = PushRoom(config.pushes_bytes_max)
     verifier = DomainVerifier(store, admin.domains, transport, clock)
-    engine = Engine(
-        store,
-        broker,
-        admin,
-        clock,
-        sealer,
-        transport,
-        Spelling(),
-        slots=slots,
-        room=room,
+    shared = asdict(
+        RunnerServices(
+            store=store,
+            broker=services.broker,
+            clock=clock,
+            transport=transport,
+            slots=Slots(config.pushes_max),
+            room=PushRoom(config.pushes_bytes_max),
+        )
+    )
+    pushes = PushServices(
+        **shared,
+        listeners=admin.listeners,
+        sealer=sealer,
+        spelling=DiscueSpelling(),
+        notes=LivenessNotes(admin.listeners),
+        probe_slots=Slots(config.pushes_max),
         delay_percent=config.push_delay_percent,
         liveness_every_ms=config.liveness_every_ms,
         domains_required=config.domains_required,
     )
-    calls = Calls(
-        store,
-        clock,
-        transport,
-        telemetry,
+    batches = BatchServices(
+        **shared,
+        places=Places(store, clock, sealer, placed),
+        counts=telemetry,
         timeout_ms=config.worker_wait_ms_max,
     )
-    workers = Workers(
-        WorkerServices(store, broker, clock, places, calls, telemetry, slots, room),
-        drain_wait_ms_max=config.drain_wait_ms_max,
-    )
-    return Outgoing(transport, verifier, listener_urls, engine, places, workers)
+    return Outgoing(transport, verifier, listener_urls, pushes, batches)
 
 
 def _console(
@@ -403,7 +400,7 @@ def _console(
         clock,
         greeting=credentials.examples,
         lines_of=credentials.examples_of,
-        placed=outgoing.places.set_urls,
+        placed=outgoing.batches.places.set_urls,
         spelled=read_id,
         url=config.url(port),
         first_tenant=FIRST_TENANT,
@@ -514,8 +511,7 @@ async def _serve(
             )
             async with _running(
                 *(duties.run(duty, store, clock) for duty in courier.duties()),
-                courier.engine.run(),
-                courier.workers.run(),
+                *(runners.run() for runners in courier.runners),
                 courier.keep_counts(config.sweep_every_ms),
                 _keep_time(clock, record, steered),
             ):

@@ -10,14 +10,17 @@ from courier.core.errors import InvalidRequest
 from courier.heads import Refused, ending, head, refusal, usual_head
 from courier.incoming import Incoming
 from courier.reader import Reader
-from courier.traffic import Traffic
-from courier.web import JSON, BodiesFull, BodyLate, ClientGone, Response
+from courier.traffic import BODY_READ_BYTES, STRANGER_READ_BYTES, Traffic
+from courier.web import BodiesFull, BodyLate, ClientGone, Response
 
 # A longer body costs more to copy behind its head than to be sent as a second part.
 JOINED_BYTES_MAX = 64 << 10
 # Of a body that nobody has asked for yet, no more than this is read; nor is more thrown away for
 # the sake of the next request on the connection.
 UNASKED_BYTES_MAX = 64 << 10
+# Reads that filled their buffer, and after which others have their turn. Of small ones by those who
+# have been let in only a few wait to be answered anyway.
+FULL_READS_BYTES = (STRANGER_READ_BYTES, BODY_READ_BYTES)
 # What a connection takes up for its encryption.
 TLS_BYTES = 48 << 10
 
@@ -61,7 +64,7 @@ class Connection(asyncio.BufferedProtocol):
         self._idle_s = 0.0
         self._was_busy = False  # since the watch came by
         self._deaf_s: float | None = None  # since when
-        self._stalled_s: float | None = None  # since when the client has read nothing
+        self.stalled_s: float | None = None  # since when the client has read nothing
         self._unsent = 0
         self._paused = False
         self._left = False
@@ -124,7 +127,10 @@ class Connection(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Small while heads are expected: what is not read yet costs us nothing."""
-        return self.traffic.head_buffer if self._reader.arriving is None else self.traffic.buffer
+        traffic = self.traffic
+        if self._reader.arriving is not None:
+            return traffic.buffer
+        return traffic.head_buffer if self.known else traffic.stranger_buffer
 
     def buffer_updated(self, nbytes: int) -> None:
         if self._deaf_s is not None:
@@ -140,14 +146,23 @@ class Connection(asyncio.BufferedProtocol):
             reader.wait_for_head()
         if self._held or reader.in_head or reader.ready or reader.arriving is not None:
             self._account()
+        if nbytes in FULL_READS_BYTES and not self._paused:
+            self._give_turn()
+
+    def _give_turn(self) -> None:
+        """There is more to read, and the event loop would go on with it many times."""
+        if not self._transport.is_closing():
+            self._paused = True
+            self._transport.pause_reading()
+            self.traffic.loop.call_soon(self._flow)
 
     def pause_writing(self) -> None:
-        self._stalled_s = self.traffic.loop.time()
+        self.stalled_s = self.traffic.loop.time()
         self._unsent = self._transport.get_write_buffer_size()
         self._account()
 
     def resume_writing(self) -> None:
-        self._stalled_s = None
+        self.stalled_s = None
         self._account()
         self._read_by_client()
         self._go_on()
@@ -165,7 +180,7 @@ class Connection(asyncio.BufferedProtocol):
     def _next(self) -> None:
         """Run the next request, unless it must wait for others or for the client to read."""
         reader = self._reader
-        if self._running is None and self._stalled_s is None:
+        if self._running is None and self.stalled_s is None:
             self._running = reader.ready.pop(0)
             self._steps = self.traffic.app.respond(self._running)
             self._step()
@@ -227,14 +242,14 @@ class Connection(asyncio.BufferedProtocol):
             rest = request.rest
             keep = rest is not None and rest <= UNASKED_BYTES_MAX and not request.expects
         body, asked = response.body, request.head
-        usual = response.status == 200 and response.content_type is JSON and not response.headers
-        if usual and keep and asked.plain and len(body) <= JOINED_BYTES_MAX:
-            self._transport.write(usual_head(len(body)) + body)
+        size = len(body)
+        if keep and asked.plain and not response.headers and size <= JOINED_BYTES_MAX:
+            self._transport.write(usual_head(size, response.status, response.content_type) + body)
         else:
             body = b"" if asked.method == "HEAD" else body
             self._send(head(response) + ending(asked, keep=keep), body)
-        if request.admitted and request.spelling is not None and not asked.seldom:
-            self.traffic.heads.keep(request.spelling, request.head)
+        if request.admitted and request.spelling is not None:
+            self.traffic.heads.keep(request.spelling, asked)
         self._forget(request)
         if not keep:
             self._end()
@@ -253,7 +268,7 @@ class Connection(asyncio.BufferedProtocol):
             request.drop()
         if request.granted is None:
             pass
-        elif self._stalled_s is None or self._transport is _CLOSED:
+        elif self.stalled_s is None or self._transport is _CLOSED:
             request.sent()
         else:
             self._sending = request
@@ -272,7 +287,7 @@ class Connection(asyncio.BufferedProtocol):
             async for part in stream:
                 if part:
                     self._send(*((b"%x\r\n" % len(part), part, b"\r\n") if chunked else (part,)))
-                if self._stalled_s is not None:
+                if self.stalled_s is not None:
                     self._drained = loop.create_future()
                     await self._drained
 
@@ -333,24 +348,24 @@ class Connection(asyncio.BufferedProtocol):
                 self._transport.resume_reading()
 
     def _account(self) -> None:
-        """Count what is held for a caller who has shown no credential for it."""
-        held = self._reader.held
+        """Count what is held for a caller who has shown no credential, or reads nothing."""
+        held, traffic = self._reader.held, self.traffic
+        unread = 0 if self.stalled_s is None else self._transport.get_write_buffer_size()
         if not self.known:
-            held += self._base
-            if self._stalled_s is not None:
-                held += self._transport.get_write_buffer_size()
+            held += self._base + unread
         self._hold(held)
-        self.traffic.make_room()
+        traffic.unread.hold(self, unread if self.known else 0)
+        traffic.make_room()
 
     def _hold(self, count: int) -> None:
-        self.traffic.hold(self, count, before=self._held)
+        self.traffic.strangers.hold(self, count)
         self._held = count
 
     def give_way(self) -> None:
         """Others need the room; requests that have arrived and are running still get answers."""
         self._hold(0)
         self._reader.ready.clear()
-        if self._stalled_s is not None or (self._base and self._running is None):
+        if self.stalled_s is not None or (self._base and self._running is None):
             self._transport.abort()
         else:
             self._refuse(Refused(503, "busy", "too many requests are waiting for their end"))
@@ -402,11 +417,11 @@ class Connection(asyncio.BufferedProtocol):
         """End the connection when the client takes too long for what it has to do next."""
         limits, began_s = self.traffic.limits, self._reader.began_s
         busy = self._running is not None or bool(self._reader.ready)
-        if self._stalled_s is not None:
+        if self.stalled_s is not None:
             unsent = self._transport.get_write_buffer_size()
             if unsent < self._unsent:
-                self._unsent, self._stalled_s = unsent, now_s
-            elif now_s - self._stalled_s > limits.request_wait_s:
+                self._unsent, self.stalled_s = unsent, now_s
+            elif now_s - self.stalled_s > limits.request_wait_s:
                 self._transport.abort()
         elif self._deaf_s is not None:
             if not busy and now_s - self._deaf_s > limits.linger_wait_s:

@@ -2,8 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -14,7 +14,7 @@ from msgspec import Struct
 from courier import files
 from courier.core import keys
 from courier.core.admin import Admin
-from courier.core.errors import Conflict, StoreUnavailable
+from courier.core.errors import BrokerError, OutcomeUnknown, StoreUnavailable
 from courier.core.sealed import Sealer
 from courier.core.types import BROKER, OPERATOR, Actor, Key, Tenant
 from courier.dialects.anypoint.clients import APP_SCOPES, sealed
@@ -82,12 +82,8 @@ class Credentials:
         async with self._turn:
             tenant = self._admin.new_tenant(name, beside=beside)
             made, made_keys = self._first_keys(tenant)
-            await self._write(name, made)
-            try:
+            async with self._written(name, made):
                 await self._admin.add_tenant(tenant, made_keys, actor=actor)
-            except Conflict:  # another server was faster
-                await self._remove(name)
-                raise
             return tenant, made
 
     def _first_keys(self, tenant: Tenant) -> tuple[dict[str, Any], list[Key]]:
@@ -169,9 +165,10 @@ class Credentials:
         async with self._turn:
             self._admin.check_tenant_name(name)
             old = self.path(tenant.name)
-            if old.exists():
-                await self._write(name, {**self.load(tenant.name), "tenant": name})
-            renamed = await self._admin.rename_tenant(tenant.id, name, actor=actor)
+            if not old.exists():
+                return await self._admin.rename_tenant(tenant.id, name, actor=actor)
+            async with self._written(name, {**self.load(tenant.name), "tenant": name}):
+                renamed = await self._admin.rename_tenant(tenant.id, name, actor=actor)
             await self._remove(tenant.name)
             return renamed
 
@@ -219,6 +216,18 @@ class Credentials:
                 renewed = _renewed(made, key, secret)
                 if renewed != made:
                     await self._write(name, renewed)
+
+    @asynccontextmanager
+    async def _written(self, tenant: str, made: dict[str, Any]) -> AsyncIterator[None]:
+        """A new file for what is about to be stored, removed again if that is refused."""
+        await self._write(tenant, made)
+        try:
+            yield
+        except OutcomeUnknown:
+            raise
+        except BrokerError:
+            await self._remove(tenant)
+            raise
 
     async def _write(self, tenant: str, made: dict[str, Any]) -> None:
         """Raises StoreUnavailable."""

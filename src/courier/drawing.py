@@ -44,12 +44,13 @@ class Frame(NamedTuple):
         """Of the height: 0 is the floor, 1 the top."""
         return self.floor - share * (self.floor - self.top)
 
-    def steps(self, shares: Sequence[float | None], *, area: bool = False) -> str:
+    def steps(self, shares: Sequence[float | None], *, area: bool = False, count: float = 0) -> str:
         """The path of equal buckets of time, with as few steps as there are changes; None is a gap.
 
-        `area`: down to the floor and back, to be filled.
+        `area`: down to the floor and back, to be filled. `count`: how many buckets there is time
+        for, if the last is a part of one.
         """
-        bucket = (self.width - self.left - self.right) / max(1, len(shares))
+        bucket = (self.width - self.left - self.right) / (count or max(1, len(shares)))
         ends = f"V{self.floor}Z" if area else ""
         path = ""
         last: float | None = None

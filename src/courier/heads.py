@@ -10,14 +10,16 @@ import msgspec
 from courier.web import Head, Response
 
 _STATUS = {status.value: f"{status.value} {status.phrase}".encode() for status in http.HTTPStatus}
-_USUAL_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
 # Heads of admitted requests that are remembered, and how long and full they may be.
 HEADS_REMEMBERED_MAX = 1_024
 HEAD_REMEMBERED_BYTES_MAX = 1_024
 FIELDS_REMEMBERED_MAX = 24
 _LENGTH = b"\r\ncontent-length: "
 _CUT = b"ength: "
-LENGTHS_REMEMBERED_MAX = 2_048
+USUAL_REMEMBERED_MAX = 2_048
+_END = b" HTTP/1.1\r\n"
+# What a name may be made of that is left out of a remembered path: nothing that means something.
+_PLAIN = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-._~"
 # A byte is looked for much faster as a number.
 _HASH = ord("#")
 # Bytes of a name or address, with or without a port.
@@ -89,11 +91,25 @@ class Heads:
 
     Only heads are remembered that leave no doubt about that: a request is all that `spelled` was
     given, its body has a length or is not there, and the connection goes on after it as before.
+
+    A path that ends in a name that nobody is admitted by, such as a message's, is remembered
+    without it: by what stands before the name and behind it.
     """
 
     def __init__(self) -> None:
-        self._known: dict[bytes, Head] = {}
+        self._known: dict[bytes | tuple[bytes, bytes], Head] = {}
         self.find = self._known.get
+
+    def named(self, spelling: bytes) -> tuple[Head, str] | None:
+        """A head that is spelled alike but for the name that its path ends in, and the name."""
+        end = spelling.find(_END)
+        start = spelling.rfind(b"/", 0, end) + 1
+        head = self._known.get((spelling[:start], spelling[end:]))
+        name = spelling[start:end]
+        if head is None or not name or name.translate(None, _PLAIN):
+            return None
+        text = name.decode()
+        return None if head.names is None or text in head.names else (head, text)
 
     def keep(self, spelling: bytes, head: Head) -> None:
         names = head.headers.keys()
@@ -107,9 +123,16 @@ class Heads:
             return
         if cut and not (before + cut).endswith(_LENGTH):
             return
+        key: bytes | tuple[bytes, bytes] = spelling
+        if head.seldom:
+            end = spelling.find(_END)
+            start = spelling.rfind(b"/", 0, end) + 1
+            if head.names is None or spelling[:end].partition(b" ")[2] != head.raw_path:
+                return
+            key = spelling[:start], spelling[end:]
         if len(self._known) >= HEADS_REMEMBERED_MAX:
             self._known.clear()
-        self._known[spelling] = head
+        self._known[key] = head
 
 
 def framing(headers: Mapping[bytes, bytes], version: str) -> bytes:
@@ -119,19 +142,27 @@ def framing(headers: Mapping[bytes, bytes], version: str) -> bytes:
     return b"POST / HTTP/%s\r\n%s\r\n" % (version.encode(), b"".join(lines))
 
 
-@lru_cache(maxsize=LENGTHS_REMEMBERED_MAX)
-def usual_head(length: int) -> bytes:
-    """All that stands before the JSON of an answer after which the connection goes on."""
-    return _USUAL_HEAD % length
+@lru_cache(maxsize=USUAL_REMEMBERED_MAX)
+def usual_head(length: int, status: int, content_type: bytes) -> bytes:
+    """All that stands before the body of an answer without headers of its own, after which the
+    connection goes on."""
+    return _lines(length, status, content_type) + b"\r\n"
+
+
+def _lines(length: int | None, status: int, content_type: bytes) -> bytes:
+    """Status line and headers that every answer has; None: where its body ends is not known."""
+    lines = b"HTTP/1.1 %s\r\n" % _STATUS[status]
+    if status not in _BODILESS:
+        lines += b"content-type: %s\r\n" % content_type
+        if length is not None:
+            lines += b"content-length: %d\r\n" % length
+    return lines
 
 
 def head(response: Response) -> bytes:
     """Status line and headers, without the line that ends them."""
-    lines = b"HTTP/1.1 %s\r\n" % _STATUS[response.status]
-    if response.status not in _BODILESS:
-        lines += b"content-type: %s\r\n" % response.content_type
-        if response.stream is None:
-            lines += b"content-length: %d\r\n" % len(response.body)
+    length = len(response.body) if response.stream is None else None
+    lines = _lines(length, response.status, response.content_type)
     for name, value in response.headers:
         lines += b"%s: %s\r\n" % (name, value)
     return lines

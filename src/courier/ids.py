@@ -15,6 +15,7 @@ from binascii import a2b_base64, b2a_base64
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from hashlib import blake2b, sha256
+from zlib import crc32
 
 SEQ_BITS = 42
 _SEQ_MASK = (1 << SEQ_BITS) - 1
@@ -38,7 +39,10 @@ _TO_URL = bytes.maketrans(b"+/", b"-_")
 _FROM_URL = bytes.maketrans(b"-_+/", b"+/!!")
 # What the MAC of shared tokens begins with. That of a single one begins with a sequence, whose
 # first byte is never this, so neither can pass for the other.
-_SHARED_MARK = b"\xff"
+_SHARED_MARK, _BOUND_MARK = b"\xff", b"\xfe"
+# Of a bound one among those: its number, a checksum of what it is bound to, the part they share.
+_CHECK_PART, _BOUND_SHARED_PART = slice(_NUMBER_CHARACTERS, 12), slice(12, None)
+_BOUND_CHARACTERS = 8 + _SHARED_CHARACTERS
 
 
 def new_id() -> str:
@@ -80,12 +84,18 @@ def mark(queue: str) -> int:
 
 def message_id(*, published_ms: int, seq: int, queue: str) -> str:
     """The id of a message whose publisher chose none: sorts by time, then by sequence."""
-    return message_ids([(published_ms, seq)], queue=queue)[0]
+    return ids_together(published_ms, [seq], queue=queue)[0]
+
+
+def ids_together(published_ms: int, seqs: Iterable[int], *, queue: str) -> list[str]:
+    """The ids of messages of one queue that were published at the same time."""
+    # With its first byte it has all its digits, so that the quick way of writing it will do.
+    rest = FIRST_BYTE << 120 | published_ms << SEQ_BITS + MARK_BITS | mark(queue)
+    return [hex(rest | seq << MARK_BITS)[2:] for seq in seqs]
 
 
 def message_ids(times_and_seqs: Iterable[tuple[int, int]], *, queue: str) -> list[str]:
     """The ids of many messages of one queue, from their publish times and sequences."""
-    # With its first byte it has all its digits, so that the quick way of writing it will do.
     rest = FIRST_BYTE << 120 | mark(queue)
     return [
         hex(rest | (published_ms << SEQ_BITS | seq) << MARK_BITS)[2:]
@@ -136,6 +146,10 @@ class Tokens:
     Tokens that are handed out together share a MAC where their sequences are neighbours on the
     same attempt: each is its own number among them, and the part that is the same in all. So
     who holds one of them could write the others, which the same caller was given.
+
+    A token may be bound to a text, such as the message's own id, and then reads only with it. Among
+    those that share a MAC a checksum tells a wrong text, which guards against mistakes alone: the
+    text gives nobody more than the token.
     """
 
     def __init__(self, secret: bytes, purpose: str) -> None:
@@ -147,38 +161,50 @@ class Tokens:
 
     def _mac(self, head: bytes, place: str, bound: str) -> bytes:
         mac = self._begun(place).copy()
-        mac.update(head + bound.encode() if bound else head)
+        mac.update(head + bound.encode("utf-8", "surrogatepass") if bound else head)
         return mac.digest()
 
     def mint(self, place: str, seq: int, attempt: int, bound: str = "") -> str:
         head = (seq << 24 | attempt).to_bytes(9, "big")
         return _encoded(head + self._mac(head, place, bound))
 
-    def mint_all(self, place: str, seqs: Sequence[int], attempts: Sequence[int]) -> list[str]:
-        """Tokens of what is handed out together."""
-        tokens: list[str] = []
+    def mint_all(
+        self, place: str, seqs: Sequence[int], attempts: Sequence[int], bound: Sequence[str] = ()
+    ) -> list[str]:
+        """Tokens of what is handed out together, each bound to its text if there are any."""
         at, count = 0, len(seqs)
+        if count == 1:
+            return [self.mint(place, seqs[0], attempts[0], bound[0] if bound else "")]
+        tokens: list[str] = []
         while at < count:
             end = _neighbours_end(seqs, attempts, at)
             if end - at == 1:
-                tokens.append(self.mint(place, seqs[at], attempts[at]))
+                tokens.append(self.mint(place, seqs[at], attempts[at], bound[at] if bound else ""))
             else:
-                tokens += self._mint_shared(place, seqs[at], attempts[at], end - at)
+                texts = bound[at:end]
+                tokens += self._mint_shared(place, seqs[at], attempts[at], end - at, texts)
             at = end
         return tokens
 
-    def _mint_shared(self, place: str, first: int, attempt: int, count: int) -> list[str]:
+    def _mint_shared(
+        self, place: str, first: int, attempt: int, count: int, bound: Sequence[str]
+    ) -> list[str]:
         head = (first << 48 | count << 24 | attempt).to_bytes(12, "big")
-        mac = self._mac(_SHARED_MARK + head, place, "")
+        mac = self._mac((_BOUND_MARK if bound else _SHARED_MARK) + head, place, "")
         shared = _encoded(head + mac)
+        if bound:
+            checks = [_check(text, place) for place, text in enumerate(bound, _start(shared))]
+            return [n + check + shared for n, check in zip(_NUMBERS, checks, strict=False)]
         return [text + shared for text in _NUMBERS[:count]]
 
     def read_all(self, place: str, tokens: Sequence[str]) -> list[tuple[int, int] | None]:
         """(sequence, attempt) of each, or None; the part that many share is looked at once."""
+        if len(tokens) == 1 and len(tokens[0]) == _TOKEN_CHARACTERS:
+            return [self.read(place, tokens[0])]
         if len(tokens) > 1 and len(tokens[0]) == _SHARED_CHARACTERS:
             shared = tokens[0][_SHARED_PART]
             if [token[_SHARED_PART] for token in tokens].count(shared) == len(tokens):
-                first, count, attempt = self._read_shared(place, shared)
+                first, count, attempt = self._read_shared(place, shared, _SHARED_MARK)
                 numbers = [_NUMBER_OF.get(token[_NUMBER_PART], count) for token in tokens]
                 return [(first + n, attempt) if n < count else None for n in numbers]
         found: list[tuple[int, int] | None] = []
@@ -190,19 +216,42 @@ class Tokens:
             shared = token[_NUMBER_CHARACTERS:]
             head = known.get(shared)
             if head is None:
-                head = known[shared] = self._read_shared(place, shared)
+                head = known[shared] = self._read_shared(place, shared, _SHARED_MARK)
             first, count, attempt = head
             number = _NUMBER_OF.get(token[:_NUMBER_CHARACTERS], count)
             found.append((first + number, attempt) if number < count else None)
         return found
 
-    def _read_shared(self, place: str, shared: str) -> tuple[int, int, int]:
+    def read_bound(
+        self, place: str, tokens: Sequence[str], bound: Sequence[str]
+    ) -> list[tuple[int, int] | None]:
+        """The same for tokens that are bound to these texts."""
+        if len(tokens) == 1 and len(tokens[0]) == _TOKEN_CHARACTERS:
+            return [self.read(place, tokens[0], bound[0])]
+        found: list[tuple[int, int] | None] = []
+        known: dict[str, tuple[int, int, int, int]] = {}
+        for token, text in zip(tokens, bound, strict=True):
+            if len(token) != _BOUND_CHARACTERS:
+                found.append(self.read(place, token, text))
+                continue
+            shared = token[_BOUND_SHARED_PART]
+            head = known.get(shared)
+            if head is None:
+                read = self._read_shared(place, shared, _BOUND_MARK)
+                head = known[shared] = (*read, _start(shared) if read[1] else 0)
+            first, count, attempt, start = head
+            number = _NUMBER_OF.get(token[_NUMBER_PART], count)
+            good = number < count and token[_CHECK_PART] == _check(text, start + number)
+            found.append((first + number, attempt) if good else None)
+        return found
+
+    def _read_shared(self, place: str, shared: str, mark: bytes) -> tuple[int, int, int]:
         """First sequence, how many share it, and their attempt; 0 of them: it is not ours."""
         raw = _decoded(shared)
         if len(raw) != _SHARED_BYTES:
             return 0, 0, 0
         head = raw[:12]
-        if not hmac.compare_digest(raw[12:], self._mac(_SHARED_MARK + head, place, "")):
+        if not hmac.compare_digest(raw[12:], self._mac(mark + head, place, "")):
             return 0, 0, 0
         value = int.from_bytes(head, "big")
         return value >> 48, value >> 24 & 0xFFFFFF, value & 0xFFFFFF
@@ -219,6 +268,19 @@ class Tokens:
             return None
         value = int.from_bytes(head, "big")
         return value >> 24, value & 0xFFFFFF
+
+
+def _start(shared: str) -> int:
+    """Where the checksums of tokens begin that share this part; their numbers are added."""
+    return crc32(shared.encode())
+
+
+def _check(text: str, start: int) -> str:
+    """What a token says of its number and of the text that it is bound to."""
+    try:
+        return f"{crc32(text.encode(), start & 0xFFFFFFFF):08x}"
+    except UnicodeEncodeError:
+        return ""  # nothing has half of a surrogate pair in its id
 
 
 def _encoded(raw: bytes) -> str:

@@ -32,11 +32,16 @@ class Incoming(Request):
     )
 
     def __init__(
-        self, head: Head, connection: "Connection", length: int, body: bytes | None = None
+        self,
+        head: Head,
+        connection: "Connection",
+        length: int,
+        body: bytes | None = None,
+        name: str = "",
     ) -> None:
         """`body`: all of it, if it came together with the head."""
         remote = connection.peer if connection.direct else connection.source(head.headers)
-        Request.__init__(self, head, connection, remote)
+        Request.__init__(self, head, connection, remote, name)
         self._connection = connection
         self.keep_alive = head.keep_alive
         self.expects = head.expects
@@ -120,17 +125,22 @@ class Incoming(Request):
 
     def fail(self, error: Exception) -> None:
         """The rest of the body will not come, or is not wanted."""
-        self.unwanted = True
+        self._release()
         if self.arrived is not None and not self.arrived.done():
             self.arrived.set_exception(error)
 
     def drop(self) -> None:
         """It is answered: nothing of it is needed any more."""
+        self._release()
+        self.received = 0
+
+    def _release(self) -> None:
+        """At once, or others that are growing beside it would be refused too."""
         if self.charged:
             self._connection.traffic.bodies -= self.charged
             self.charged = 0
         self.unwanted = True
-        self._body, self.received = b"", 0
+        self._body = b""
 
     @property
     def rest(self) -> int | None:

@@ -9,6 +9,8 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 # Proxies in a row; a longer list is not looked at.
 HOPS_MAX = 32
+# Pairs of one element of Forwarded, which usually has one or two.
+PAIRS_MAX = 16
 _FOR = re.compile(r'\s*for\s*=\s*("[^"\\]*"|[^\s";,]*)\s*', re.IGNORECASE)
 
 
@@ -63,23 +65,29 @@ class Proxies:
     def _beyond(self, hops: list[str]) -> Address | None:
         """The nearest hop that is not one of our proxies; the farthest if all of them are."""
         address = None
-        for hop in reversed(hops[-HOPS_MAX:]):
+        for hop in reversed(hops):
             address = _address(hop)
             if address is None or not self._trusts(address):
                 return address
         return address
 
 
+def _nearest(text: str) -> list[str]:
+    return text.rsplit(",", HOPS_MAX)[-HOPS_MAX:]
+
+
 def _listed(text: str) -> list[str]:
-    return [hop.strip() for hop in text.split(",")]
+    return [hop.strip() for hop in _nearest(text)]
 
 
 def _forwarded(text: str) -> list[str]:
     """The `for` of each element; an element without one is a hop that nobody knows."""
     hops = []
-    for element in text.split(","):
-        found = [match for match in map(_FOR.fullmatch, element.split(";")) if match]
-        hops.append(found[0][1].strip('"') if len(found) == 1 else "")
+    for element in _nearest(text):
+        pairs = element.split(";", PAIRS_MAX)
+        found = [match for match in map(_FOR.fullmatch, pairs) if match]
+        known = len(found) == 1 and len(pairs) <= PAIRS_MAX
+        hops.append(found[0][1].strip('"') if known else "")
     return hops
 
 

@@ -62,6 +62,11 @@ class Reader:
         if known is not None:
             self.ready.append(Incoming(known, self._connection, len(body), body))
             return
+        named = self._heads.named(spelling)
+        if named is not None:
+            known, name = named
+            self.ready.append(Incoming(known, self._connection, len(body), body, name))
+            return
         before = len(self.ready)
         self._go_on(data)
         came = self.ready[before:]

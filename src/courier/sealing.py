@@ -22,7 +22,7 @@ class BadKey(Exception):
     """A key cannot be used; the message is one sentence for the operator."""
 
 
-class Sealer:
+class KeySealer:
     """Seals with the first key, and opens what any of them has sealed."""
 
     def __init__(self, keys: Sequence[bytes]) -> None:

@@ -51,7 +51,7 @@ class Server:
         self._certificate = certificate
         self._drain_wait_ms_max = drain_wait_ms_max
         self._loop = asyncio.get_running_loop()
-        self._handshakes = 0
+        self._handshakes: dict[socket.socket, None] = {}  # under way, the longest first
 
     async def run(self, listener: socket.socket) -> None:
         """Serve until SIGTERM or SIGINT, then let running requests finish."""
@@ -106,12 +106,16 @@ class Server:
                 log.warning("cannot_accept", extra={"reason": error.strerror})
                 await asyncio.sleep(ACCEPT_AGAIN_S)
                 continue
-            full = traffic.full(str(peer[0]), beside=self._handshakes)
-            if full or self._handshakes >= traffic.limits.handshakes_max:
+            if traffic.full(str(peer[0]), beside=len(self._handshakes)):
                 accepted.close()
-            else:
-                self._handshakes += 1
-                traffic.spawn(self._shake_hands(accepted, certificate))
+                continue
+            if len(self._handshakes) >= traffic.limits.handshakes_max:
+                slowest = next(iter(self._handshakes))
+                del self._handshakes[slowest]
+                with contextlib.suppress(OSError):  # it has just ended
+                    slowest.shutdown(socket.SHUT_RDWR)
+            self._handshakes[accepted] = None
+            traffic.spawn(self._shake_hands(accepted, certificate))
 
     async def _shake_hands(self, accepted: socket.socket, certificate: Certificate) -> None:
         traffic = self._traffic
@@ -128,7 +132,7 @@ class Server:
             accepted.close()
             log.debug("handshake_failed", extra={"reason": str(error)})
         finally:
-            self._handshakes -= 1
+            self._handshakes.pop(accepted, None)
 
     async def _watch(self) -> None:
         while True:

@@ -224,7 +224,7 @@ class _JsonLines(logging.Formatter):
         return scrubbed(msgspec.json.encode(line, enc_hook=str).decode())
 
 
-class _Text(logging.Formatter):
+class _TextFormat(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         extra = "".join(f" {name}={value}" for name, value in _extra(record).items())
         at = self.formatTime(record, "%H:%M:%S")
@@ -239,7 +239,7 @@ def _extra(record: logging.LogRecord) -> dict[str, Any]:
 
 def set_up_logs(*, level: str, format: str) -> None:
     as_text = format == "text" or (format == "auto" and sys.stderr.isatty())
-    formatter = _Text() if as_text else _JsonLines()
+    formatter = _TextFormat() if as_text else _JsonLines()
     formatter.converter = time.gmtime
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(formatter)

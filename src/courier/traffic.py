@@ -1,14 +1,14 @@
 """What all connections share: the limits, and the count of what is held for callers.
 
 A caller who has shown no credential can make the server hold only a little: what all such callers
-have sent and not had answered is counted in `held`. When it is too much, those give way for whom
-something has been held the longest, so that a flood of requests that never end costs the flood its
-own connections and not others their answers. The bodies of admitted callers are counted in
-`bodies`, messages on their way to them in `answers`.
+have sent and not had answered is counted in `strangers`. When it is too much, those give way for
+whom something has been held the longest, so that a flood of requests that never end costs the flood
+its own connections and not others their answers. The bodies of admitted callers are counted in
+`bodies`, messages on their way to them in `answers`, and whatever they do not read in `unread`.
 """
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 # Reading little at a time leaves the most of a flood in the kernel, and gives others their turn.
 HEAD_READ_BYTES = 4 << 10
+# From those who have not been let in yet, who may send very many very short requests at once.
+STRANGER_READ_BYTES = 512
 BODY_READ_BYTES = 64 << 10
 # Part of all connections that is ended at a time when all are taken, and how long to wait before
 # looking for others if there were fewer.
@@ -65,6 +67,29 @@ class Limits(Struct, frozen=True, kw_only=True):
         return self.bodies_bytes_max - self.bodies_bytes_max // SMALL_BODIES_SHARE
 
 
+class Held:
+    """Bytes that are held for connections, of which those come first that hold some the longest."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._counts: dict[Connection, int] = {}
+        self.bytes = 0
+
+    @property
+    def too_much(self) -> bool:
+        return self.bytes > self._bytes_max
+
+    def __iter__(self) -> Iterator["Connection"]:
+        return iter(self._counts)
+
+    def hold(self, connection: "Connection", count: int) -> None:
+        self.bytes += count - self._counts.get(connection, 0)
+        if count:
+            self._counts[connection] = count
+        else:
+            self._counts.pop(connection, None)
+
+
 class Traffic:
     """What all connections share."""
 
@@ -75,6 +100,7 @@ class Traffic:
         # All connections read into one buffer, since what is read is parsed at once.
         self.buffer = memoryview(bytearray(BODY_READ_BYTES))
         self.head_buffer = self.buffer[:HEAD_READ_BYTES]
+        self.stranger_buffer = self.buffer[:STRANGER_READ_BYTES]
         self.heads = Heads()
         self.loop = asyncio.get_running_loop()
         self.connections: set[Connection] = set()
@@ -82,13 +108,13 @@ class Traffic:
         # for many.
         self._open: dict[Connection, str] = {}
         self._addresses: dict[str, int] = {}
-        # Those that linger, and those for whom something is held, the longest first.
-        self._lingering: dict[Connection, None] = {}
-        self._holders: dict[Connection, None] = {}
+        self._lingering: dict[Connection, None] = {}  # the longest first
+        # For callers who have shown no credential; of answers to the others, what they do not read.
+        self.strangers = Held(limits.strangers_bytes_max)
+        self.unread = Held(limits.answers_bytes_max)
         self.draining = asyncio.Event()
         self.stopping = False  # whether it is set
         self._look_again_s = 0.0
-        self.held = 0
         self.bodies = 0
         self.answers = AnswerRoom(limits.answers_bytes_max)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -144,6 +170,7 @@ class Traffic:
     def leave(self, connection: "Connection") -> None:
         self.connections.discard(connection)
         self._lingering.pop(connection, None)
+        self.unread.hold(connection, 0)
         self._close(connection)
 
     def linger(self, connection: "Connection") -> None:
@@ -165,17 +192,14 @@ class Traffic:
         else:
             self._addresses.pop(address, None)
 
-    def hold(self, connection: "Connection", count: int, *, before: int) -> None:
-        """Count what is held for a caller who has shown no credential."""
-        self.held += count - before
-        if not count:
-            self._holders.pop(connection, None)
-        elif not before:
-            self._holders[connection] = None
-
     def make_room(self) -> None:
-        while self.held > self.limits.strangers_bytes_max:
-            next(iter(self._holders)).give_way()
+        """Those give way who have held something, or read nothing, the longest."""
+        while self.strangers.too_much:
+            next(iter(self.strangers)).give_way()
+        while self.unread.too_much:
+            slowest = min(self.unread, key=lambda each: each.stalled_s or 0.0)
+            self.unread.hold(slowest, 0)
+            slowest.abort()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = self.loop.create_task(work)

@@ -110,7 +110,9 @@ class Head:
     """What stands before the body of a request. Requests that begin with the same bytes share one.
 
     `found` is where it leads, and `admission` who was let in with it: what `App` knows of it.
-    `seldom`: its path ends in a name, such as a message's, which seldom comes again.
+    `seldom`: its path ends in a name, such as a message's, which seldom comes again. Unless `names`
+    is None, requests with any other name share it too, but for these, which lead elsewhere; then
+    `Request.name` says what the path ends in, and `raw_path` is that of the first of them.
     """
 
     __slots__ = (
@@ -121,6 +123,7 @@ class Head:
         "headers",
         "keep_alive",
         "method",
+        "names",
         "old",
         "plain",
         "query_string",
@@ -148,6 +151,7 @@ class Head:
         self.plain = not old and method != "HEAD"  # its answers need no other care
         self.expects = b"expect" in headers and headers[b"expect"].lower() == b"100-continue"
         self.seldom = False
+        self.names: frozenset[str] | None = None
         self.found: _Found | None = None
         self.admission: RememberedAdmission | None = None
         self._query: dict[str, list[str]] | None = None
@@ -175,19 +179,22 @@ class Request(ABC):
         "head",
         "headers",
         "key",
+        "name",
         "params",
         "path",
         "remote",
     )
 
-    def __init__(self, head: Head, caller: Caller, remote: str) -> None:
-        """`remote`: the address that it came from."""
+    params: dict[str, str]
+
+    def __init__(self, head: Head, caller: Caller, remote: str, name: str = "") -> None:
+        """`remote`: the address that it came from. `name`: see `Head`; "": what its head says."""
         self.head = head
+        self.name = name
         self.headers = head.headers
         self.caller = caller
         self.remote = remote
         self.path = ""
-        self.params: dict[str, str] = {}
         self.key: Key | None = None
         self.admitted = False
         self.granted: Allowance | None = None  # once it was asked for
@@ -397,11 +404,12 @@ class Route(Struct, frozen=True):
 
 
 class Parameter(Struct, frozen=True):
-    """A query parameter, for the OpenAPI document."""
+    """A query parameter, for the OpenAPI document. One that is needed has an example."""
 
     name: str
     type: Any
     description: str = ""
+    example: str = ""
 
 
 class Site(Protocol):
@@ -479,6 +487,8 @@ class _Mounted:
             for route in methods.values()
         }
         self._stray = telemetry.meter(site.name, "none")
+        segments = {segment for path in table for segment in path.split("/")}
+        self._fixed = frozenset(segment for segment in segments if "{" not in segment)
 
     def covers(self, path: str) -> bool:
         if not path.startswith(self._below):
@@ -505,6 +515,7 @@ class _Mounted:
         limits = [route.body_bytes_max or self.site.body_bytes_max, body_bytes_max]
         if route.scope is None:
             limits.append(PUBLIC_BODY_BYTES_MAX)
+        place = self._place(route, params) if text else None
         return _Found(
             self.site,
             path,
@@ -512,7 +523,9 @@ class _Mounted:
             route,
             self._meters[id(route)],
             text=text,
-            place=self._place(route, params) if text else None,
+            place=place,
+            last=self._last(route, params) if place is not None else "",
+            fixed=self._fixed,
             body_bytes_max=min(limits),
             public=route.scope is None,
             waits_only=route.scope in _MESSAGE_SCOPES,
@@ -528,11 +541,17 @@ class _Mounted:
             return None
         return (route.method, self.site.prefix + route.path, *named)
 
+    def _last(self, route: Route, params: dict[str, str]) -> str:
+        """The parameter that the path ends in, if it is the only one that admits nobody."""
+        last = route.path.rpartition("/{")[2].removesuffix("}")
+        return last if [name for name in params if name in self.site.loose] == [last] else ""
+
 
 class _Found(Struct, frozen=True):
     """Where a request goes. Without a route: the methods that there are, if any.
 
     `text`: what its path names is UTF-8. `place`: what admissions are remembered by, if at all.
+    `last`: the parameter that may have any other value but the `fixed` ones; "": none may.
     `public`: it needs no key. `waits_only`: its handler needs no task, see _MESSAGE_SCOPES.
     """
 
@@ -544,6 +563,8 @@ class _Found(Struct, frozen=True):
     methods: tuple[str, ...] = ()
     text: bool = True
     place: tuple[Hashable, ...] | None = None
+    last: str = ""
+    fixed: frozenset[str] = frozenset()
     body_bytes_max: int = 0
     public: bool = False
     waits_only: bool = False
@@ -588,8 +609,10 @@ class App:
         started = perf_counter()
         found = request.head.found or self._find(request.head)
         site, route = found.site, found.route
-        request.path = found.path
-        request.params = found.params
+        request.path, request.params = found.path, found.params
+        if request.name:
+            request.path = f"{found.path.rpartition('/')[0]}/{request.name}"
+            request.params = {**found.params, found.last: request.name}
         try:
             if self._draining:
                 raise ShuttingDown
@@ -626,7 +649,7 @@ class App:
         except Exception:
             log.exception("request_failed", extra={"path": request.path, "site": site.name})
             response = site.broken()
-        found.meter.answered(response.status, perf_counter() - started, found.path)
+        found.meter.answered(response.status, perf_counter() - started, request.path)
         return response
 
     async def _read(self, found: _Found, request: Request) -> Any:
@@ -653,6 +676,7 @@ class App:
             known = mounted.find(head.method, path, self._body_bytes_max)
         head.found = known
         head.seldom = known.route is not None and known.route.path.endswith("}")
+        head.names = known.fixed if known.last else None
         return known
 
     def _remember(self, head: Head, found: _Found) -> None:

@@ -1,6 +1,9 @@
 """What a stranger sends, and never finishes or never reads, does not fill the server's memory."""
 
 import asyncio
+import json
+import os
+import signal
 import socket
 import ssl
 import time
@@ -13,7 +16,7 @@ import pytest
 from courier.clock import SystemClock
 from courier.core.types import BROKER, Draft
 from courier.store.embedded import EmbeddedStore
-from tests.attack.peer import Account, Peer
+from tests.attack.peer import Account, Client, Peer
 from tests.attack.target import aim, no_traceback
 from tests.server import Server
 
@@ -259,6 +262,35 @@ def test_messages_on_their_way_to_clients_are_bounded(
             assert message["body"] == "\x01" * LONG_BYTES
 
 
+def test_what_callers_do_not_read_is_bounded(
+    tmp_path_factory: pytest.TempPathFactory, queue_name: str
+) -> None:
+    """Also where it is no message: those who have read nothing for the longest give way."""
+    directory = tmp_path_factory.mktemp("unread")
+    with Server(directory, env={"COURIER_ANSWERS_BYTES_MAX": "16MiB"}).start() as server:
+        target = aim(Account(server), queue_name)
+        batch = json.dumps({"messages": [{"body": "x" * 100}] * 100}).encode()
+        for _ in range(100):
+            assert target.post("/messages/batch", batch).status == 200
+            assert target.post("/messages/pull", b'{"batch_size":100}').status == 200
+        admin = Client(server, "", server.credentials["admin"]["token"])
+        page = admin.head("GET", "/journal?limit=50000&kinds=leased") + b"\r\n"
+        assert admin.ask("GET", "/journal?limit=50000&kinds=leased").status == 200
+        before = peak = resident_bytes(server)
+        with ExitStack() as stack:
+            for _ in range(120):
+                link = stack.enter_context(socket.socket())
+                link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2_048)
+                link.connect(("127.0.0.1", server.port))
+                link.sendall(page)
+            for _ in range(50):
+                time.sleep(0.1)
+                peak = max(peak, resident_bytes(server))
+            answer = admin.ask("GET", "/journal?limit=50000&kinds=leased")
+            assert answer.status == 200 and len(answer.body) > 2 * MIB
+        assert peak - before < 2 * GROWTH_BYTES_MAX, f"{(peak - before) // 1_000_000} MB more"
+
+
 async def _fill(server: Server, queue: str) -> None:
     store = await EmbeddedStore.open(server.data / "courier.db")
     now_ms = SystemClock().now_ms()
@@ -281,7 +313,13 @@ def test_chunked_bodies_in_flight_are_bounded_as_they_grow(
         with ExitStack() as stack:
             peers = [stack.enter_context(Peer(server)) for _ in range(4)]
             for peer in peers:
-                peer.send(head + b"\r\n" + chunk * 19)
+                peer.send(head + b"\r\n" + chunk * 14)
+            time.sleep(0.5)
+            # What follows is there for all four at the same moment.
+            os.kill(server.pid, signal.SIGSTOP)
+            for peer in peers:
+                peer.send(chunk * 5)
+            os.kill(server.pid, signal.SIGCONT)
             time.sleep(0.5)
             turned = [peer for peer in peers if peer.answered(within_s=0)]
             assert len(turned) == 1, "three bodies of 950 kB are less than three quarters of 4 MiB"

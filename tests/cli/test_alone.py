@@ -74,13 +74,43 @@ def test_help_lists_the_commands(courier: Command) -> None:
     assert "publish a message" in courier("--help").out
 
 
-@pytest.mark.parametrize("args", [("queue",), ("nonsense",), ("queue", "list", "--nonsense")])
-def test_a_command_line_that_says_nothing_known_is_a_usage_error(
-    courier: Command, args: tuple[str, ...]
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        ("queue", "missing COMMAND; see `courier queue --help`"),
+        ("nonsense", "unknown command 'nonsense'; see `courier --help`"),
+        ("--nonsense", "unknown option '--nonsense'; see `courier --help`"),
+        ("queue list --nonsense", "unknown option '--nonsense'; see `courier queue list --help`"),
+        ("queue create", "missing NAME; see `courier queue create --help`"),
+        ("publish a b c", "unknown argument 'c'; see `courier publish --help`"),
+        ("redrive", "missing QUEUE; see `courier redrive --help`"),
+        ("key create k", "missing --scope; see `courier key create --help`"),
+        ("journal --queue", "--queue needs a value; see `courier journal --help`"),
+        ("queue list --json=1", "--json takes no value; see `courier queue list --help`"),
+        (
+            "queue delete a --yes --dry-run",
+            "--dry-run cannot be used with --yes; see `courier queue delete --help`",
+        ),
+        (
+            "publish a b --type jsn",
+            "--type: 'jsn' is not one of text, json; did you mean 'json'? "
+            "See `courier publish --help`",
+        ),
+        (
+            "pull a --count 0",
+            "--count: '0' is not a whole number from 1 to 100; see `courier pull --help`",
+        ),
+        (
+            "journal --since yesterday",
+            "--since: 'yesterday' is not a time such as 2026-01-31T12:00:00Z, or as long ago as "
+            "10m or 2h; see `courier journal --help`",
+        ),
+    ],
+)
+def test_a_mistake_in_the_command_line_is_one_sentence(
+    courier: Command, args: str, said: str
 ) -> None:
-    ran = courier.attempt(*args)
-    assert ran.status == 2
-    assert ran.err.startswith("usage: courier")
+    assert courier.fails(2, *args.split()) == f"courier: {said}"
 
 
 def test_config_shows_each_value_and_its_source(courier: Command, tmp_path: Path) -> None:

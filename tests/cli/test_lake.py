@@ -150,6 +150,8 @@ print([column[0] for column in connection.execute('from audit').description][:3]
     ]
     assert tables[0] == ("events", 4, 0, 0) and count == [(0,)]
     assert columns == ["run_at", "batch", "first_offset"]
+    # Of DuckDB's formats the one that its releases of years ago read.
+    assert int.from_bytes(file.read_bytes()[12:20], "little") == 64
 
 
 def test_more_rows_than_the_limit_are_mentioned(courier: Command) -> None:
@@ -165,8 +167,8 @@ def test_more_rows_than_the_limit_are_mentioned(courier: Command) -> None:
         (["lake", "query", "drop table events"], 1, "one SELECT at a time"),
         (["lake", "query", "from read_text('/etc/passwd')"], 1, "disabled by configuration"),
         (["lake", "query", "select 1", "--limit", "0"], 2, "whole number"),
-        (["lake", "query", "select 1", "--json", "--csv"], 2, "not allowed with"),
-        (["lake", "compact", "nothing"], 2, "invalid choice"),
+        (["lake", "query", "select 1", "--json", "--csv"], 2, "cannot be used with"),
+        (["lake", "compact", "nothing"], 2, "is not one of"),
         (["replay", "--rate", "fast"], 2, "'fast' is not a number of messages per second"),
     ],
 )

@@ -285,6 +285,21 @@ def test_only_the_named_dead_letters_go_back(courier: Command, queue_name: str) 
     assert bodies(courier, dead) == ["a"]
 
 
+def test_a_pull_says_what_a_queue_without_a_consumer_lacks(
+    courier: Command, queue_name: str
+) -> None:
+    dead = bury(courier, queue_name, "a")
+    said = courier.fails(1, "pull", dead)
+    [command] = re.findall(r"`courier (.*)`", said)
+    courier(*command.split())
+    assert [message["body"] for message in courier("pull", dead, "--json").json] == ["a"]
+
+
+def test_a_name_is_not_empty(courier: Command, queue: str) -> None:
+    for args in (("worker", "add", "", "http://w"), ("listener", "show", queue, "")):
+        assert "a name must not be empty" in courier.fails(2, *args)
+
+
 def test_a_redrive_says_why_it_skipped(courier: Command, queue_name: str) -> None:
     dead = bury(courier, queue_name, "a", "b")
     courier("queue", "update", dead, "--lease", "1h")
@@ -294,11 +309,11 @@ def test_a_redrive_says_why_it_skipped(courier: Command, queue_name: str) -> Non
     assert said.startswith("redrove 1 message\n")
     assert "skipped 1 message: no such message on this queue\n" in said
     assert "skipped 1 message: not a dead letter" in said
-    assert "skipped 1 message: a consumer has leased it" in courier("redrive", dead).out
+    assert "skipped 1 message: leased by a consumer" in courier("redrive", dead).out
     courier("queue", "delete", queue_name)
     other = bury(courier, f"{queue_name}-2", "a")
     courier("queue", "delete", f"{queue_name}-2")
-    assert "the queue it was buried from was deleted" in courier("redrive", other).out
+    assert "buried from a queue that was deleted" in courier("redrive", other).out
 
 
 def ids_on(courier: Command, queue: str) -> list[str]:

@@ -153,6 +153,21 @@ def test_an_update_that_names_nothing_is_a_usage_error(courier: Command, queue: 
     assert "name at least one thing to change" in courier.fails(2, "queue", "update", queue)
 
 
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        ("--lease 13h", "--lease: must be at most 12h, not 13h"),
+        ("--retention 1s", "--retention: must be at least 1m, not 1s"),
+        ("--delay 2d", "--delay: must be at most 1d, not 2d"),
+        ("--retry-delay 2d", "--retry-delay: must be at most 1d, not 2d"),
+    ],
+)
+def test_a_duration_out_of_range_is_refused_in_the_words_of_its_flag(
+    courier: Command, queue: str, args: str, said: str
+) -> None:
+    assert said in courier.fails(1, "queue", "update", queue, *args.split())
+
+
 def test_an_update_out_of_range_is_refused(courier: Command, queue: str) -> None:
     line = courier.fails(1, "queue", "update", queue, "--retention", "59s")
     assert "[code: 100128]" in line
@@ -186,7 +201,8 @@ def test_purge_leaves_nothing(courier: Command, queue: str) -> None:
     courier("publish", queue, "--lines", stdin=b"x\n" * 250)
     assert properties(courier, queue)["messages"] == "250"
     purged, undo = courier("queue", "purge", queue).out.splitlines()
-    assert purged == f"purged queue '{queue}' of 250 messages"
+    assert purged == f"purged 250 messages from queue '{queue}'"
+    assert "nothing to delete" in courier("queue", "purge", queue, "--dry-run").out
     assert properties(courier, queue)["messages"] == "0"
     line = undo.removeprefix("undo it with: courier ")
     assert "Put back 250 messages" in courier(*line.split()).out
@@ -199,12 +215,14 @@ def test_purge_leaves_leased_messages_alone_unless_all_are_meant(
     courier("publish", queue, "--lines", stdin=b"x\n" * 5)
     courier("pull", queue, "--count", "2", "--lease", "10m")
     out = courier("queue", "purge", queue).out
-    assert "of 3 messages; 2 messages left alone" in out
+    assert f"3 messages from queue '{queue}'; 2 messages left alone" in out
     assert (
-        courier("queue", "purge", queue, "--all").out == f"purged queue '{queue}' of 2 messages\n"
+        courier("queue", "purge", queue, "--all").out == f"purged 2 messages from queue '{queue}'\n"
     )
     assert properties(courier, queue)["messages"] == "0"
-    assert "leave out" in courier.fails(2, "queue", "purge", queue, "--all", "--state", "waiting")
+    assert "--all deletes every message" in courier.fails(
+        2, "queue", "purge", queue, "--all", "--state", "waiting"
+    )
 
 
 def test_purge_takes_what_is_named_only(courier: Command, queue: str) -> None:

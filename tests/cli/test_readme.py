@@ -1,5 +1,7 @@
 """What the documentation tells a stranger to paste works as it is printed."""
 
+import html
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,7 +27,7 @@ PAGES = {
     "README.md": ("created queue 'orders'", '{"order":1}', "orders-failed"),
     "docs/from-cloudflare.md": ('"backlog_count":1', '"lease_id":"'),
     "docs/from-anypoint.md": (
-        '"messageId":"order-3","status":"successful"',
+        '"messageId":"shipment-3","status":"successful"',
         '"properties":{"country":"NL"},"body":"three"',
     ),
     "docs/webhooks.md": ("whsec_", "mailer", "will be pushed again now"),
@@ -46,8 +48,8 @@ def test_the_commands_of_a_page(fresh_server: Server, place: Path, page: str) ->
         assert "--push-networks 127.0.0.0/8" in (ROOT / page).read_text()
         fresh_server.args = ["--push-networks", "127.0.0.0/8"]
         fresh_server.restart()
-    if page == "docs/operate.md":
-        shell(place, "courier queue create orders --dead-letter orders-failed")
+    if page != "README.md":
+        shell(place, blocks("README.md", "sh")[1])  # the pages are read after it
     said = shell(place, *pasted)
     assert [text for text in PAGES[page] if text not in said] == []
 
@@ -92,6 +94,36 @@ def test_credentials_are_variables_of_a_shell(fresh_server: Server, place: Path)
     )
     given = fresh_server.credentials
     assert said.split() == [given["discue"]["api_key"], given["cloudflare"]["base_url"]]
+
+
+@pytest.mark.parametrize(
+    ("page", "least"),
+    [
+        ("/client/v4", 4),
+        ("/api/v1", 1),
+        ("/mq/admin/api/v1", 3),
+        ("/mq/stats/api/v1", 1),
+        ("/accounts", 2),
+        ("/v1", 4),
+        ("/courier/v1", 8),
+    ],
+)
+def test_the_lines_of_curl_of_an_api_page(
+    fresh_server: Server, place: Path, page: str, least: int
+) -> None:
+    """Every GET of which the page's own first lines set all variables, on a server of any port."""
+    text = httpx.get(f"{fresh_server.url}{page}/docs", trust_env=False).text
+    setup, *lines = map(html.unescape, re.findall('<pre class="line"[^>]*>(.*?)</pre>', text, re.S))
+    shell(place, "courier queue create orders", "courier publish orders hello")
+    setup += "\nDESTINATION_ID=orders"
+    exported = shell(place, "courier credentials --env")
+    known = set(re.findall(r"^(?:export )?(\w+)=", f"{setup}\n{exported}", re.M))
+    gets = [line for line in lines if line.startswith('curl "$')]
+    ours = [line for line in gets if set(re.findall(r"\$(\w+)", line)) <= known]
+    asked = [f"{line} -s -o /dev/null -w '%{{http_code}} '" for line in ours]
+    answers = shell(place, setup, *asked).split()
+    assert len(ours) >= least
+    assert dict(zip(ours, answers, strict=True)) == dict.fromkeys(ours, "200")
 
 
 def test_how_the_command_line_gets_a_fifo_queue(place: Path) -> None:

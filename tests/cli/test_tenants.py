@@ -247,7 +247,7 @@ def test_a_rotated_key_has_two_good_secrets_until_the_old_one_is_ended(
 def test_an_unknown_key_cannot_be_rotated(courier: Command, tenant: str) -> None:
     refused = courier.attempt("key", "rotate", "nobody", "--tenant", tenant)
     assert refused.status == 1
-    assert "there is no key 'nobody'" in refused.err
+    assert "key 'nobody' does not exist" in refused.err
 
 
 def test_a_key_for_metrics_is_made_for_the_operator(

@@ -27,12 +27,49 @@ def test_leases_and_ids_are_never_cut(
     courier("publish", queue, BODY)
     args = ("pull", queue, "--lease", "5m", "--data", str(server.data))
     _, shown = on_terminal(*args, columns=columns)
-    [row] = STYLE.sub("", shown).splitlines()[1:]
-    id, _, _, lease, body = re.split(r" {2,}", row)
+    _, row = STYLE.sub("", shown).split("BODY\n")
+    id, _, _, lease, body = re.split(r"\s{2,}", row.strip())
     assert body.startswith("a body") and body.endswith("…")
-    assert len(row) <= max(columns, len(row) - len(body) + 12)
+    assert max(map(len, STYLE.sub("", shown).splitlines())) <= max(columns, len(f"  {id}"))
     courier("ack", queue, lease, "--retry")
     assert courier("peek", queue, "--json").json[0]["id"] == id
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("44 min 6 s", "44 min"),
+        ("44 min 6 s ago", "44 min ago"),
+        ("in 2 d 4 h", "in 2 d"),
+        ("3 h 12 min ago", "3 h ago"),
+        ("12 s ago", "12 s ago"),
+        ("0.4 s", "0.4 s"),
+        ("now", "now"),
+    ],
+)
+def test_a_narrow_terminal_shows_the_largest_unit_of_a_time(
+    monkeypatch: pytest.MonkeyPatch, text: str, shown: str
+) -> None:
+    monkeypatch.setattr(output, "is_narrow", lambda: False)
+    assert output.brief(text) == text
+    monkeypatch.setattr(output, "is_narrow", lambda: True)
+    assert output.brief(text) == shown
+
+
+def test_a_row_that_is_too_wide_goes_on_below(server: Server, courier: Command, queue: str) -> None:
+    """Names and values of one line are below each other; no line is left to the terminal to cut."""
+    url = f"https://listener.invalid/{'u' * 9}"
+    courier("listener", "add", queue, "mailer", url)
+    args = ("listener", "list", queue, "--data", str(server.data))
+    _, shown = on_terminal(*args, columns=80, environ={"NO_COLOR": "1"})
+    head, head_below, row, row_below = shown.splitlines()
+    assert max(map(len, shown.splitlines())) <= 80
+    assert row.startswith("mailer") and url in row and head.index("URL") == row.index(url)
+    assert head_below.split() == ["ACKNOWLEDGED", "CREATED"] and row_below.split()[-1] in (
+        "ago",
+        "now",
+    )
+    assert head_below.startswith("  ") and row_below.startswith("  ")
 
 
 def test_tokens_are_never_cut(server: Server, queue_name: str) -> None:
@@ -101,6 +138,20 @@ def test_courier_alone_is_help() -> None:
     assert ran.out.startswith("usage: courier") and "publish" in ran.out
 
 
+@pytest.mark.parametrize("group", ["", *sorted({name.split()[1] for name in COMMANDS})])
+def test_help_fits_80_columns_with_a_line_for_each_command(group: str) -> None:
+    _, shown = on_terminal(*group.split(), "--help", columns=80)
+    lines = shown.splitlines()
+    examples = {f"  {line}" for lines in EXAMPLES.values() for line in lines}
+    assert [line for line in lines if len(line) > 80 and line not in examples] == []
+    begin = f"courier {group}".strip()
+    told = {line.split()[0]: line for line in lines if re.match(r"  [a-z]", line)}
+    for name in COMMANDS:
+        if name.startswith(f"{begin} "):
+            word = name.removeprefix(f"{begin} ").split()[0]
+            assert re.match(rf"  {word} +[a-z]", told[word]), name
+
+
 @pytest.mark.parametrize(
     ("args", "meant"),
     [
@@ -155,6 +206,7 @@ def test_examples_are_in_the_help_and_are_understood(name: str) -> None:
         ("que", "queue"),
         ("queue li", "list"),
         ("queue list --so", "--sort"),
+        ("plan list --", "--help --json --data --tenant --url --token --account"),
         ("queue list --sort ol", "oldest"),
         ("completion fi", "fish"),
         ("queue show {queue}", "{queue}1"),

@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 
 from tests.clients.base import Taken
+from tests.server import client_of
 
 BATCH_MAX = 10
 DELIVERIES_MAX = 2
@@ -17,9 +18,7 @@ DELIVERIES_MAX = 2
 def environment_client(anypoint: dict[str, Any]) -> Iterator[httpx.Client]:
     """A client with the token of a connected app, which may use all the APIs."""
     asked = {**anypoint["connected_app"], "grant_type": "client_credentials"}
-    with httpx.Client(
-        base_url=anypoint["base_url"], timeout=30.0, trust_env=False, verify=False
-    ) as client:
+    with client_of(anypoint["base_url"]) as client:
         answer = client.post("/accounts/api/v2/oauth2/token", json=asked)
         assert answer.status_code == 200, answer.text
         client.headers["Authorization"] = f"Bearer {answer.json()['access_token']}"

@@ -1,6 +1,7 @@
 """Messages of a queue by their state, as a file, published again; settings set back."""
 
 import json
+from collections.abc import Callable
 from itertools import count
 from typing import Any
 
@@ -166,6 +167,70 @@ def test_a_change_of_settings_is_set_back(server: Server, operator: Visitor) -> 
         assert operator.get(f"{at}/settings?event={wrong}").status_code == status
 
 
+def test_each_setting_says_who_set_it_and_when(
+    server: Server, operator: Visitor, visitor: Callable[..., Visitor]
+) -> None:
+    queue = new_queue(server, "set-by")
+    at = f"/console/queues/{queue}"
+    deploy = visitor(new_key(server, "deploy", ["read", "write", "journal"])["token"])
+    reader = visitor(new_key(server, "set-by-reader", ["read"])["token"])
+    form = {"attempts": "4", "retry": "0s", "delay": "0s", "retention": "4d", "dead_letter": ""}
+    for who, changes in ((operator, {"lease": "2m"}), (deploy, {"lease": "2m", "retry": "9s"})):
+        modified = str(who.facts(at)["modified_ms"])
+        filled = {**form, **changes, "modified": modified, "confirm": "true"}
+        assert who.post(f"{at}/settings", **filled).status_code == 303
+    assert operator.facts(at)["set_by"] is None
+    found = operator.facts(f"{at}?who=1")["set_by"]
+    names = {field: found[field]["name"] for field in ("lease_ms", "retry_delay_ms")}
+    assert names["retry_delay_ms"] == "deploy" and names["lease_ms"] != "deploy"
+    assert "delay_ms" not in found
+    page = operator.get(f"{at}?who=1").text
+    assert page.count(" by deploy</small>") == 1 and "as it was made" in page
+    events = operator.facts(f"/console/events?queue={queue}&kind=queue_updated")["rows"]
+    assert [found[field]["offset"] for field in ("retry_delay_ms", "lease_ms")] == [
+        event["offset"] for event in events
+    ]
+    assert reader.facts(f"{at}?who=1")["set_by"] is None
+
+
+def test_what_is_done_to_selected_queues_leads_back_to_the_same_list(
+    server: Server, operator: Visitor
+) -> None:
+    one, two = new_queue(server, "back-to-1"), new_queue(server, "back-to-2")
+    listed = operator.get("/console?q=back-to&sort=name").text
+    assert 'name="view" value="?q=back-to&amp;sort=name"' in listed
+    fields = {"action": "pause", "selected": f"{one},{two}", "view": "?q=back-to&sort=name"}
+    done = operator.post("/console/plans", **fields)
+    assert done.headers["location"] == "../console?q=back-to&sort=name&tenant=default"
+    odd = {**fields, "view": "//elsewhere.example/?q=%zz&&=&q"}
+    assert operator.post("/console/plans", **odd).headers["location"].startswith("../console?")
+
+
 def test_neighbours_are_runs_without_a_gap() -> None:
     assert neighbours([]) == []
     assert neighbours([1, 2, 3, 7, 9, 10]) == [(1, 3), (7, 7), (9, 10)]
+
+
+def test_a_wait_says_how_many_came_before(server: Server, operator: Visitor) -> None:
+    """Ten messages, pulled four at a time, and the first of each pull is retried."""
+    queue = new_queue(server, f"before-{next(_NUMBERS)}")
+    with server.client() as http:
+        at = f"/queues/{queue}/messages"
+        http.post(f"/queues/{queue}/consumers", json={"type": "http_pull"})
+        batch = [{"body": {"n": n}, "content_type": "json"} for n in range(10)]
+        http.post(f"{at}/batch", json={"messages": batch})
+        for _ in range(3):
+            asked = {"batch_size": 4, "visibility_timeout_ms": 900_000}
+            pulled = http.post(f"{at}/pull", json=asked).json()["result"]["messages"]
+            lease = {"lease_id": pulled[0]["lease_id"], "delay_seconds": 0}
+            http.post(f"{at}/ack", json={"acks": [], "retries": [lease]})
+    rows = operator.facts(f"/console/queues/{queue}?order=oldest")["messages"]["rows"]
+    path = f"/console/messages/{rows[8]['id']}?queue={queue}"
+    steps = operator.facts(path)["life"]["steps"]
+    # The first four, the retry of the first and three more, then its next retry and the eighth.
+    leases = [step["before"] for step in steps if step["kind"] == "leased"]
+    order = [json.loads(row["body"])["n"] for row in rows]
+    assert order == list(range(10)) and leases == [10]
+    assert "waited: 10 before it" in operator.get(path).text
+    first = operator.facts(f"/console/messages/{rows[0]['id']}?queue={queue}")["life"]["steps"]
+    assert [step["before"] for step in first if step["kind"] == "leased"] == [0, 0, 0]

@@ -7,12 +7,11 @@ import pytest
 
 from courier import drawing, words
 from courier.console import charts, spans
-from courier.console.browsing import Wanted, fitting
 from courier.console.charts import Mark, Series
 from courier.console.facts import by_minute
 from courier.console.message import shown_body
 from courier.core.errors import InvalidRequest
-from courier.core.types import DAY_MS, HOUR_MS, MINUTE_MS, Level, Message, Tally
+from courier.core.types import DAY_MS, HOUR_MS, MINUTE_MS, Level, Tally
 
 NOW_MS = 1_794_950_030_000
 HOSTILE = '"><script>alert(1)</script>&\u202e\x00'
@@ -32,9 +31,10 @@ def series(*values: int, backlog: tuple[int, ...] | None = None) -> Series:
         series(1, 0, 0, 5, 0, 1),
         series(10**9, 0, 10**9),
         series(*range(361)),
+        series(*range(2017)),
         series(1, 2, backlog=(10**12, 0)),
     ],
-    ids=["none", "zero", "one", "zeros", "gaps", "huge", "many", "backlog"],
+    ids=["none", "zero", "one", "zeros", "gaps", "huge", "many", "week", "backlog"],
 )
 def test_a_chart_is_well_formed_and_stays_inside(drawn: Series) -> None:
     chosen = (NOW_MS - HOUR_MS, NOW_MS + HOUR_MS)
@@ -87,8 +87,43 @@ def test_a_span_is_what_the_address_says(
     found = spans.span(since, until, last, NOW_MS)
     assert (found.last, bool(found.chosen) or None) == expected
     assert found.since_ms < found.until_ms
-    buckets = (found.until_ms - found.since_ms) / found.bucket_ms
-    assert 0 < buckets <= spans.BUCKETS_MAX
+    assert found.since_ms % found.bucket_ms == 0
+    if found.chosen and not found.last:
+        assert found.until_ms >= found.chosen[1]
+
+
+@pytest.mark.parametrize(
+    ("last", "bucket_ms", "buckets"),
+    [("1h", MINUTE_MS, 60), ("24h", MINUTE_MS, 1440), ("7d", 5 * MINUTE_MS, 2016),
+     ("30d", HOUR_MS, 720)],
+)  # fmt: skip
+def test_a_chart_is_by_the_minute_for_a_day_and_by_the_hour_beyond_a_week(
+    last: str, bucket_ms: int, buckets: int
+) -> None:
+    found = spans.span("", "", last, NOW_MS)
+    assert found.bucket_ms == bucket_ms
+    assert -(-(found.until_ms - found.since_ms) // bucket_ms) in (buckets, buckets + 1)
+
+
+def test_a_peak_of_one_minute_is_seen_among_a_day_of_them() -> None:
+    values = [0] * 1440
+    values[717] = 1_000
+    svg = str(charts.flow(series(*values, backlog=(0,) * 1440)))
+    drawn = ElementTree.fromstring(svg).find(".//*[@class='published']")
+    assert drawn is not None
+    # Up to the top of the chart, and back to its floor.
+    assert f"V{charts.TOP}.0" in drawn.attrib["d"] and drawn.attrib["d"].count("V") == 2
+
+
+@pytest.mark.parametrize("buckets", [1440, 2017])
+def test_a_chart_of_many_buckets_is_small_whatever_happened(buckets: int) -> None:
+    busy = [(place * 7919) % 1_000 for place in range(buckets)]
+    drawn = series(*busy)
+    svg = str(charts.flow(drawn, against=tuple(busy[::-1])))
+    assert len(svg) < 45_000
+    rows = drawn.rows(spans.ROWS_MAX)
+    assert len(rows.published) <= spans.ROWS_MAX and sum(rows.published) == sum(busy)
+    assert max(rows.backlog) == max(busy)
 
 
 @pytest.mark.parametrize(
@@ -171,25 +206,3 @@ def test_a_preview_is_one_short_line() -> None:
 )  # fmt: skip
 def test_a_body_is_text(raw: bytes, form: str, shown: str) -> None:
     assert shown_body(raw, form, "json") == shown
-
-
-@pytest.mark.parametrize(
-    ("wanted", "found"),
-    [
-        (Wanted(), True),
-        (Wanted("c00042"), True),
-        (Wanted("blue"), True),
-        (Wanted("own-id"), True),
-        (Wanted("nowhere"), False),
-        (Wanted("c00042", "customer.id"), True),
-        (Wanted("2", "list.1"), True),
-        (Wanted("2", "list.9"), False),
-        (Wanted("2", "list.x"), False),
-        (Wanted("c00042", "customer"), False),
-        (Wanted("true", "flag"), True),
-    ],
-)
-def test_a_search_looks_at_body_headers_and_id(wanted: Wanted, found: bool) -> None:
-    body = b'{"customer": {"id": "c00042"}, "list": [1, 2], "flag": true}'
-    message = Message(1, "own-id-1", NOW_MS, body, "json", {"colour": "blue"})
-    assert fitting(wanted)(message) is found

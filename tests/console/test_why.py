@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from courier.console.life import Step
+from courier.console.life import Step, folded
 from courier.console.why import Waiting, is_over, where_it_went, why_late
 
 NOW_MS = 1_794_950_030_000
@@ -86,3 +86,25 @@ def test_where_the_time_went(steps: list[Step], says: str) -> None:
 def test_of_nothing_nothing_is_said() -> None:
     assert where_it_went([]) == "" and not is_over([])
     assert not is_over([PUBLISHED])
+
+
+def attempts(count: int, **fields: Any) -> list[Step]:
+    return [step(n, kind, **fields) for n in range(count) for kind in ("leased", "retried")]
+
+
+@pytest.mark.parametrize(
+    ("steps", "groups"),
+    [
+        ([], []),
+        ([PUBLISHED, *attempts(1)], [1, 1, 1]),
+        ([PUBLISHED, *attempts(2)], [1, 1, 1, 1, 1]),
+        ([PUBLISHED, *attempts(3)], [1, 1, 1, 4]),
+        ([PUBLISHED, *attempts(9), step(10, "buried")], [1, 1, 1, 16, 1]),
+        ([*attempts(3, actor="a"), *attempts(3, actor="b")], [1, 1, 4, 1, 1, 4]),
+        ([*attempts(3), step(9, "leased"), step(9, "lease_expired")], [1, 1, 4, 1, 1]),
+    ],
+)
+def test_attempts_that_went_alike_are_shown_together(steps: list[Step], groups: list[int]) -> None:
+    found = folded(steps)
+    assert [len(group) for group in found] == groups
+    assert [each for group in found for each in group] == steps

@@ -32,7 +32,7 @@ from courier.core.types import (
 )
 from courier.core.watch import Watch
 from courier.dialects.cloudflare.events import Events
-from courier.sealing import Sealer
+from courier.sealing import KeySealer
 
 T = TypeVar("T")
 
@@ -46,7 +46,7 @@ class Newsroom:
     def __init__(self, runner: asyncio.Runner, store: Store, **limits: int) -> None:
         self.store = store
         self.clock = ManualClock()
-        self.sealer = Sealer([b"k" * 32])
+        self.sealer = KeySealer([b"k" * 32])
         self.limits = Limits(**limits)
         self._runner = runner
         self.restart()

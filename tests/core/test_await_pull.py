@@ -1,7 +1,7 @@
 """Waiting for messages: nobody waits beside one, and nobody who has left keeps one."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,7 +15,7 @@ from courier.core.limits import ANSWER_BYTES_MAX, Allowance, Limits
 from courier.core.records import decided
 from courier.core.types import Ack, Actor, Draft, Leased, Queue, Retry
 from courier.core.waiters import Waiters
-from courier.sealing import Sealer
+from courier.sealing import KeySealer
 from tests.oracle.store import Oracle
 
 TENANT = "c0" + "7" * 30
@@ -62,7 +62,7 @@ class Room:
     def __init__(self, store: SlowStore | None = None) -> None:
         self.store = store or SlowStore()
         self.clock = ManualClock()
-        self.broker = Broker(self.store, self.clock, Limits(), Sealer([b"k" * 32]))
+        self.broker = Broker(self.store, self.clock, Limits(), KeySealer([b"k" * 32]))
         self.queue = Queue(
             id=ids.new_id(), tenant=TENANT, name="q", created_ms=0, modified_ms=0, attempts_max=None
         )
@@ -118,6 +118,12 @@ class Room:
         return [(message.body.decode(), message.attempts) for message in found]
 
 
+async def furnished(**settings: Any) -> Room:
+    room = Room()
+    await room.furnish(**settings)
+    return room
+
+
 async def turn() -> None:
     """Let everything happen that can happen by itself."""
     for _ in range(TURNS):
@@ -139,525 +145,411 @@ class DeafWaiters(Waiters):
     def wake(self, id: str, count: int = 1) -> None: ...
 
 
-@pytest.fixture
-def run() -> Iterator[Callable[[Coroutine[Any, Any, None]], None]]:
-    with asyncio.Runner() as runner:
-        yield runner.run
-
-
-Run = Callable[[Coroutine[Any, Any, None]], None]
-
-
 # --- what there is comes ---
 
 
-def test_what_is_there_comes_without_a_wait(run: Run) -> None:
-    async def scene() -> None:
-        room = Room()
-        await room.furnish()
-        await room.publish("a", "b", "c")
-        task = room.wait(count=2)
-        await turn()
-        assert got(task) == [("a", 1), ("b", 1)]
-
-    run(scene())
+async def test_what_is_there_comes_without_a_wait() -> None:
+    room = await furnished()
+    await room.publish("a", "b", "c")
+    task = room.wait(count=2)
+    await turn()
+    assert got(task) == [("a", 1), ("b", 1)]
 
 
-def test_without_time_nobody_waits(run: Run) -> None:
-    async def scene() -> None:
-        room = Room()
-        await room.furnish()
-        task = room.wait(wait_ms=0)
-        await turn()
-        assert got(task) == []
-
-    run(scene())
+async def test_without_time_nobody_waits() -> None:
+    room = await furnished()
+    task = room.wait(wait_ms=0)
+    await turn()
+    assert got(task) == []
 
 
-def test_a_wait_ends_with_its_time(run: Run) -> None:
-    async def scene() -> None:
-        room = Room()
-        await room.furnish()
-        started = asyncio.get_running_loop().time()
-        task = room.wait(wait_ms=50)
-        await turn()
-        assert not task.done()
-        assert await task is None
-        assert asyncio.get_running_loop().time() - started >= 0.049
-
-    run(scene())
+async def test_a_wait_ends_with_its_time() -> None:
+    room = await furnished()
+    started = asyncio.get_running_loop().time()
+    task = room.wait(wait_ms=50)
+    await turn()
+    assert not task.done()
+    assert await task is None
+    assert asyncio.get_running_loop().time() - started >= 0.049
 
 
 @pytest.mark.parametrize("how", ["publish", "retry", "lease ends", "delay ends", "resumed"])
-def test_what_brings_a_message_ends_the_wait(run: Run, how: str) -> None:
-    async def scene() -> None:
-        room = Room()
-        await room.furnish(paused=how == "resumed")
-        expected = ("a", 1)
-        if how == "delay ends":
-            await room.publish("a", delay_ms=1_000)
-        elif how == "resumed":
-            await room.publish("a")
-        elif how != "publish":
-            await room.publish("a")
-            pulled = await room.pull()
-            [(message, _)] = pulled.messages
-            expected = ("a", 2)
-        task = room.wait()
-        await turn()
-        assert not task.done()
-        if how == "publish":
-            await room.publish("a")
-        elif how == "retry":
-            await room.broker.settle(room.queue, [Retry(message.seq, 1, delay_ms=0)], actor=CALLER)
-        elif how == "resumed":
-            await room.change(replace(room.queue, paused=False))
-        else:
-            room.clock.advance(1_000)
-            await room.sweep()
-        await turn()
-        assert got(task) == [expected]
-
-    run(scene())
-
-
-def test_a_queue_that_goes_ends_every_wait(run: Run) -> None:
-    async def scene() -> None:
-        room = Room()
-        await room.furnish()
-        tasks = [room.wait() for _ in range(3)]
-        await turn()
-        await room.delete()
-        await turn()
-        for task in tasks:
-            with pytest.raises(NotFound):
-                task.result()
-
-    run(scene())
-
-
-def test_a_queue_that_is_paused_meanwhile_has_nothing(run: Run) -> None:
-    async def scene() -> None:
-        room = Room()
-        await room.furnish()
-        task = room.wait(wait_ms=60)
-        await turn()
-        await room.change(replace(room.queue, paused=True))
+async def test_what_brings_a_message_ends_the_wait(how: str) -> None:
+    room = await furnished(paused=how == "resumed")
+    expected = ("a", 1)
+    if how == "delay ends":
+        await room.publish("a", delay_ms=1_000)
+    elif how == "resumed":
         await room.publish("a")
-        await turn()
-        assert await task is None
+    elif how != "publish":
+        await room.publish("a")
+        pulled = await room.pull()
+        [(message, _)] = pulled.messages
+        expected = ("a", 2)
+    task = room.wait()
+    await turn()
+    assert not task.done()
+    if how == "publish":
+        await room.publish("a")
+    elif how == "retry":
+        await room.broker.settle(room.queue, [Retry(message.seq, 1, delay_ms=0)], actor=CALLER)
+    elif how == "resumed":
         await room.change(replace(room.queue, paused=False))
-        assert await room.ready() == [("a", 0)]
+    else:
+        room.clock.advance(1_000)
+        await room.sweep()
+    await turn()
+    assert got(task) == [expected]
 
-    run(scene())
+
+async def test_a_queue_that_goes_ends_every_wait() -> None:
+    room = await furnished()
+    tasks = [room.wait() for _ in range(3)]
+    await turn()
+    await room.delete()
+    await turn()
+    for task in tasks:
+        with pytest.raises(NotFound):
+            task.result()
 
 
-def test_what_concerns_another_queue_ends_no_wait(run: Run) -> None:
-    async def scene() -> None:
-        room = Room()
-        await room.furnish()
-        task = room.wait()
-        own = room.queue
-        await room.change(replace(own, id=ids.new_id(), name="other"))
-        await room.publish("elsewhere")
-        await turn()
-        assert not task.done()
-        room.queue = own
-        await room.publish("here")
-        await turn()
-        assert got(task) == [("here", 1)]
+async def test_a_queue_that_is_paused_meanwhile_has_nothing() -> None:
+    room = await furnished()
+    task = room.wait(wait_ms=60)
+    await turn()
+    await room.change(replace(room.queue, paused=True))
+    await room.publish("a")
+    await turn()
+    assert await task is None
+    await room.change(replace(room.queue, paused=False))
+    assert await room.ready() == [("a", 0)]
 
-    run(scene())
+
+async def test_what_concerns_another_queue_ends_no_wait() -> None:
+    room = await furnished()
+    task = room.wait()
+    own = room.queue
+    await room.change(replace(own, id=ids.new_id(), name="other"))
+    await room.publish("elsewhere")
+    await turn()
+    assert not task.done()
+    room.queue = own
+    await room.publish("here")
+    await turn()
+    assert got(task) == [("here", 1)]
 
 
 # --- many who wait ---
 
 
-def test_each_of_many_gets_another_message(run: Run) -> None:
-    async def scene() -> None:
-        room = Room()
-        await room.furnish()
-        tasks = [room.wait() for _ in range(10)]
+async def test_each_of_many_gets_another_message() -> None:
+    room = await furnished()
+    tasks = [room.wait() for _ in range(10)]
+    await turn()
+    await room.publish(*"abc")
+    for text in "defghij":
+        await room.publish(text)
+    await turn()
+    assert sorted(found for task in tasks for found in got(task)) == [
+        (text, 1) for text in "abcdefghij"
+    ]
+
+
+async def test_who_waits_longest_comes_first() -> None:
+    room = await furnished()
+    tasks = []
+    for _ in range(3):
+        tasks.append(room.wait())
         await turn()
-        await room.publish(*"abc")
-        for text in "defghij":
-            await room.publish(text)
+    await room.publish("a")
+    await turn()
+    assert [task.done() for task in tasks] == [True, False, False]
+    for task in tasks[1:]:
+        task.cancel()
+
+
+async def test_what_a_large_batch_leaves_goes_to_the_others() -> None:
+    room = await furnished()
+    tasks = [room.wait(count=3) for _ in range(3)]
+    await turn()
+    await room.publish(*"abcdefg")
+    await turn()
+    assert sorted(found for task in tasks for found in got(task)) == [
+        (text, 1) for text in "abcdefg"
+    ]
+
+
+async def test_a_hint_that_came_to_nothing_lets_its_owner_wait_on() -> None:
+    room = await furnished()
+    task = room.wait()
+    await turn()
+    # Somebody who did not wait is faster.
+    await room.publish("a")
+    pulled = await room.pull()
+    await turn()
+    if not task.done():
+        assert len(pulled.messages) == 1
+        await room.publish("b")
         await turn()
-        assert sorted(found for task in tasks for found in got(task)) == [
-            (text, 1) for text in "abcdefghij"
-        ]
-
-    run(scene())
-
-
-def test_who_waits_longest_comes_first(run: Run) -> None:
-    async def scene() -> None:
-        room = Room()
-        await room.furnish()
-        tasks = []
-        for _ in range(3):
-            tasks.append(room.wait())
-            await turn()
-        await room.publish("a")
-        await turn()
-        assert [task.done() for task in tasks] == [True, False, False]
-        for task in tasks[1:]:
-            task.cancel()
-
-    run(scene())
-
-
-def test_what_a_large_batch_leaves_goes_to_the_others(run: Run) -> None:
-    async def scene() -> None:
-        room = Room()
-        await room.furnish()
-        tasks = [room.wait(count=3) for _ in range(3)]
-        await turn()
-        await room.publish(*"abcdefg")
-        await turn()
-        assert sorted(found for task in tasks for found in got(task)) == [
-            (text, 1) for text in "abcdefg"
-        ]
-
-    run(scene())
-
-
-def test_a_hint_that_came_to_nothing_lets_its_owner_wait_on(run: Run) -> None:
-    async def scene() -> None:
-        room = Room()
-        await room.furnish()
-        task = room.wait()
-        await turn()
-        # Somebody who did not wait is faster.
-        await room.publish("a")
-        pulled = await room.pull()
-        await turn()
-        if not task.done():
-            assert len(pulled.messages) == 1
-            await room.publish("b")
-            await turn()
-            assert got(task) == [("b", 1)]
-        else:
-            assert got(task) == [("a", 1)]
-
-    run(scene())
-
-
-def test_a_message_that_comes_while_the_store_looks_is_not_missed(run: Run) -> None:
-    async def scene() -> None:
-        room = Room()
-        await room.furnish()
-        room.store.held = asyncio.Event()
-        task = room.wait()
-        await turn()
-        # It has looked and found nothing, but does not know so yet.
-        await room.publish("a")
-        await turn()
-        room.store.held.set()
-        await turn()
+        assert got(task) == [("b", 1)]
+    else:
         assert got(task) == [("a", 1)]
 
-    run(scene())
+
+async def test_a_message_that_comes_while_the_store_looks_is_not_missed() -> None:
+    room = await furnished()
+    room.store.held = asyncio.Event()
+    task = room.wait()
+    await turn()
+    # It has looked and found nothing, but does not know so yet.
+    await room.publish("a")
+    await turn()
+    room.store.held.set()
+    await turn()
+    assert got(task) == [("a", 1)]
 
 
 @pytest.mark.parametrize("turns", range(TURNS))
-def test_a_message_that_comes_at_any_moment_of_a_wait_is_not_missed(run: Run, turns: int) -> None:
-    async def scene() -> None:
-        room = Room()
-        await room.furnish()
-        task = room.wait()
-        for _ in range(turns):
-            await asyncio.sleep(0)
-        await room.publish("a")
-        await turn()
-        assert got(task) == [("a", 1)]
-
-    run(scene())
+async def test_a_message_that_comes_at_any_moment_of_a_wait_is_not_missed(turns: int) -> None:
+    room = await furnished()
+    task = room.wait()
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    await room.publish("a")
+    await turn()
+    assert got(task) == [("a", 1)]
 
 
 # --- those who leave ---
 
 
-def test_who_left_before_takes_nothing(run: Run) -> None:
-    async def scene() -> None:
-        room = Room()
-        await room.furnish()
-        someone = Someone()
-        task = room.wait(someone)
-        await turn()
-        someone.leave()
-        await turn()
-        assert got(task) == []
-        await room.publish("a")
-        await turn()
-        assert await room.ready() == [("a", 0)]
-
-    run(scene())
+async def test_who_left_before_takes_nothing() -> None:
+    room = await furnished()
+    someone = Someone()
+    task = room.wait(someone)
+    await turn()
+    someone.leave()
+    await turn()
+    assert got(task) == []
+    await room.publish("a")
+    await turn()
+    assert await room.ready() == [("a", 0)]
 
 
 @pytest.mark.parametrize("turns", range(TURNS))
-def test_whoever_leaves_at_any_moment_leaves_every_message(run: Run, turns: int) -> None:
-    async def scene() -> None:
-        room = Room()
-        await room.furnish()
-        someone = Someone()
-        task = room.wait(someone, count=2, lease_ms=10**9)
-        await turn()
-        publish = asyncio.create_task(room.publish("a", "b"))
-        for _ in range(turns):
-            await asyncio.sleep(0)
-        was_done = task.done()
-        someone.leave()
-        await publish
-        await turn()
-        if not was_done:
-            assert got(task) == []
-            assert [text for text, _ in await room.ready()] == ["a", "b"]
-            assert all(attempts <= 1 for _, attempts in await room.ready())
-        else:
-            assert got(task) == [("a", 1), ("b", 1)]
-
-    run(scene())
+async def test_whoever_leaves_at_any_moment_leaves_every_message(turns: int) -> None:
+    room = await furnished()
+    someone = Someone()
+    task = room.wait(someone, count=2, lease_ms=10**9)
+    await turn()
+    publish = asyncio.create_task(room.publish("a", "b"))
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    was_done = task.done()
+    someone.leave()
+    await publish
+    await turn()
+    if not was_done:
+        assert got(task) == []
+        assert [text for text, _ in await room.ready()] == ["a", "b"]
+        assert all(attempts <= 1 for _, attempts in await room.ready())
+    else:
+        assert got(task) == [("a", 1), ("b", 1)]
 
 
 @pytest.mark.parametrize("turns", range(TURNS))
-def test_whoever_leaves_at_any_moment_passes_the_news_on(run: Run, turns: int) -> None:
-    async def scene() -> None:
-        room = Room()
-        await room.furnish()
-        someone = Someone()
-        first = room.wait(someone, lease_ms=10**9)
-        await turn()
-        second = room.wait(lease_ms=10**9)
-        await turn()
-        publish = asyncio.create_task(room.publish("a"))
-        for _ in range(turns):
-            await asyncio.sleep(0)
-        was_done = first.done()
-        someone.leave()
-        await publish
-        await turn()
-        if was_done:
-            assert got(first) == [("a", 1)]
-            second.cancel()
-        else:
-            assert got(first) == []
-            assert [text for text, _ in got(second)] == ["a"]
-
-    run(scene())
-
-
-def test_what_was_leased_for_somebody_who_left_goes_back(run: Run) -> None:
-    async def scene() -> None:
-        room = Room()
-        await room.furnish()
-        await room.publish("a", "b")
-        room.store.held = asyncio.Event()
-        someone = Someone()
-        task = room.wait(someone, count=2, lease_ms=10**9)
-        await turn()
-        someone.leave()
-        assert await room.ready() == []
-        room.store.held.set()
-        await turn()
-        assert got(task) == []
-        assert await room.ready() == [("a", 1), ("b", 1)]
-
-    run(scene())
-
-
-def test_what_goes_back_wakes_those_who_wait(run: Run) -> None:
-    async def scene() -> None:
-        room = Room()
-        await room.furnish()
-        await room.publish("a")
-        room.store.held = asyncio.Event()
-        someone = Someone()
-        first = room.wait(someone, lease_ms=10**9)
-        await turn()
-        room.store.held.set()
-        someone.leave()
-        second = room.wait()
-        await turn()
+async def test_whoever_leaves_at_any_moment_passes_the_news_on(turns: int) -> None:
+    room = await furnished()
+    someone = Someone()
+    first = room.wait(someone, lease_ms=10**9)
+    await turn()
+    second = room.wait(lease_ms=10**9)
+    await turn()
+    publish = asyncio.create_task(room.publish("a"))
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    was_done = first.done()
+    someone.leave()
+    await publish
+    await turn()
+    if was_done:
+        assert got(first) == [("a", 1)]
+        second.cancel()
+    else:
         assert got(first) == []
-        assert got(second) == [("a", 2)]
+        assert [text for text, _ in got(second)] == ["a"]
 
-    run(scene())
+
+async def test_what_was_leased_for_somebody_who_left_goes_back() -> None:
+    room = await furnished()
+    await room.publish("a", "b")
+    room.store.held = asyncio.Event()
+    someone = Someone()
+    task = room.wait(someone, count=2, lease_ms=10**9)
+    await turn()
+    someone.leave()
+    assert await room.ready() == []
+    room.store.held.set()
+    await turn()
+    assert got(task) == []
+    assert await room.ready() == [("a", 1), ("b", 1)]
+
+
+async def test_what_goes_back_wakes_those_who_wait() -> None:
+    room = await furnished()
+    await room.publish("a")
+    room.store.held = asyncio.Event()
+    someone = Someone()
+    first = room.wait(someone, lease_ms=10**9)
+    await turn()
+    room.store.held.set()
+    someone.leave()
+    second = room.wait()
+    await turn()
+    assert got(first) == []
+    assert got(second) == [("a", 2)]
 
 
 @pytest.mark.parametrize("turns", range(TURNS))
-def test_a_wait_that_is_cancelled_passes_the_news_on(run: Run, turns: int) -> None:
-    async def scene() -> None:
-        room = Room()
-        await room.furnish()
-        first, second = room.wait(), room.wait()
+async def test_a_wait_that_is_cancelled_passes_the_news_on(turns: int) -> None:
+    room = await furnished()
+    first, second = room.wait(), room.wait()
+    await turn()
+    publish = asyncio.create_task(room.publish("a"))
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    first.cancel()
+    await publish
+    await turn()
+    if first.cancelled() and not second.done():
+        # It had leased the message already: the lease ends like any other.
+        assert await room.ready() == []
+        room.clock.advance(1_000)
+        await room.sweep()
         await turn()
-        publish = asyncio.create_task(room.publish("a"))
-        for _ in range(turns):
-            await asyncio.sleep(0)
-        first.cancel()
-        await publish
-        await turn()
-        if first.cancelled() and not second.done():
-            # It had leased the message already: the lease ends like any other.
-            assert await room.ready() == []
-            room.clock.advance(1_000)
-            await room.sweep()
-            await turn()
-        if first.cancelled():
-            assert [text for text, _ in got(second)] == ["a"]
-        else:
-            assert got(first) == [("a", 1)]
-            second.cancel()
-
-    run(scene())
+    if first.cancelled():
+        assert [text for text, _ in got(second)] == ["a"]
+    else:
+        assert got(first) == [("a", 1)]
+        second.cancel()
 
 
-def test_a_wait_that_fails_passes_the_news_on(run: Run) -> None:
-    async def scene() -> None:
-        room = Room()
-        await room.furnish()
-        first = room.wait()
-        await turn()
-        second = room.wait()
-        await turn()
-        room.store.failing = 1
-        await room.publish("a")
-        await turn()
-        with pytest.raises(StoreUnavailable):
-            first.result()
-        assert got(second) == [("a", 1)]
-
-    run(scene())
+async def test_a_wait_that_fails_passes_the_news_on() -> None:
+    room = await furnished()
+    first = room.wait()
+    await turn()
+    second = room.wait()
+    await turn()
+    room.store.failing = 1
+    await room.publish("a")
+    await turn()
+    with pytest.raises(StoreUnavailable):
+        first.result()
+    assert got(second) == [("a", 1)]
 
 
 # --- the end of the server ---
 
 
-def test_a_drain_lets_everyone_go(run: Run) -> None:
-    async def scene() -> None:
-        room = Room()
-        await room.furnish()
-        tasks = [room.wait() for _ in range(3)]
-        await turn()
-        room.broker.drain()
-        await turn()
-        assert [got(task) for task in tasks] == [[], [], []]
-
-    run(scene())
+async def test_a_drain_lets_everyone_go() -> None:
+    room = await furnished()
+    tasks = [room.wait() for _ in range(3)]
+    await turn()
+    room.broker.drain()
+    await turn()
+    assert [got(task) for task in tasks] == [[], [], []]
 
 
-def test_after_a_drain_nobody_waits(run: Run) -> None:
-    async def scene() -> None:
-        room = Room()
-        await room.furnish()
-        room.broker.drain()
-        task = room.wait()
-        await turn()
-        assert got(task) == []
-        await room.publish("a")
-        there = room.wait()
-        await turn()
-        assert got(there) == [("a", 1)]
-
-    run(scene())
+async def test_after_a_drain_nobody_waits() -> None:
+    room = await furnished()
+    room.broker.drain()
+    task = room.wait()
+    await turn()
+    assert got(task) == []
+    await room.publish("a")
+    there = room.wait()
+    await turn()
+    assert got(there) == [("a", 1)]
 
 
 @pytest.mark.parametrize("end", ["message", "time", "leave", "drain", "cancel"])
-def test_nothing_is_left_of_a_wait(run: Run, end: str) -> None:
+async def test_nothing_is_left_of_a_wait(end: str) -> None:
     """What was told is not told again, and the caller may wait for something else."""
 
-    async def scene() -> None:
-        room = Room()
-        await room.furnish()
-        someone = Someone()
-        task = room.wait(someone, wait_ms=20 if end == "time" else LONG_MS)
-        await turn()
-        assert someone.on_gone is not None
-        if end == "message":
-            await room.publish("a")
-        elif end == "leave":
-            someone.leave()
-        elif end == "drain":
-            room.broker.drain()
-        elif end == "cancel":
-            task.cancel()
-        await asyncio.wait([task])
-        assert someone.on_gone is None
-        # A later message is there for whoever comes next.
-        await room.publish("later")
-        await turn()
-        assert ("later", 0) in await room.ready()
-
-    run(scene())
+    room = await furnished()
+    someone = Someone()
+    task = room.wait(someone, wait_ms=20 if end == "time" else LONG_MS)
+    await turn()
+    assert someone.on_gone is not None
+    if end == "message":
+        await room.publish("a")
+    elif end == "leave":
+        someone.leave()
+    elif end == "drain":
+        room.broker.drain()
+    elif end == "cancel":
+        task.cancel()
+    await asyncio.wait([task])
+    assert someone.on_gone is None
+    # A later message is there for the next caller.
+    await room.publish("later")
+    await turn()
+    assert ("later", 0) in await room.ready()
 
 
-def test_messages_and_those_who_wait_always_meet(run: Run) -> None:
+async def test_messages_and_those_who_wait_always_meet() -> None:
     """Many come, wait, get, leave and give back at once; in the end all is acked, once each."""
 
-    async def scene() -> None:
-        room = Room()
-        await room.furnish()
-        acked: list[str] = []
+    room = await furnished()
+    acked: list[str] = []
 
-        async def consume(number: int) -> None:
-            while len(acked) < 200:
-                someone = Someone()
-                task = room.wait(someone, count=1 + number % 3, wait_ms=50, lease_ms=10**9)
-                for _ in range(number % 5):
-                    await asyncio.sleep(0)
-                if number % 4 == 0 and not task.done():
-                    someone.leave()
-                pulled = await task
-                for message, _ in pulled.messages if pulled else ():
-                    if message.attempts % 3 == 1 and number % 2:
-                        back = Retry(message.seq, message.attempts, delay_ms=0)
-                        await room.broker.settle(room.queue, [back], actor=CALLER)
-                    else:
-                        done = Ack(message.seq, message.attempts)
-                        await room.broker.settle(room.queue, [done], actor=CALLER)
-                        acked.append(message.body.decode())
+    async def consume(number: int) -> None:
+        while len(acked) < 200:
+            someone = Someone()
+            task = room.wait(someone, count=1 + number % 3, wait_ms=50, lease_ms=10**9)
+            for _ in range(number % 5):
+                await asyncio.sleep(0)
+            if number % 4 == 0 and not task.done():
+                someone.leave()
+            pulled = await task
+            for message, _ in pulled.messages if pulled else ():
+                if message.attempts % 3 == 1 and number % 2:
+                    back = Retry(message.seq, message.attempts, delay_ms=0)
+                    await room.broker.settle(room.queue, [back], actor=CALLER)
+                else:
+                    done = Ack(message.seq, message.attempts)
+                    await room.broker.settle(room.queue, [done], actor=CALLER)
+                    acked.append(message.body.decode())
 
-        async def publish() -> None:
-            for number in range(200):
-                await room.publish(str(number))
-                if number % 3 == 0:
-                    await asyncio.sleep(0)
+    async def publish() -> None:
+        for number in range(200):
+            await room.publish(str(number))
+            if number % 3 == 0:
+                await asyncio.sleep(0)
 
-        async with asyncio.timeout(30):
-            await asyncio.gather(publish(), *(consume(number) for number in range(12)))
-        assert sorted(acked, key=int) == [str(number) for number in range(200)]
-
-    run(scene())
+    async with asyncio.timeout(30):
+        await asyncio.gather(publish(), *(consume(number) for number in range(12)))
+    assert sorted(acked, key=int) == [str(number) for number in range(200)]
 
 
-def test_a_message_without_a_hint_is_found_all_the_same(
-    run: Callable[[Coroutine[Any, Any, None]], None],
-) -> None:
-    async def story() -> None:
-        room = Room(SlowStore(DeafWaiters(longest_s=0.02)))
-        await room.furnish()
-        waiting = room.wait(wait_ms=20_000)
+async def test_a_message_without_a_hint_is_found_all_the_same() -> None:
+    room = Room(SlowStore(DeafWaiters(longest_s=0.02)))
+    await room.furnish()
+    waiting = room.wait(wait_ms=20_000)
+    await turn()
+    await room.publish("m1")
+    await asyncio.wait_for(waiting, 10)
+    assert got(waiting) == [("m1", 1)]
+
+
+async def test_hints_for_nothing_end_no_wait() -> None:
+    room = await furnished()
+    waiting = room.wait(wait_ms=20_000)
+    for _ in range(5):
         await turn()
-        await room.publish("m1")
-        await asyncio.wait_for(waiting, 10)
-        assert got(waiting) == [("m1", 1)]
-
-    run(story())
-
-
-def test_hints_for_nothing_end_no_wait(run: Callable[[Coroutine[Any, Any, None]], None]) -> None:
-    async def story() -> None:
-        room = Room()
-        await room.furnish()
-        waiting = room.wait(wait_ms=20_000)
-        for _ in range(5):
-            await turn()
-            room.store.waiters.wake(room.queue.id, 3)
-        await turn()
-        assert not waiting.done()
-        await room.publish("m1")
-        await asyncio.wait_for(waiting, 10)
-        assert got(waiting) == [("m1", 1)]
-
-    run(story())
+        room.store.waiters.wake(room.queue.id, 3)
+    await turn()
+    assert not waiting.done()
+    await room.publish("m1")
+    await asyncio.wait_for(waiting, 10)
+    assert got(waiting) == [("m1", 1)]

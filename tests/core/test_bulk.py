@@ -19,7 +19,7 @@ from courier.core.errors import (
 from courier.core.limits import Limits
 from courier.core.types import Draft, Queue, Run, Schema
 from courier.ops.digests import digests
-from courier.sealing import Sealer
+from courier.sealing import KeySealer
 from courier.store.embedded import EmbeddedStore
 from tests.conformance.store.driver import CALLER, TENANT, Driver
 
@@ -30,7 +30,7 @@ class Bulk(Driver):
     """A broker on a store on disk."""
 
     def broker(self, limits: Limits = LIMITS) -> Broker:
-        return Broker(self.store, self.clock, limits, Sealer([b"k" * 32]))
+        return Broker(self.store, self.clock, limits, KeySealer([b"k" * 32]))
 
     def send(
         self,

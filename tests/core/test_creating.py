@@ -35,28 +35,22 @@ async def created(store: EmbeddedStore, names: list[str], limits: Limits) -> lis
     return await asyncio.gather(*calls, return_exceptions=True)
 
 
-def test_as_many_are_created_as_may_be(tmp_path: Path) -> None:
-    async def story() -> None:
-        store = await opened(tmp_path)
-        names = [f"q{number}" for number in range(CALLERS)]
-        answers = await created(store, names, Limits(queues_max=12))
-        refused = [each for each in answers if isinstance(each, OverLimit)]
-        assert len(refused) == CALLERS - 12
-        assert len(store.records.scan(Queue)) == 12
-        await store.close()
-
-    asyncio.run(story())
+async def test_as_many_are_created_as_may_be(tmp_path: Path) -> None:
+    store = await opened(tmp_path)
+    names = [f"q{number}" for number in range(CALLERS)]
+    answers = await created(store, names, Limits(queues_max=12))
+    refused = [each for each in answers if isinstance(each, OverLimit)]
+    assert len(refused) == CALLERS - 12
+    assert len(store.records.scan(Queue)) == 12
+    await store.close()
 
 
-def test_one_of_those_that_have_the_same_name_is_created(tmp_path: Path) -> None:
-    async def story() -> None:
-        store = await opened(tmp_path)
-        answers = await created(store, ["same"] * CALLERS, Limits())
-        assert sum(isinstance(each, Conflict) for each in answers) == CALLERS - 1
-        assert len(store.records.scan(Queue)) == 1
-        await store.close()
-
-    asyncio.run(story())
+async def test_one_of_those_that_have_the_same_name_is_created(tmp_path: Path) -> None:
+    store = await opened(tmp_path)
+    answers = await created(store, ["same"] * CALLERS, Limits())
+    assert sum(isinstance(each, Conflict) for each in answers) == CALLERS - 1
+    assert len(store.records.scan(Queue)) == 1
+    await store.close()
 
 
 def test_of_those_who_put_the_same_queue_one_creates_it_and_the_others_change_it(
@@ -81,13 +75,10 @@ def test_of_those_who_put_the_same_queue_one_creates_it_and_the_others_change_it
     asyncio.run(story())
 
 
-def test_they_share_commits(tmp_path: Path) -> None:
-    async def story() -> None:
-        store = await opened(tmp_path)
-        names = [f"q{number}" for number in range(200)]
-        await created(store, names, Limits())
-        packets: int = store.disk.db.execute("SELECT count(*) FROM packet").get
-        assert packets <= 20
-        await store.close()
-
-    asyncio.run(story())
+async def test_they_share_commits(tmp_path: Path) -> None:
+    store = await opened(tmp_path)
+    names = [f"q{number}" for number in range(200)]
+    await created(store, names, Limits())
+    packets: int = store.disk.db.execute("SELECT count(*) FROM packet").get
+    assert packets <= 20
+    await store.close()

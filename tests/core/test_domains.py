@@ -1,42 +1,20 @@
 """Domains: claimed, renamed, given another challenge, verified, deleted."""
 
-import asyncio
-from collections.abc import Coroutine, Iterator
-from typing import Any, TypeVar
-
 import pytest
 from msgspec.structs import replace
 
 from courier import ids
-from courier.clock import ManualClock
-from courier.core.admin import Admin
-from courier.core.domains import CHALLENGE_MS, DOMAINS_MAX, new_domain
+from courier.core.domains import CHALLENGE_MS, DOMAINS_MAX, Domains, new_domain
 from courier.core.errors import Conflict, NotFound, OverLimit
-from courier.core.limits import Limits
 from courier.core.records import decided
-from courier.core.types import DAY_MS, Actor, Domain
-from tests.core import tenants
-from tests.oracle.store import Oracle
-
-T = TypeVar("T")
-
-TENANT = "c0" + "7" * 30
-OTHER = "c0" + "8" * 30
-CALLER = Actor("caller", "test")
+from courier.core.types import DAY_MS, Domain
+from tests.core.desk import CALLER, OTHER, TENANT, CoreDesk
 
 
-class Desk:
-    """A store, at the time of a clock that moves when told to."""
-
-    def __init__(self, runner: asyncio.Runner) -> None:
-        self._runner = runner
-        self.store = Oracle()
-        self.store.records.apply(puts=tenants(TENANT, OTHER))
-        self.clock = ManualClock()
-        self.domains = Admin(self.store, self.clock, Limits()).domains
-
-    def run(self, call: Coroutine[Any, Any, T]) -> T:
-        return self._runner.run(call)
+class Desk(CoreDesk):
+    @property
+    def domains(self) -> Domains:
+        return self.admin.domains
 
     def create(
         self,
@@ -62,12 +40,6 @@ class Desk:
 
     def verified(self, domain: Domain) -> Domain:
         return self.run(self.domains.note_verified(domain))
-
-
-@pytest.fixture
-def desk() -> Iterator[Desk]:
-    with asyncio.Runner() as runner:
-        yield Desk(runner)
 
 
 def test_a_new_domain_has_a_week_for_its_challenge(desk: Desk) -> None:

@@ -269,3 +269,54 @@ def test_tokens_of_before_are_read_among_shared_ones(tokens: Tokens) -> None:
     old = tokens.mint(QUEUE, 5, 3)
     made = tokens.mint_all(QUEUE, [7, 8], [1, 1])
     assert read_all(tokens, [made[0], old, made[1]]) == [(7, 1), (5, 3), (8, 1)]
+
+
+# --- tokens that are bound to a text ---
+
+TEXTS = st.text(min_size=1, max_size=40)
+
+
+@given(LEASED, st.randoms(), TEXTS)
+def test_bound_tokens_read_back_with_their_texts_and_no_others(
+    runs: list[tuple[int, int, int]], random: random.Random, other: str
+) -> None:
+    leased = [(first + n, attempt) for first, count, attempt in runs for n in range(count)]
+    tokens, texts = Tokens(SECRET, "lease"), [f"text {place}" for place in range(len(leased))]
+    seqs, attempts = [seq for seq, _ in leased], [attempt for _, attempt in leased]
+    made = tokens.mint_all(QUEUE, seqs, attempts, texts)
+    held = list(zip(made, texts, leased, strict=True))
+    random.shuffle(held)
+    shuffled, named = [token for token, *_ in held], [text for _, text, _ in held]
+    assert tokens.read_bound(QUEUE, shuffled, named) == [each for *_, each in held]
+    assert tokens.read_bound(QUEUE, shuffled, [other] * len(held)) == [None] * len(held)
+    assert tokens.read_bound(OTHER_QUEUE, shuffled, named) == [None] * len(held)
+    assert tokens.read_all(QUEUE, shuffled) == [None] * len(held)
+    assert tokens.read_bound(QUEUE, tokens.mint_all(QUEUE, seqs, attempts), texts) == [
+        None for _ in leased
+    ]
+
+
+def test_a_bound_token_with_any_character_changed_does_not_read(tokens: Tokens) -> None:
+    made = tokens.mint_all(QUEUE, [7, 8], [1, 1], ["one", "two"])
+    for at, old in enumerate(made[1]):
+        for new in "A0f":
+            forged = made[1][:at] + new + made[1][at + 1 :]
+            assert old == new or tokens.read_bound(QUEUE, [forged], ["two"]) == [None]
+
+
+@given(st.text(max_size=48), st.characters())
+def test_no_text_upsets_the_reading_of_a_bound_token(text: str, bound: str) -> None:
+    tokens = Tokens(SECRET, "lease")
+    assert tokens.read_bound(QUEUE, [text], [bound]) == [None]
+    made = tokens.mint_all(QUEUE, [7, 8], [1, 1], ["one", "two"])
+    assert tokens.read_bound(QUEUE, made, [bound, "\ud800"]) == [None, None]
+    single = tokens.mint(QUEUE, 7, 1, "one")
+    assert tokens.read_bound(QUEUE, [single], ["\ud800"]) == [None]
+
+
+def test_who_holds_bound_tokens_cannot_write_those_of_others(tokens: Tokens) -> None:
+    """Whatever checksum they put together: their numbers end where what they were given does."""
+    made = tokens.mint_all(QUEUE, [7, 8], [1, 1], ["one", "two"])
+    shared = made[0][ids._BOUND_SHARED_PART]
+    check = ids._check("three", ids._start(shared) + 2)
+    assert tokens.read_bound(QUEUE, [f"0002{check}{shared}"], ["three"]) == [None]

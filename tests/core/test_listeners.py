@@ -1,54 +1,37 @@
 """Listeners: made, changed, given new secrets, disabled, deleted, and told of the past."""
 
 import asyncio
-from collections.abc import Coroutine, Iterator
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from courier import ids
-from courier.clock import ManualClock
 from courier.core import listeners as module
-from courier.core.admin import Admin
 from courier.core.errors import Conflict, NotFound, OverLimit
 from courier.core.keys import Reach
-from courier.core.limits import Limits
 from courier.core.listeners import LISTENERS_MAX, SECRETS_MAX, Backfilled, record_name
 from courier.core.types import (
     DAY_MS,
     HOUR_MS,
-    Actor,
     Draft,
     Listener,
     Liveness,
     Queue,
     Secret,
 )
-from tests.core import tenants
-from tests.oracle.store import Oracle
+from tests.core.desk import CALLER, TENANT, CoreDesk
 
-T = TypeVar("T")
-
-TENANT = "c0" + "7" * 30
-CALLER = Actor("caller", "test")
 EVERYTHING = Reach("queues:write")
 
 
-class Desk:
+class Desk(CoreDesk):
     """A store with one queue, at the time of a clock that moves when told to."""
 
     def __init__(self, runner: asyncio.Runner) -> None:
-        self._runner = runner
-        self.store = Oracle()
-        self.store.records.apply(puts=tenants(TENANT))
-        self.clock = ManualClock()
-        self.admin = Admin(self.store, self.clock, Limits())
+        super().__init__(runner)
         self.listeners = self.admin.listeners
         self.queue = self.new_queue()
-
-    def run(self, call: Coroutine[Any, Any, T]) -> T:
-        return self._runner.run(call)
 
     def new_queue(self) -> Queue:
         now_ms = self.clock.now_ms()
@@ -121,12 +104,6 @@ class Desk:
     def open_pushes(self, listener: Listener) -> int:
         now_ms = self.clock.now_ms()
         return self.run(self.store.pushes.stats([listener.id], now_ms=now_ms))[listener.id].open
-
-
-@pytest.fixture
-def desk() -> Iterator[Desk]:
-    with asyncio.Runner() as runner:
-        yield Desk(runner)
 
 
 # --- made and changed ---

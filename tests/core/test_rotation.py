@@ -1,46 +1,29 @@
 """Another secret for a key: which secrets work, and until when."""
 
 import asyncio
-from collections.abc import Coroutine, Iterator
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from courier.clock import ManualClock
 from courier.core import journal, keys
-from courier.core.admin import Admin
 from courier.core.errors import NotFound, Unauthenticated
 from courier.core.keys import RETIRED_MAX
-from courier.core.limits import Limits
-from courier.core.records import decided
-from courier.core.types import HOUR_MS, Actor, Key
-from tests.core import tenants
-from tests.oracle.store import Oracle
-
-T = TypeVar("T")
-TENANT = "c0" + "7" * 30
-CALLER = Actor("caller", "test")
+from courier.core.types import HOUR_MS, Key
+from tests.core.desk import CALLER, TENANT, CoreDesk
 
 
-class Desk:
+class Desk(CoreDesk):
     """Gives out secrets and checks them, at the time of a clock that moves when told to."""
 
     def __init__(self, runner: asyncio.Runner) -> None:
-        self._runner = runner
-        self.store = Oracle()
-        self.store.records.apply(puts=tenants(TENANT))
-        self.clock = ManualClock()
-        self.admin = Admin(self.store, self.clock, Limits())
+        super().__init__(runner)
         self.ring = keys.Keyring(self.store)
         self.key, self.secret = self.run(
             self.admin.create_key(
                 tenant=TENANT, name="k", grants=keys.grants(["read"]), actor=CALLER
             )
         )
-
-    def run(self, call: Coroutine[Any, Any, T]) -> T:
-        return self._runner.run(call)
 
     def rotate(self, overlap_ms: int, tenant: str = TENANT) -> str:
         key, secret = self.run(
@@ -60,19 +43,10 @@ class Desk:
             return refused.signin
         return ""
 
-    def put(self, **fields: Any) -> None:
+    def change(self, **fields: Any) -> None:
         key = self.store.records.get(Key, self.key.id)
         assert key is not None
-        now_ms = self.clock.now_ms()
-        self.run(
-            self.store.change(decided(puts=[replace(key, **fields)]), actor=CALLER, now_ms=now_ms)
-        )
-
-
-@pytest.fixture
-def desk() -> Iterator[Desk]:
-    with asyncio.Runner() as runner:
-        yield Desk(runner)
+        self.put(replace(key, **fields))
 
 
 def test_the_old_secret_works_until_the_overlap_is_over(desk: Desk) -> None:
@@ -113,9 +87,9 @@ def test_a_deleted_key_has_no_good_secret(desk: Desk) -> None:
 
 def test_a_disabled_or_expired_key_has_no_good_secret(desk: Desk) -> None:
     made = [desk.secret, desk.rotate(HOUR_MS)]
-    desk.put(enabled=False)
+    desk.change(enabled=False)
     assert [desk.why(each) for each in made] == ["disabled"] * 2
-    desk.put(enabled=True, expires_ms=desk.clock.now_ms())
+    desk.change(enabled=True, expires_ms=desk.clock.now_ms())
     assert [desk.why(each) for each in made] == ["expired"] * 2
 
 

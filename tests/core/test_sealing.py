@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from courier import sealing
 from courier.core.errors import StoreUnavailable
 from courier.core.sealed import open_text, reseal_text
-from courier.sealing import BadKey, Sealer
+from courier.sealing import BadKey, KeySealer
 
 ONE, TWO = b"1" * 32, b"2" * 32
 HERE, THERE = b"here", b"there"
@@ -24,28 +24,28 @@ def text(*keys: bytes) -> str:
 
 @pytest.mark.parametrize("clear", TEXTS)
 def test_what_was_sealed_is_opened(clear: bytes) -> None:
-    sealer = Sealer([ONE])
+    sealer = KeySealer([ONE])
     sealed, name = sealer.seal(clear, HERE)
     assert sealer.open(sealed, name, HERE) == clear
-    assert Sealer([ONE]).open(sealed, name, HERE) == clear
+    assert KeySealer([ONE]).open(sealed, name, HERE) == clear
 
 
 def test_what_is_sealed_shows_nothing_of_what_it_was() -> None:
     clear = b"a well-known beginning " * 10
-    sealed, _ = Sealer([ONE]).seal(clear, HERE)
+    sealed, _ = KeySealer([ONE]).seal(clear, HERE)
     assert not any(clear[at : at + 4] in sealed for at in range(len(clear) - 3))
 
 
 def test_the_same_text_is_sealed_differently_every_time() -> None:
-    sealer = Sealer([ONE])
+    sealer = KeySealer([ONE])
     nonces = {sealer.seal(b"same", HERE)[0][:12] for _ in range(1_000)}
     assert len(nonces) == 1_000
 
 
 def test_the_name_of_a_key_tells_keys_apart_and_nothing_else() -> None:
-    (_, one), (_, two) = Sealer([ONE]).seal(b"", HERE), Sealer([TWO]).seal(b"", HERE)
+    (_, one), (_, two) = KeySealer([ONE]).seal(b"", HERE), KeySealer([TWO]).seal(b"", HERE)
     assert one != two
-    assert one == Sealer([ONE]).seal(b"other", HERE)[1]
+    assert one == KeySealer([ONE]).seal(b"other", HERE)[1]
     for key, name in ((ONE, one), (TWO, two)):
         assert re.fullmatch(r"[0-9a-f]{16}\.2", name)
         assert name not in key.hex()
@@ -53,7 +53,7 @@ def test_the_name_of_a_key_tells_keys_apart_and_nothing_else() -> None:
 
 @pytest.mark.parametrize("place", [0, 11, 12, 13, -17, -16, -1])
 def test_what_was_changed_is_not_opened(place: int) -> None:
-    sealer = Sealer([ONE])
+    sealer = KeySealer([ONE])
     sealed, name = sealer.seal(b"some text", HERE)
     changed = bytearray(sealed)
     changed[place] ^= 1
@@ -63,31 +63,31 @@ def test_what_was_changed_is_not_opened(place: int) -> None:
 
 @pytest.mark.parametrize("length", [0, 1, 12, 27, 28])
 def test_what_was_cut_off_is_not_opened(length: int) -> None:
-    sealer = Sealer([ONE])
+    sealer = KeySealer([ONE])
     sealed, name = sealer.seal(b"some text", HERE)
     with pytest.raises(StoreUnavailable):
         sealer.open(sealed[:length], name, HERE)
 
 
 def test_without_its_key_nothing_is_opened() -> None:
-    sealed, name = Sealer([ONE]).seal(b"some text", HERE)
+    sealed, name = KeySealer([ONE]).seal(b"some text", HERE)
     with pytest.raises(StoreUnavailable, match=name[:16]):
-        Sealer([TWO]).open(sealed, name, HERE)
-    other = Sealer([TWO]).seal(b"", HERE)[1]
+        KeySealer([TWO]).open(sealed, name, HERE)
+    other = KeySealer([TWO]).seal(b"", HERE)[1]
     with pytest.raises(StoreUnavailable):
-        Sealer([TWO]).open(sealed, other, HERE)
+        KeySealer([TWO]).open(sealed, other, HERE)
 
 
 def test_the_first_key_seals_and_all_open() -> None:
-    old, old_name = Sealer([ONE]).seal(b"old", HERE)
-    both = Sealer([TWO, ONE])
+    old, old_name = KeySealer([ONE]).seal(b"old", HERE)
+    both = KeySealer([TWO, ONE])
     new, new_name = both.seal(b"new", HERE)
-    assert new_name == Sealer([TWO]).seal(b"", HERE)[1]
+    assert new_name == KeySealer([TWO]).seal(b"", HERE)[1]
     assert (both.open(old, old_name, HERE), both.open(new, new_name, HERE)) == (b"old", b"new")
 
 
 def test_what_was_sealed_for_one_place_does_not_open_in_another() -> None:
-    sealer = Sealer([ONE])
+    sealer = KeySealer([ONE])
     sealed, name = sealer.seal(b"some text", HERE)
     for place in (THERE, b"", HERE + HERE):
         with pytest.raises(StoreUnavailable, match="moved from where it belongs"):
@@ -98,9 +98,9 @@ def test_what_was_sealed_for_one_place_does_not_open_in_another() -> None:
 
 
 def test_what_was_sealed_before_there_were_places_is_still_opened() -> None:
-    name, nonce = Sealer([ONE]).name.removesuffix(".2"), b"n" * 12
+    name, nonce = KeySealer([ONE]).name.removesuffix(".2"), b"n" * 12
     sealed = nonce + AESGCM(ONE).encrypt(nonce, b"old", None)
-    sealer = Sealer([TWO, ONE])
+    sealer = KeySealer([TWO, ONE])
     assert sealer.open(sealed, name, HERE) == b"old"
     with pytest.raises(StoreUnavailable):
         sealer.open(sealed, name + ".2", HERE)
@@ -114,7 +114,7 @@ def test_what_was_sealed_before_there_were_places_is_still_opened() -> None:
 @pytest.mark.parametrize("text", ["", ":", "x", "x:y", f"{'0' * 16}.2:AAAA", "é:A"])
 def test_text_that_nothing_was_sealed_as_is_refused(text: str) -> None:
     with pytest.raises(StoreUnavailable):
-        open_text(text, Sealer([ONE]), HERE)
+        open_text(text, KeySealer([ONE]), HERE)
 
 
 # --- where keys come from ---

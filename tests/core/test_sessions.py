@@ -1,47 +1,25 @@
 """Tokens: whose they are, how long they hold, and what ends them."""
 
 import asyncio
-from collections.abc import Coroutine, Iterator
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import pytest
 from msgspec.structs import replace
 
-from courier.clock import ManualClock
 from courier.core import keys
-from courier.core.admin import Admin
 from courier.core.errors import Unauthenticated
-from courier.core.limits import Limits
 from courier.core.records import decided
 from courier.core.sessions import SESSION_MS, SESSIONS_MAX
-from courier.core.types import HOUR_MS, MINUTE_MS, Actor, Key, Session
-from tests.core import tenants
-from tests.oracle.store import Oracle
+from courier.core.types import HOUR_MS, MINUTE_MS, Key, Session
+from tests.core.desk import CALLER, TENANT, CoreDesk
 
-T = TypeVar("T")
 Kind = Literal["token", "app", "connected_app", "user"]
 
-TENANT = "c0" + "7" * 30
-CALLER = Actor("caller", "test")
 KINDS: list[Kind] = ["app", "connected_app", "user"]
 
 
-class Desk:
+class Desk(CoreDesk):
     """Gives out and checks tokens, at the time of a clock that moves when told to."""
-
-    def __init__(self, runner: asyncio.Runner) -> None:
-        self.store = Oracle()
-        self.store.records.apply(puts=tenants(TENANT))
-        self.clock = ManualClock()
-        self._runner = runner
-        self.restart()
-
-    def restart(self) -> None:
-        """Forget what is not in the store."""
-        self.admin = Admin(self.store, self.clock, Limits())
-
-    def run(self, call: Coroutine[Any, Any, T]) -> T:
-        return self._runner.run(call)
 
     def key(self, kind: Kind = "app", **fields: Any) -> Key:
         now_ms = self.clock.now_ms()
@@ -51,9 +29,6 @@ class Desk:
         key = replace(key, **fields)
         self.put(key)
         return key
-
-    def put(self, key: Key) -> None:
-        self.run(self.store.change(decided(puts=[key]), actor=CALLER, now_ms=self.clock.now_ms()))
 
     def open(self, key: Key) -> str:
         return self.run(self.admin.sessions.open(key, actor=CALLER))
@@ -76,12 +51,6 @@ class Desk:
 
     def sessions(self, key: Key) -> list[Session]:
         return self.store.records.scan(Session, parent=key.id)
-
-
-@pytest.fixture
-def desk() -> Iterator[Desk]:
-    with asyncio.Runner() as runner:
-        yield Desk(runner)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -1,20 +1,18 @@
 """Failed sign-ins: what the journal gets of them, and how little however many there are."""
 
 import asyncio
-from collections.abc import Coroutine, Iterator, Sequence
-from typing import Any, TypeVar
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pytest
 
-from courier.clock import ManualClock
 from courier.core import journal
 from courier.core.errors import StoreUnavailable
 from courier.core.signins import FAILURES_MAX, KIND, Failure, SignIns
 from courier.core.types import MINUTE_MS, Note
+from tests.core.desk import CoreDesk
 from tests.oracle.parts import Events
-from tests.oracle.store import Oracle
 
-T = TypeVar("T")
 BAD = Failure("wrong_secret", "cloudflare", "192.0.2.1", "c0" + "7" * 30, "c0" + "1" * 30)
 
 
@@ -29,16 +27,11 @@ class Journal(Events):
         await super().note(notes, now_ms=now_ms)
 
 
-class Desk:
+class Desk(CoreDesk):
     def __init__(self, runner: asyncio.Runner) -> None:
-        self._runner = runner
-        self.store = Oracle()
+        super().__init__(runner)
         self.store.journal = self.journal = Journal(self.store)
-        self.clock = ManualClock()
         self.signins = SignIns(self.clock)
-
-    def run(self, call: Coroutine[Any, Any, T]) -> T:
-        return self._runner.run(call)
 
     def flush(self, *, early: bool = False) -> None:
         now_ms = self.clock.now_ms()
@@ -47,12 +40,6 @@ class Desk:
     def events(self) -> list[dict[str, Any]]:
         runs = self.run(self.store.journal.read(after=0, limit=10_000))
         return list(journal.events(runs, after=0, limit=10_000))
-
-
-@pytest.fixture
-def desk() -> Iterator[Desk]:
-    with asyncio.Runner() as runner:
-        yield Desk(runner)
 
 
 def test_equal_failures_of_a_minute_are_one_event(desk: Desk) -> None:

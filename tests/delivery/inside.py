@@ -19,13 +19,14 @@ from courier.core.limits import Limits
 from courier.core.records import decided
 from courier.core.store import Store
 from courier.core.types import BROKER, DAY_MS, Draft, Listener, Message, Push, Queue, Secret, Tenant
-from courier.delivery import secrets, signing
-from courier.delivery.engine import Engine
+from courier.delivery import line, secrets, signing
 from courier.delivery.http import HttpTransport
+from courier.delivery.notes import LivenessNotes
 from courier.delivery.room import PushRoom
+from courier.delivery.services import PushServices
 from courier.delivery.slots import Slots
 from courier.delivery.targets import Targets, networks
-from courier.sealing import KEY_BYTES, Sealer
+from courier.sealing import KEY_BYTES, KeySealer
 from courier.store.embedded import EmbeddedStore
 from tests.oracle.store import Oracle
 
@@ -59,23 +60,25 @@ class Inside:
     ) -> None:
         self.store = store
         self.clock = ManualClock(time.time_ns() // 1_000_000)
-        self.sealer = Sealer([b"k" * KEY_BYTES])
+        self.sealer = KeySealer([b"k" * KEY_BYTES])
         limits = Limits(queues_max=100, queue_bytes_max=1 << 30, queue_rate_max=0)
         self.broker = Broker(store, self.clock, limits, self.sealer)
         self.admin = Admin(store, self.clock, limits)
         self.transport = HttpTransport(Targets(networks("127.0.0.0/8")), connections_max=1_000)
         self.slots = Slots(pushes_max)
         self.room = PushRoom(pushes_bytes_max)
-        self.engine = Engine(
-            store,
-            self.broker,
-            self.admin,
-            self.clock,
-            self.sealer,
-            self.transport,
-            Plain(),
+        self.pushes = PushServices(
+            store=store,
+            broker=self.broker,
+            clock=self.clock,
+            transport=self.transport,
             slots=self.slots,
             room=self.room,
+            listeners=self.admin.listeners,
+            sealer=self.sealer,
+            spelling=Plain(),
+            notes=LivenessNotes(self.admin.listeners),
+            probe_slots=Slots(pushes_max),
             delay_percent=100,
             liveness_every_ms=liveness_every_ms,
             domains_required=False,
@@ -140,7 +143,7 @@ class Inside:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Let the engine run meanwhile, and stop it as a server does that is told to stop."""
-        task = asyncio.create_task(self.engine.run())
+        task = asyncio.create_task(line.runners(self.pushes).run())
         try:
             yield
         finally:

@@ -17,6 +17,8 @@ from tests.delivery.inside import Inside, both_stores, run_inside, until
 from tests.delivery.receiver import Receiver, closed_port
 
 SEEN_S = 1.0
+# A new listener gets one request, then two, four, eight, ten at a time, if it is quick more ahead.
+KNOWN_AFTER = 1 + 2 + 4 + 8 + 1
 
 
 @pytest.fixture(autouse=True)
@@ -142,16 +144,18 @@ def test_a_line_is_not_forgotten_when_another_takes_the_word_for_it(
             await inside.publish("one")
             await asyncio.to_thread(receiver.wait, "/busy", 1)
             first = await inside.listen(receiver.url("/first"))
-            await inside.listen(receiver.url("/second"))
+            second = await inside.listen(receiver.url("/second"))
+            await inside.listen(receiver.url("/third"))
             await inside.publish("two")
 
             async def hungry() -> bool:
                 return inside.slots.waiting == 3
 
             await until(hungry, "nobody waits")
-            await inside.change(*[replace(each, disabled_by="user") for each in (busy, first)])
+            others = (busy, first, second)
+            await inside.change(*[replace(each, disabled_by="user") for each in others])
             held.let_go()
-            await asyncio.to_thread(receiver.wait, "/second", 1)
+            await asyncio.to_thread(receiver.wait, "/third", 1)
 
     run_inside(kind, tmp_path, main, pushes_max=1)
 
@@ -172,7 +176,7 @@ def test_no_more_requests_are_made_at_a_time_than_the_engine_may(
             while sum(len(receiver.received(place)) for place in places) < 80:
                 for held in holds:
                     held.let_go(2)
-                seen.append(inside.engine.in_flight)
+                seen.append(inside.pushes.in_flight)
                 seen.append(sum(receiver.in_flight(place) for place in places))
                 await asyncio.sleep(0.01)
             for held in holds:
@@ -203,7 +207,7 @@ def test_requests_on_their_way_may_end_when_the_server_stops(
 def test_a_request_that_does_not_end_is_made_again_after_the_start(
     kind: str, receiver: Receiver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("courier.delivery.engine.STOP_WAIT_S", 0.2)
+    monkeypatch.setattr("courier.delivery.line.STOP_WAIT_S", 0.2)
     receiver.on("/hook", answers.hang, answers.OK)
 
     async def main(inside: Inside) -> None:
@@ -216,6 +220,29 @@ def test_a_request_that_does_not_end_is_made_again_after_the_start(
         async with inside.running():
             await asyncio.to_thread(receiver.wait, "/hook", 2)
         assert (await inside.push()).status == "acknowledged"
+
+    run_inside(kind, tmp_path, main)
+
+
+@both_stores
+def test_a_server_that_stops_waits_for_a_store_that_does_not_answer_only_so_long(
+    kind: str, receiver: Receiver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("courier.delivery.line.STOP_WAIT_S", 0.1)
+    monkeypatch.setattr("courier.delivery.runner.NOTE_WAIT_S", 0.1)
+
+    async def main(inside: Inside) -> None:
+        await inside.listen(receiver.url("/hook"))
+        asked = asyncio.Event()
+
+        async def never(*_: object, **__: object) -> None:
+            asked.set()
+            await asyncio.Event().wait()
+
+        monkeypatch.setattr(inside.store.pushes, "settle", never)
+        async with asyncio.timeout(5), inside.running():
+            await inside.publish("hello")
+            await asked.wait()
 
     run_inside(kind, tmp_path, main)
 
@@ -308,15 +335,15 @@ def test_what_is_taken_ahead_is_never_more_than_ten_on_their_way_and_goes_back_u
     async def main(inside: Inside) -> None:
         listener = await inside.listen(receiver.url("/hook"))
         async with inside.running():
-            await inside.publish("warm-up")
+            await inside.publish(*["warm-up"] * KNOWN_AFTER)
 
             async def warm() -> bool:
-                return (await inside.push(seq=1)).status == "acknowledged"
+                return (await inside.push(seq=KNOWN_AFTER)).status == "acknowledged"
 
-            await until(warm, "the first one does not arrive")
+            await until(warm, "the first ones do not arrive")
             held = receiver.hold("/hook")
             await inside.publish(*[str(number) for number in range(count)])
-            await asyncio.to_thread(receiver.wait, "/hook", 11)
+            await asyncio.to_thread(receiver.wait, "/hook", KNOWN_AFTER + 10)
 
             async def in_flight() -> int:
                 now_ms = inside.clock.now_ms()
@@ -335,7 +362,7 @@ def test_what_is_taken_ahead_is_never_more_than_ten_on_their_way_and_goes_back_u
                 return await in_flight() == 10
 
             await until(back, "what was taken ahead stays")
-            untried = await inside.push(seq=15)
+            untried = await inside.push(seq=KNOWN_AFTER + 14)
             assert (untried.status, untried.attempts) == ("pending", 0)
             held.let_go(10 * count)
 
@@ -344,12 +371,12 @@ def test_what_is_taken_ahead_is_never_more_than_ten_on_their_way_and_goes_back_u
 
             await until(done, "the first ten stay")
             await inside.change(listener)
-            await asyncio.to_thread(receiver.wait, "/hook", 1 + count)
+            await asyncio.to_thread(receiver.wait, "/hook", KNOWN_AFTER + count)
 
     run_inside(kind, tmp_path, main)
     received = receiver.received("/hook")
     assert receiver.peak("/hook") == 10
-    assert len(received) == 1 + count
+    assert len(received) == KNOWN_AFTER + count
     assert {each.headers["x-attempt"] for each in received} == {"1"}
 
 
@@ -362,22 +389,22 @@ def test_nothing_that_was_taken_ahead_is_sent_late(
     async def main(inside: Inside) -> None:
         listener = await inside.listen(receiver.url("/hook"))
         async with inside.running():
-            await inside.publish("warm-up")
-            await asyncio.to_thread(receiver.wait, "/hook", 1)
+            await inside.publish(*["warm-up"] * KNOWN_AFTER)
+            await asyncio.to_thread(receiver.wait, "/hook", KNOWN_AFTER)
             held = receiver.hold("/hook")
             await inside.publish(*[str(number) for number in range(20)])
-            await asyncio.to_thread(receiver.wait, "/hook", 11)
+            await asyncio.to_thread(receiver.wait, "/hook", KNOWN_AFTER + 10)
             inside.clock.advance(6_000)
             held.let_go(100)
-            await asyncio.to_thread(receiver.wait, "/hook", 21)
+            await asyncio.to_thread(receiver.wait, "/hook", KNOWN_AFTER + 20)
 
             async def done() -> bool:
                 now_ms = inside.clock.now_ms()
                 stats = (await inside.store.pushes.stats([listener.id], now_ms=now_ms))[listener.id]
-                return stats.acknowledged == 21
+                return stats.acknowledged == KNOWN_AFTER + 20
 
             await until(done, "not all are acknowledged")
-        last = await inside.push(seq=21)
+        last = await inside.push(seq=KNOWN_AFTER + 20)
         # Taken again after those six seconds.
         assert last.first_ms == inside.clock.now_ms()
 

@@ -20,7 +20,7 @@ SOON_S = 3.0
 
 @pytest.fixture(autouse=True)
 def hanging_requests_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("courier.delivery.engine.STOP_WAIT_S", 0.1)
+    monkeypatch.setattr("courier.delivery.line.STOP_WAIT_S", 0.1)
 
 
 async def other_queue(inside: Inside, *, tenant: Tenant) -> Queue:
@@ -100,3 +100,21 @@ def test_a_listener_that_refuses_some_gets_the_others_as_fast(
     assert receiver.peak("/hook") == 10
     # One at a time would take five seconds.
     assert ends_s[-1] - ends_s[0] < 2.5
+
+
+@both_stores
+def test_a_new_listener_that_hangs_gets_one_request(
+    kind: str, receiver: Receiver, tmp_path: Path
+) -> None:
+    """Until it has answered, nobody knows whether more would be answered."""
+    receiver.on("/hang", answers.hang)
+
+    async def main(inside: Inside) -> None:
+        await inside.listen(receiver.url("/hang"), liveness_url=receiver.url("/live"))
+        await inside.publish(*[str(number) for number in range(30)])
+        async with inside.running():
+            await asyncio.to_thread(receiver.wait, "/hang", 1)
+            await asyncio.sleep(1)
+            assert receiver.in_flight("/hang") == 1
+
+    run_inside(kind, tmp_path, main)

@@ -27,41 +27,35 @@ def test_a_timer_that_comes_a_little_early_is_of_its_moment() -> None:
     assert next_moment_s(first_s - 0.001) == next_moment_s(first_s)
 
 
-def test_what_takes_too_long_is_given_up_once_and_never_early() -> None:
-    async def main() -> None:
-        deadlines, over = Deadlines(), list[float]()
-        loop = asyncio.get_running_loop()
-        began_s = loop.time()
-        # A short one after a long one: it does not wait for that.
-        for timeout_ms in (500, 120, 20, 120):
-            deadlines.add(Waiting(over), timeout_ms)
-        await asyncio.sleep(0.4)
-        assert len(over) == 3
-        assert over[0] - began_s >= 0.02 and over[1] - began_s >= 0.12
-        await asyncio.sleep(0.3)
-        assert len(over) == 4 and over[3] - began_s >= 0.5
-        deadlines.close()
-
-    asyncio.run(main())
+async def test_what_takes_too_long_is_given_up_once_and_never_early() -> None:
+    deadlines, over = Deadlines(), list[float]()
+    loop = asyncio.get_running_loop()
+    began_s = loop.time()
+    # A short one after a long one: it does not wait for that.
+    for timeout_ms in (500, 120, 20, 120):
+        deadlines.add(Waiting(over), timeout_ms)
+    await asyncio.sleep(0.4)
+    assert len(over) == 3
+    assert over[0] - began_s >= 0.02 and over[1] - began_s >= 0.12
+    await asyncio.sleep(0.3)
+    assert len(over) == 4 and over[3] - began_s >= 0.5
+    deadlines.close()
 
 
-def test_what_ends_in_time_is_not_given_up() -> None:
-    async def main() -> None:
-        deadlines, over = Deadlines(), list[float]()
-        ended = [Waiting(over) for _ in range(3)]
-        for each in ended:
-            deadlines.add(each, 60)
-        left = Waiting(over)
-        deadlines.add(left, 60)
-        for each in ended:
-            deadlines.take_away(each, 60)
-            deadlines.take_away(each, 60)
-        await asyncio.sleep(0.2)
-        assert len(over) == 1
-        deadlines.take_away(left, 60)
-        deadlines.close()
-
-    asyncio.run(main())
+async def test_what_ends_in_time_is_not_given_up() -> None:
+    deadlines, over = Deadlines(), list[float]()
+    ended = [Waiting(over) for _ in range(3)]
+    for each in ended:
+        deadlines.add(each, 60)
+    left = Waiting(over)
+    deadlines.add(left, 60)
+    for each in ended:
+        deadlines.take_away(each, 60)
+        deadlines.take_away(each, 60)
+    await asyncio.sleep(0.2)
+    assert len(over) == 1
+    deadlines.take_away(left, 60)
+    deadlines.close()
 
 
 def test_deadlines_that_are_near_each_other_come_in_one_moment() -> None:

@@ -29,9 +29,9 @@ def test_notes_of_many_listeners_share_a_commit(
         monkeypatch.setattr(inside.admin.listeners, "note_liveness", counted)
         for listener in listeners:
             known = _liveness(listener)
-            inside.engine.notes.add(known)
-            inside.engine.notes.add(replace(known, state="inactive"))
-        await inside.engine.notes.finish()
+            inside.pushes.notes.add(known)
+            inside.pushes.notes.add(replace(known, state="inactive"))
+        await inside.pushes.notes.finish()
         assert written == [HANGING] and NOTES_MAX >= HANGING
         records = inside.store.records
         for listener in listeners:
@@ -50,8 +50,8 @@ def test_a_listener_that_is_gone_leaves_nothing_and_spoils_nothing(
         stays = await inside.listen("http://127.0.0.1:9/stays")
         gone = replace(stays, id="c0" + "f" * 30)
         for listener in (gone, stays):
-            inside.engine.notes.add(_liveness(listener))
-        await inside.engine.notes.finish()
+            inside.pushes.notes.add(_liveness(listener))
+        await inside.pushes.notes.finish()
         records = inside.store.records
         assert records.get(Liveness, gone.id) is None
         assert records.get(Liveness, stays.id) is not None

@@ -2,12 +2,12 @@
 
 import pytest
 
-from courier.delivery.pace import IN_FLIGHT_MAX, QUICK_MS, Pace
+from courier.delivery.pace import IN_FLIGHT_MAX, QUICK_MS, PushPace
 
 
-def after(events: str) -> Pace:
+def after(events: str) -> PushPace:
     """`+` reached, `s` reached slowly, `-` not reached, `r` it is back after it was away."""
-    pace = Pace()
+    pace = PushPace()
     for event in events:
         if event == "-":
             pace.unreached()

@@ -161,7 +161,7 @@ def test_an_allowance_cuts_what_a_listener_takes(kind: str, tmp_path: Path) -> N
 def test_bodies_on_their_way_are_bounded_and_small_ones_of_others_go(
     kind: str, receiver: Receiver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("courier.delivery.engine.STOP_WAIT_S", 0.1)
+    monkeypatch.setattr("courier.delivery.line.STOP_WAIT_S", 0.1)
     receiver.on("/hang", answers.hang)
 
     async def main(inside: Inside) -> None:

@@ -216,132 +216,111 @@ def test_nobody_is_forgotten_whatever_happens() -> None:
     run(40, story)
 
 
-def test_who_waits_for_a_turn_gets_it_and_who_gives_up_holds_up_nobody() -> None:
-    async def main() -> None:
-        slots = Slots(1)
-        turns = [Turn(slots, tenant="t", queue="q") for _ in range(3)]
-        order: list[int] = []
+async def test_who_waits_for_a_turn_gets_it_and_who_gives_up_holds_up_nobody() -> None:
+    slots = Slots(1)
+    turns = [Turn(slots, tenant="t", queue="q") for _ in range(3)]
+    order: list[int] = []
 
-        async def use(number: int) -> None:
-            try:
-                async with turns[number]:
-                    order.append(number)
-                    await asyncio.sleep(0.01)
-            finally:
-                turns[number].close()
+    async def use(number: int) -> None:
+        try:
+            async with turns[number]:
+                order.append(number)
+                await asyncio.sleep(0.01)
+        finally:
+            turns[number].close()
 
-        tasks = [asyncio.create_task(use(number)) for number in range(3)]
-        await asyncio.sleep(0)
-        tasks[1].cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        assert order == [0, 2]
-        assert (slots.used, slots.waiting) == (0, 0)
-
-    asyncio.run(main())
+    tasks = [asyncio.create_task(use(number)) for number in range(3)]
+    await asyncio.sleep(0)
+    tasks[1].cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert order == [0, 2]
+    assert (slots.used, slots.waiting) == (0, 0)
 
 
-def test_requests_to_seats_that_may_hang_start_a_few_at_a_time(
+async def test_requests_to_seats_that_may_hang_start_a_few_at_a_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(rules, "NEW_STARTS_MAX", 4)
-
-    async def main() -> None:
-        table = Table(1_000)
-        seats = [table.seat("a", f"q{number}") for number in range(100)]
-        began_s = time.monotonic()
-        assert sum(table.take(seat, 1) for seat in seats) == 4
-        assert table.take(table.seat("b", quick=True), 50) == 50
-        while len(table.woken) < 20:
-            await asyncio.sleep(MOMENT_S / 10)
-            moments = (time.monotonic() - began_s) / MOMENT_S
-            assert len(table.woken) <= 4 * (moments + 1)
-        table.close()
-
-    asyncio.run(main())
+    table = Table(1_000)
+    seats = [table.seat("a", f"q{number}") for number in range(100)]
+    began_s = time.monotonic()
+    assert sum(table.take(seat, 1) for seat in seats) == 4
+    assert table.take(table.seat("b", quick=True), 50) == 50
+    while len(table.woken) < 20:
+        await asyncio.sleep(MOMENT_S / 10)
+        moments = (time.monotonic() - began_s) / MOMENT_S
+        assert len(table.woken) <= 4 * (moments + 1)
+    table.close()
 
 
-def test_seats_that_hung_start_more_slowly_than_new_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_seats_that_hung_start_more_slowly_than_new_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """As many start at once as are let in, and no more before the next moment."""
     monkeypatch.setattr(rules, "NEW_STARTS_MAX", 4)
     monkeypatch.setattr(rules, "SLOW_STARTS_MAX", 1)
-
-    async def main() -> None:
-        table = Table(1_000)
-        hung = [table.seat("a", f"q{number}") for number in range(3)]
-        assert sum(table.take(seat, 1) for seat in hung) == 3
-        monkeypatch.setattr(rules, "SLOW_S", -1.0)
-        for seat in hung:
-            seat.end(table.held[seat].pop(), answered=False)
-        assert [table.take(seat, 1) for seat in hung] == [1, 0, 0]
-        fresh = [table.seat("a", f"n{number}") for number in range(3)]
-        assert [table.take(seat, 1) for seat in fresh] == [1, 0, 0]
-        table.close()
-
-    asyncio.run(main())
+    table = Table(1_000)
+    hung = [table.seat("a", f"q{number}") for number in range(3)]
+    assert sum(table.take(seat, 1) for seat in hung) == 3
+    monkeypatch.setattr(rules, "SLOW_S", -1.0)
+    for seat in hung:
+        seat.end(table.held[seat].pop(), answered=False)
+    assert [table.take(seat, 1) for seat in hung] == [1, 0, 0]
+    fresh = [table.seat("a", f"n{number}") for number in range(3)]
+    assert [table.take(seat, 1) for seat in fresh] == [1, 0, 0]
+    table.close()
 
 
-def test_silent_seats_start_a_few_in_a_second_and_do_not_starve(
+async def test_silent_seats_start_a_few_in_a_second_and_do_not_starve(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """However many slow seats wait, and those have their own starts meanwhile."""
     monkeypatch.setattr(rules, "SLOW_STARTS_MAX", 1)
     monkeypatch.setattr(rules, "SLOW_S", -1.0)
-
-    async def main() -> None:
-        table = Table(1_000)
-        silent = [table.seat("a", f"q{number}") for number in range(10)]
-        slow = [table.seat("a", f"s{number}") for number in range(100)]
-        for seat in silent + slow:
-            assert table.take(seat, 1) == 1
-            seat.end(table.held[seat].pop(), answered=seat in slow)
-        began_s = time.monotonic()
-        assert sum(table.take(seat, 1) for seat in slow) == 1
-        assert sum(table.take(seat, 1) for seat in silent) == 1
-        table.woken.clear()
-        while sum(seat in silent for seat in table.woken) < 2:
-            await asyncio.sleep(MOMENT_S / 10)
-        moments = (time.monotonic() - began_s) / MOMENT_S
-        assert moments >= 2 * rules.SILENT_START_MOMENTS - 1
-        assert sum(seat in slow for seat in table.woken) >= rules.SILENT_START_MOMENTS
-        table.close()
-
-    asyncio.run(main())
+    table = Table(1_000)
+    silent = [table.seat("a", f"q{number}") for number in range(10)]
+    slow = [table.seat("a", f"s{number}") for number in range(100)]
+    for seat in silent + slow:
+        assert table.take(seat, 1) == 1
+        seat.end(table.held[seat].pop(), answered=seat in slow)
+    began_s = time.monotonic()
+    assert sum(table.take(seat, 1) for seat in slow) == 1
+    assert sum(table.take(seat, 1) for seat in silent) == 1
+    table.woken.clear()
+    while sum(seat in silent for seat in table.woken) < 2:
+        await asyncio.sleep(MOMENT_S / 10)
+    moments = (time.monotonic() - began_s) / MOMENT_S
+    assert moments >= 2 * rules.SILENT_START_MOMENTS - 1
+    assert sum(seat in slow for seat in table.woken) >= rules.SILENT_START_MOMENTS
+    table.close()
 
 
 @pytest.mark.parametrize("slow_s", [1.0, -1.0])
-def test_a_request_that_is_answered_counts_as_no_start(
+async def test_a_request_that_is_answered_counts_as_no_start(
     slow_s: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Receivers that are well again do not wait for each other, nor do those that take long."""
     monkeypatch.setattr(rules, "NEW_STARTS_MAX", 1)
     monkeypatch.setattr(rules, "SLOW_S", slow_s)
-
-    async def main() -> None:
-        table = Table(1_000)
-        for _ in range(100):
-            seat = table.seat("a")
-            assert table.take(seat, 1) == 1
-            seat.end(table.held[seat].pop(), answered=True)
-        refusing = [table.seat("a") for _ in range(2)]
-        assert table.take(refusing[0], 1) == 1
-        refusing[0].end(table.held[refusing[0]].pop(), answered=False)
-        assert table.take(refusing[1], 1) == 0
-        table.close()
-
-    asyncio.run(main())
+    table = Table(1_000)
+    for _ in range(100):
+        seat = table.seat("a")
+        assert table.take(seat, 1) == 1
+        seat.end(table.held[seat].pop(), answered=True)
+    refusing = [table.seat("a") for _ in range(2)]
+    assert table.take(refusing[0], 1) == 1
+    refusing[0].end(table.held[refusing[0]].pop(), answered=False)
+    assert table.take(refusing[1], 1) == 0
+    table.close()
 
 
-def test_a_slot_on_which_no_request_is_made_counts_as_no_start(
+async def test_a_slot_on_which_no_request_is_made_counts_as_no_start(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(rules, "NEW_STARTS_MAX", 1)
-
-    async def main() -> None:
-        table = Table(1_000)
-        for _ in range(100):
-            idle = table.seat("a")
-            assert idle.take(1) == 1
-            idle.give_back(1)
-        table.close()
-
-    asyncio.run(main())
+    table = Table(1_000)
+    for _ in range(100):
+        idle = table.seat("a")
+        assert idle.take(1) == 1
+        idle.give_back(1)
+    table.close()

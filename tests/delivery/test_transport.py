@@ -6,6 +6,7 @@ import socket
 import ssl
 import subprocess
 import time
+import tracemalloc
 from base64 import b64encode
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -255,7 +256,7 @@ def test_nobody_there_is_a_result() -> None:
     url = f"http://127.0.0.1:{closed_port()}/"
     for [result] in (send(url), probe(url)):
         assert result.status == 0
-        assert "127.0.0.1" in result.error
+        assert result.error == f"connection refused by {url[7:-1]}"
 
 
 def test_a_port_that_accepts_and_never_reads_is_left_after_the_timeout() -> None:
@@ -485,3 +486,32 @@ def test_a_probe_is_not_held_up_by_pushes_that_hang(receiver: Receiver) -> None:
             await transport.close()
 
     assert uvloop.run(main()).status == 200
+
+
+def test_an_answer_of_very_small_chunks_takes_no_more_memory_than_its_length() -> None:
+    """And no receiver needs to end it: as many are held as pushes may be on their way."""
+    answer = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n" + b"2\r\nxx\r\n" * 9_000
+
+    async def drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(answer)
+        await reader.read()
+        writer.close()
+
+    async def use(transport: HttpTransport) -> int:
+        server = await asyncio.start_server(drip, "127.0.0.1")
+        port = server.sockets[0].getsockname()[1]
+        push = Push(Target(f"http://127.0.0.1:{port}/", {}), b"", {})
+        tracemalloc.start()
+        try:
+            before, _ = tracemalloc.get_traced_memory()
+            pushes = [transport.send(push, timeout_ms=SOON_MS) for _ in range(10)]
+            results = await asyncio.gather(*pushes)
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+            server.close()
+        assert {result.status for result in results} == {0}
+        return (peak - before) // len(results)
+
+    assert with_transport(use) < 150_000

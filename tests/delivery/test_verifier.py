@@ -1,52 +1,37 @@
 """When a domain's host is looked at. What is found there is tested over HTTP, with the dialect."""
 
 import asyncio
-from collections.abc import Coroutine, Iterator
-from typing import Any, TypeVar
+from collections.abc import Iterator
 
 import pytest
 from msgspec.structs import replace
 
-from courier.clock import ManualClock
-from courier.core.admin import Admin
 from courier.core.domains import CHALLENGE_MS, new_domain
-from courier.core.limits import Limits
-from courier.core.types import HOUR_MS, MINUTE_MS, SECOND_MS, Actor, Domain
+from courier.core.types import HOUR_MS, MINUTE_MS, SECOND_MS, Domain
 from courier.delivery.http import HttpTransport
 from courier.delivery.targets import Targets, networks
 from courier.delivery.verifier import LOOKS_MAX, DomainVerifier, looks_due
-from tests.core import tenants
+from tests.core.desk import CALLER, TENANT, CoreDesk
 from tests.delivery.receiver import closed_port
-from tests.oracle.store import Oracle
 
-T = TypeVar("T")
-
-TENANT = "c0" + "7" * 30
-CALLER = Actor("caller", "test")
 PORT = closed_port()
 
 
-class Watch:
+class Watch(CoreDesk):
     """A verifier whose domains are at a port where nobody answers."""
 
     def __init__(self, runner: asyncio.Runner) -> None:
-        self._runner = runner
-        self.store = Oracle()
-        self.store.records.apply(puts=tenants(TENANT))
-        self.clock = ManualClock()
-        self.domains = Admin(self.store, self.clock, Limits()).domains
+        super().__init__(runner)
+        self.domains = self.admin.domains
         self.transport = self.run(self._transport())
-        self.restart()
+        self.restart_verifier()
 
     async def _transport(self) -> HttpTransport:
         return HttpTransport(Targets(networks("127.0.0.0/8")), connections_max=100)
 
-    def restart(self) -> None:
+    def restart_verifier(self) -> None:
         """Forget what is not in the store."""
         self.verifier = DomainVerifier(self.store, self.domains, self.transport, self.clock)
-
-    def run(self, call: Coroutine[Any, Any, T]) -> T:
-        return self._runner.run(call)
 
     def create(self, name: str = "home") -> Domain:
         domain = new_domain(
@@ -139,7 +124,7 @@ def test_after_a_start_every_open_domain_is_looked_at_once(watch: Watch) -> None
     watch.create()
     watch.looks(HOUR_MS, step_ms=10 * MINUTE_MS)
     assert watch.turn() == 0
-    watch.restart()
+    watch.restart_verifier()
     assert [watch.turn(), watch.turn()] == [1, 0]
 
 

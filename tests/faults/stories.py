@@ -12,8 +12,7 @@ from typing import Any
 import httpx
 
 from tests.faults.environment import Environment
-from tests.server import Server
-from tests.wire.cloudflare.account import account_client
+from tests.server import Server, account_client
 
 Story = Generator[None, None, None]
 Again = Callable[[Server], None]
@@ -27,13 +26,7 @@ class Tenant:
 
     def __init__(self, server: Server, name: str) -> None:
         self.server = server
-        answer = httpx.post(
-            f"{server.url}/courier/v1/tenants",
-            json={"name": name},
-            headers={"Authorization": f"Bearer {server.credentials['admin']['token']}"},
-            trust_env=False,
-            verify=False,
-        )
+        answer = server.operate("POST", "/courier/v1/tenants", json={"name": name})
         assert answer.is_success, answer.text
         self.credentials: dict[str, Any] = answer.json()["credentials"]
 

@@ -46,54 +46,48 @@ def log_pages(root: Path) -> int:
     return os.stat(root / "courier.db-wal").st_size // 4_096
 
 
-def test_commits_go_on_while_the_log_is_copied(
+async def test_commits_go_on_while_the_log_is_copied(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And when the thread does not keep up, they wait before the log is longer than it may be."""
 
-    async def story() -> None:
-        store = await begun(tmp_path)
-        held, copy = asyncio.Event(), store.disk.volume.copy
-        loop, going = asyncio.get_running_loop(), []
+    store = await begun(tmp_path)
+    held, copy = asyncio.Event(), store.disk.volume.copy
+    loop, going = asyncio.get_running_loop(), []
 
-        def slow() -> None:
-            going.append(store.writer.groups)
-            asyncio.run_coroutine_threadsafe(held.wait(), loop).result()
-            copy()
+    def slow() -> None:
+        going.append(store.writer.groups)
+        asyncio.run_coroutine_threadsafe(held.wait(), loop).result()
+        copy()
 
-        monkeypatch.setattr(store.disk.volume, "copy", slow)
-        while not going:
-            await publish(ORDERS, LARGE, 2)(store, {})
-        for _ in range(3):
-            await publish(ORDERS, SMALL, 1)(store, {})
-        assert store.writer.groups >= going[0] + 3
-        for _ in range(ROUNDS):
-            await publish(ORDERS, LARGE, 2)(store, {})
-        held.set()
-        for _ in range(ROUNDS):
-            await publish(ORDERS, LARGE, 2)(store, {})
-        assert len(going) > 1, "it was copied again"
-        await store.close()
-
-    asyncio.run(story())
+    monkeypatch.setattr(store.disk.volume, "copy", slow)
+    while not going:
+        await publish(ORDERS, LARGE, 2)(store, {})
+    for _ in range(3):
+        await publish(ORDERS, SMALL, 1)(store, {})
+    assert store.writer.groups >= going[0] + 3
+    for _ in range(ROUNDS):
+        await publish(ORDERS, LARGE, 2)(store, {})
+    held.set()
+    for _ in range(ROUNDS):
+        await publish(ORDERS, LARGE, 2)(store, {})
+    assert len(going) > 1, "it was copied again"
+    await store.close()
 
 
-def test_the_log_begins_again_and_stays_short(tmp_path: Path) -> None:
-    async def story() -> None:
-        store = await begun(tmp_path)
-        longest = 0
-        for _ in range(4 * ROUNDS):
-            await publish(ORDERS, LARGE, 1)(store, {})
-            longest = max(longest, log_pages(tmp_path))
-        # One commit may be longer than what was left of the log.
-        assert longest < 3 * WAL_PAGES
-        before = await state(store)
-        await store.close()
-        store = await opened(tmp_path)
-        assert await state(store) == before
-        await store.close()
-
-    asyncio.run(story())
+async def test_the_log_begins_again_and_stays_short(tmp_path: Path) -> None:
+    store = await begun(tmp_path)
+    longest = 0
+    for _ in range(4 * ROUNDS):
+        await publish(ORDERS, LARGE, 1)(store, {})
+        longest = max(longest, log_pages(tmp_path))
+    # One commit may be longer than what was left of the log.
+    assert longest < 3 * WAL_PAGES
+    before = await state(store)
+    await store.close()
+    store = await opened(tmp_path)
+    assert await state(store) == before
+    await store.close()
 
 
 def recorded_story(root: Path, fault: Fault | None) -> list[tuple[list[Op], State]]:

@@ -5,7 +5,7 @@ import random
 from itertools import takewhile
 from pathlib import Path
 
-import httpx
+import apsw
 import pytest
 
 from courier.core.records import decided
@@ -50,6 +50,22 @@ def sentence(server: Server) -> str:
     return last
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "damage",
+    ["UPDATE record SET body = substr(body, 2)", "DELETE FROM record WHERE kind = 'Queue'"],
+    ids=["unreadable", "missing"],
+)
+def test_damaged_settings_need_a_backup(server: Server, damage: str) -> None:
+    db = apsw.Connection(str(server.data / "courier.db"))
+    db.execute(damage)
+    db.close()
+    for args in ([], ["--accept-damage"]):
+        server.args += args
+        refused = sentence(server)
+        assert "courier.db is damaged" in refused and "restore a backup" in refused
+
+
 def messages(server: Server) -> int:
     with server.client() as client:
         paths = [f"/queues/{queue['queue_id']}" for queue in account.result(client.get("/queues"))]
@@ -69,14 +85,9 @@ def test_a_damaged_log_is_said_and_can_be_accepted(server: Server, at: float) ->
         assert (server.data / "courier.db-wal.damaged-1").exists()
         metrics = metrics_of(server)
         assert "courier_store_damage_accepted_total 1.0" in metrics
-        token = server.credentials["admin"]["token"]
 
         def journal() -> str:
-            return httpx.get(
-                f"{server.url}/journal?kinds=damage_accepted",
-                headers={"Authorization": f"Bearer {token}"},
-                trust_env=False,
-            ).text
+            return server.operate("GET", "/journal?kinds=damage_accepted").text
 
         wait_until(lambda: '"lost"' in journal(), "no event says what was accepted")
         server.args.clear()

@@ -12,7 +12,7 @@ import pytest
 from tests import postgres
 from tests.faults.account import wait_until
 from tests.faults.cluster import Cluster
-from tests.server import Server
+from tests.server import Server, client_of
 
 pytestmark = pytest.mark.slow
 
@@ -25,15 +25,9 @@ OPEN_SECONDS_MAX = 60.0
 def operate(
     cluster: Cluster, node: Server, method: str, path: str, **more: object
 ) -> httpx.Response:
-    token = cluster.credentials["admin"]["token"]
-    return httpx.request(
-        method,
-        f"{node.url}/courier/v1{path}",
-        headers={"Authorization": f"Bearer {token}"},
-        trust_env=False,
-        timeout=OPEN_SECONDS_MAX,
-        **more,  # type: ignore[arg-type]
-    )
+    url, token = f"{node.url}/courier/v1", cluster.credentials["admin"]["token"]
+    with client_of(url, token, timeout=OPEN_SECONDS_MAX) as client:
+        return client.request(method, path, **more)  # type: ignore[arg-type]
 
 
 def status(cluster: Cluster, node: Server, token: str) -> int:

@@ -5,7 +5,6 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import httpx
 import pytest
 
 from tests.faults.account import (
@@ -20,7 +19,7 @@ from tests.faults.account import (
     wait_until,
 )
 from tests.faults.stories import Again, Ends, Stories, Story, Tenant
-from tests.server import Server
+from tests.server import Server, account_client
 
 pytestmark = pytest.mark.slow
 
@@ -211,42 +210,23 @@ def deleted_queue_stays_deleted(tenant: Tenant) -> Story:
 
 @story
 def tenants_and_keys_are_kept(tenant: Tenant) -> Story:
-    admin = {"Authorization": f"Bearer {tenant.server.credentials['admin']['token']}"}
-    with httpx.Client(
-        base_url=tenant.server.url, headers=admin, trust_env=False, verify=False
-    ) as client:
-        keys = "/courier/v1/tenants/default/keys"
+    with tenant.server.operator() as client:
+        keys = "/tenants/default/keys"
         made = [
             client.post(keys, json={"name": name, "scopes": ["read"]}).json()
             for name in ("kept", "dropped")
         ]
         assert client.delete(f"{keys}/{made[1]['key']['id']}").is_success
-        second = client.post("/courier/v1/tenants", json={"name": "second"}).json()["credentials"]
+        second = client.post("/tenants", json={"name": "second"}).json()["credentials"]
     yield
     with tenant.server.client() as client:
         for key, status in zip(made, (200, 403), strict=True):
             token = {"Authorization": f"Bearer {key['token']}"}
             assert client.get("/queues", headers=token).status_code == status
-        assert (
-            client.post(
-                "/queues",
-                json={"queue_name": "x"},
-                headers={"Authorization": f"Bearer {made[0]['token']}"},
-            ).status_code
-            == 403
-        )
-    account = second["cloudflare"]
-    assert (
-        result(
-            httpx.get(
-                f"{account['base_url']}/accounts/{account['account_id']}/queues",
-                headers={"Authorization": f"Bearer {account['api_token']}"},
-                trust_env=False,
-                verify=False,
-            )
-        )
-        == []
-    )
+    with account_client(tenant.server.credentials, token=made[0]["token"]) as client:
+        assert client.post("/queues", json={"queue_name": "x"}).status_code == 403
+    with account_client(second) as client:
+        assert result(client.get("/queues")) == []
 
 
 @story

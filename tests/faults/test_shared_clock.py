@@ -6,7 +6,6 @@ import sys
 import time
 from pathlib import Path
 
-import httpx
 import pytest
 
 from courier.sealing import new_key
@@ -36,22 +35,11 @@ def test_a_server_whose_clock_is_off_goes_by_that_of_the_database(tmp_path: Path
         name = "courier_database_clock_offset_seconds "
         (line,) = [each for each in metrics_of(server).splitlines() if each.startswith(name)]
         assert abs(float(line.removeprefix(name)) - FAR_MS / 1_000) < NEAR_MS / 1_000
-        token = server.credentials["admin"]["token"]
-        answer = httpx.post(
-            f"{server.url}/courier/v1/tenants",
-            json={"name": "timed"},
-            headers={"Authorization": f"Bearer {token}"},
-            trust_env=False,
-        )
+        answer = server.operate("POST", "/courier/v1/tenants", json={"name": "timed"})
         assert answer.status_code < 300, answer.text
         now_ms = int(time.time() * 1_000)
         before, upto = [
-            httpx.get(
-                f"{server.url}/journal/head",
-                params={"at_ms": at_ms},
-                headers={"Authorization": f"Bearer {token}"},
-                trust_env=False,
-            ).json()
+            server.operate("GET", "/journal/head", params={"at_ms": at_ms}).json()
             for at_ms in (now_ms - NEAR_MS, now_ms + NEAR_MS)
         ]
         assert before["before"] < upto["before"] == upto["last"]

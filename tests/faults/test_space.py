@@ -155,6 +155,20 @@ def test_every_dialect_refuses_publishers_below_the_mark(
     environment.close()
 
 
+def test_a_tenant_that_is_refused_leaves_no_file(disk: Fillable) -> None:
+    server = disk.server
+    disk.leave(100_000)
+    wait_until(lambda: status_of(server, "/ready") == 503, "still ready")
+    refused = httpx.post(
+        f"{server.url}/courier/v1/tenants",
+        json={"name": "late"},
+        headers={"Authorization": f"Bearer {server.credentials['admin']['token']}"},
+        trust_env=False,
+    )
+    assert refused.status_code == 503, refused.text
+    assert [file.name for file in server.data.glob("credentials*")] == ["credentials.json"]
+
+
 def test_a_disk_without_a_byte_left_can_be_drained(disk: Fillable, client: httpx.Client) -> None:
     """The reserve is given up for it, and made again when there is room."""
     path = account.create_queue(client)

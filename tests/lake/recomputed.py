@@ -65,7 +65,8 @@ select
     case when ended.n is null then lease.at_ms else ended.last_ms end as last_ms,
     case when ended.kind = 'acked' and ended.last_ms is not null
          then greatest(ended.at_ms - ended.last_ms, 0)
-         when ended.n is null and turn.kind in ('retried', 'lease_expired')
+         -- Of a lease that was lost in a gap only the end is known.
+         when ended.n is null and lease.n is not null and turn.kind in ('retried', 'lease_expired')
          then greatest(turn.at_ms - lease.at_ms, 0) end as work_ms,
     case when ended.n is null then (select max(upto) from gap where upto > heard) end as gap
 from told

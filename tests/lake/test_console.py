@@ -153,6 +153,27 @@ def test_messages_of_a_past_minute_come_from_the_lake(small: SmallLake) -> None:
     assert asked(HELD.format(queue=queue, at_ms=0)) == []
 
 
+def test_a_life_that_the_journal_does_not_find_comes_from_the_lake(
+    small: SmallLake, visitor: Visitor
+) -> None:
+    """The id that a publisher chose does not say when it was, and its message has ended."""
+    sql = """SELECT queue_id, message_id, count(*) AS events FROM events
+        WHERE seq IS NOT NULL AND message_id NOT LIKE 'c0%' AND message_id IN (
+            SELECT message_id FROM events WHERE kind = 'acked')
+        GROUP BY ALL HAVING count(*) FILTER (kind = 'published') = 1 ORDER BY ALL"""
+    [found, *_] = _asked(visitor, sql, **{"as": "json"}).json()
+    path = f"/console/messages/{found['message_id']}?queue={found['queue_id']}"
+    lived = visitor.facts(path)["life"]
+    assert lived["archived"] and lived["whole"]
+    kinds = [step["kind"] for step in lived["steps"]]
+    assert len(kinds) == found["events"] and kinds[0] == "published" and "acked" in kinds
+    assert all(step["wait_ms"] >= 0 for step in lived["steps"])
+    page = visitor.get(path).text
+    assert "they are from the lake" in page and "Where did the time go?" in page
+    odd = visitor.get(f"/console/messages/no'; DROP--?queue={found['queue_id']}")
+    assert odd.status_code == 404
+
+
 def test_the_audit_says_that_everything_adds_up(visitor: Visitor) -> None:
     page = visitor.get("/console/lake/audit")
     assert page.status_code == 200 and "Everything adds up" in page.text

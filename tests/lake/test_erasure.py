@@ -124,6 +124,19 @@ def test_messages_are_chosen_by_queue_age_and_condition(
     assert erasure.choose(small.lake, asked).messages == count
 
 
+@pytest.mark.parametrize("where", ["true) or (true", "(true", "true, true", "true; select 1"])
+def test_a_condition_does_not_reach_beyond_the_queue_that_is_named(
+    small: SmallLake, where: str
+) -> None:
+    with pytest.raises(LakeError):
+        erasure.choose(small.lake, Asked(queue="short", where=where))
+
+
+def test_a_word_of_sql_in_a_condition_is_said_to_need_quotes(small: SmallLake) -> None:
+    with pytest.raises(LakeError, match="'group' is a word of SQL"):
+        erasure.choose(small.lake, Asked(where="group = 'a'"))
+
+
 def test_it_waits_for_no_one_and_says_what_is_in_the_way(lake: Lake) -> None:
     with lock.hold(lake.root), pytest.raises(LakeError, match="another pipeline is at work"):
         erasure.erase(lake, Asked(queue="orders"), actor="ada", now_ms=NOW_MS)

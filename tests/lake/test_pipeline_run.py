@@ -87,7 +87,10 @@ def test_asked_by_a_supervisor_it_ends_the_batch_and_leaves_nothing_behind(
         [upto] = {archive.last(table) for table in Lake(str(root)).tables}
         assert upto >= last
         first, *_, end = log.read_text().splitlines()
-        assert (first, end) == (f"bringing {server.url} into {root}", f"{upto} events in 1 batch")
+        assert (first, end) == (
+            f"loading the journal of {server.url} into {root}",
+            f"{upto} events in 1 batch",
+        )
 
 
 @pytest.mark.timeout(1800)
@@ -123,7 +126,7 @@ def test_it_waits_for_its_broker_says_little_and_ends_in_order(
         status, shown, said = courier.end()
         assert (status, shown) == (0, ""), said
         lines = said.splitlines()
-        assert lines[0] == f"bringing {server.url} into {root}"
+        assert lines[0] == f"loading the journal of {server.url} into {root}"
         # However often the broker's end broke a batch off, all of it counts.
         assert re.fullmatch(rf"{_upto(root)} events in [0-9]+ batch(es)?", lines[-1]), lines
         assert len(lines) <= LINES_MAX, lines
@@ -184,14 +187,14 @@ def test_on_a_full_disk_it_says_so_and_goes_on_when_there_is_room(
         assert offsets == [*range(1, _upto(root) + 1)]
         first, batch, end = said.replace("\r\n", "\n").strip("\n").split("\n")
         count = _upto(root)
-        assert first == f"{STARTING}bringing {server.url} into {root}"
+        assert first == f"{STARTING}loading the journal of {server.url} into {root}"
         line = rf"\rbatch [0-9]+: {count} events up to offset {count} in [0-9.]+ s, [0-9]+/s *"
         assert re.fullmatch(line, batch) and len(batch) == 80, batch
         assert end == f"{count} events in 1 batch"
         _made_anew(courier, root, *place)
 
         courier.begin("pipeline", "run", *place, terminal=True)
-        courier.wait("bringing ")
+        courier.wait("loading the journal ")
         courier.process.send_signal(signal.SIGTERM)
         status, shown, said = courier.end()
         assert (status, shown) == (0, "")
@@ -209,7 +212,7 @@ def _made_anew(courier: Commands, root: Path, *place: str) -> None:
     assert not files & {file.path for file in lake.messages.files()}
     status, shown, said = courier("pipeline", "rebuild", "--table", "events", *place, terminal=True)
     assert (status, shown) == (2, "")
-    assert "invalid choice: 'events'" in said
+    assert "'events' is not one of messages" in said
 
 
 def test_what_cannot_be_used_is_one_line(courier: Commands, tmp_path: Path) -> None:

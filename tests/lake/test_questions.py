@@ -10,7 +10,7 @@ from tests.lake.lakes import SmallLake
 
 PAGE = (Path(__file__).parents[2] / "docs" / "lake.md").read_text()
 # A question, and the answer as it was printed.
-ASKED = re.findall(r"^```sql\n(.*?)^```\n```\n(.*?)^```$", PAGE, re.M | re.S)
+ASKED = re.findall(r"^```sql\n((?:(?!```)[^\n]*\n)+)```\n```\n(.*?)^```$", PAGE, re.M | re.S)
 
 
 def test_there_are_ten() -> None:

@@ -88,4 +88,4 @@ def test_one_that_is_not_there_is_told_in_one_line(tmp_path: Path) -> None:
             assert ran.err.startswith(f"courier: {reason}"), ran.err
     both = Command().attempt(*once, "--remote", nobody, "--master", "local[2]")
     assert both.status == 2
-    assert "not allowed with argument" in both.err
+    assert "cannot be used with" in both.err

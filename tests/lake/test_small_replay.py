@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from courier.cli import main
 from courier.lake import replay, small
+from courier.lake.catalog import Lake
 from courier.lake.client import Client
 from courier.lake.replay import Asked, Plans
 from courier.lake.schema import ORDER
@@ -110,6 +112,8 @@ def _plain(row: dict[str, Any]) -> dict[str, Any]:
         "size / 2 > 1",
         "data:total::int > '5'",
         "outcome = 'live' -- all",
+        "outcome = 'live') or (outcome = 'acked'",
+        "(outcome = 'live'",
         "true; select 1",
         "nope = 1",
         "\"outcome\" = 'live'",
@@ -123,6 +127,49 @@ def test_so_is_a_value_of_which_the_type_does_not_fit(orders: Orders) -> None:
     assert small.condition("headers:region::int = 1") is not None
     assert _few(orders, "headers:region::int = 1") is None
     assert _few(orders, "headers:tags::string = 'x'") is None
+
+
+ODD = (
+    *('{"a":1,"a":2}', '{"a":1} x', '{"a":1}{"a":2}', '{"a":1,"b":NaN}', '{"a":NaN}', '{"a":1,}'),
+    *('{"a":1,"b":-Infinity}', '{"a":1,"b":[1,]}', '{"a":1,"b":{"c":1,"c":2}}', '{"a":1}\x00'),
+    *('{"a":1}\xa0', '{"a":1}\x0c', '\ufeff{"a":1}', '// c\n{"a":1}', "{'a':1}", '{"a":01}'),
+    *('{"a":1,"b":' + "[" * 1_200 + "]" * 1_200 + "}", '{"a":1,"b":' + "9" * 1_500 + "}"),
+    *('{"a":1,"' + "k" * 60_000 + '":1}', '{"a":1,"b":"\\ud800"}', '{"a":1,"b":1e400}', "NaN"),
+    *('{"a":1,"b":"x\ny"}', '{"a":1,"b":.5}', '\x00{"a":1}', ' \t{"a":1}\r\n', "[1]", "", "1"),
+)
+
+
+def _of_queue(lake: Lake, queue: str, where: str) -> small.Found | None:
+    return small.choose(
+        lake,
+        tenant="t",
+        queue=queue,
+        since_ms=0,
+        until_ms=1 << 43,
+        where=where,
+        replay="look",
+        only_samples=True,
+    )
+
+
+def test_json_that_only_one_of_them_takes_is_left_to_spark(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    lake = Lake(str(tmp_path))
+    at = datetime(2026, 1, 31, tzinfo=UTC)
+    known = {"tenant": "t", "outcome": "live", "published_at": at}
+    rows = [
+        {**known, "queue": f"{n}", "queue_id": f"{n}", "seq": 1, "body": text.encode()}
+        for n, text in enumerate(ODD)
+    ]
+    lake.messages.commit(lake.messages.write_rows(rows, ended="live"))
+    texts = spark.createDataFrame([*enumerate(ODD)], "n int, text string")
+    theirs = texts.selectExpr("try_parse_json(text) as data").selectExpr("data:a::string = '1'")
+    with_spark = [row[0] for row in theirs.collect()]
+    few = [_of_queue(lake, f"{n}", "data:a::string = '1'") for n in range(len(ODD))]
+    for text, is_meant, found in zip(ODD, with_spark, few, strict=True):
+        assert found is None or found[1] == bool(is_meant), text[:50]
+    assert {found[1] for found in few if found is not None} == {0, 1}
 
 
 def test_a_dry_run_and_a_small_replay_need_no_java(orders: Orders, courier: Command) -> None:

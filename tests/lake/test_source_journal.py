@@ -75,6 +75,11 @@ def test_a_batch_reads_every_event_of_its_range_once(history: Server) -> None:
     assert offsets_of(reader(history, endingOffset="2020-01-01T00:00:00+02:00")) == []
 
 
+def test_a_stream_cannot_register_as_the_lakes_pipeline(history: Server) -> None:
+    with pytest.raises(CourierError, match="option 'pipeline' cannot be 'lake'"):
+        streamed(history, pipeline="lake")
+
+
 def test_an_unknown_kind_is_refused_by_name(history: Server) -> None:
     for plan in (reader(history, kinds="acked,publishd").partitions,
                  streamed(history, kinds="acked,publishd").initialOffset):  # fmt: skip
@@ -137,6 +142,7 @@ def test_queue_kinds_and_columns_are_the_brokers_work(history: Server) -> None:
         ({"path": "x"}, "unknown option 'path'"),
         ({"tokenFile": "x"}, "give option 'token' or 'tokenFile', not both"),
         ({"failOnDataLoss": "maybe"}, "option 'failOnDataLoss' is true or false"),
+        ({"provider": "courier", "option.url": "x"}, "Spark does not tell a source the options of"),
         ({"url": ""}, "option 'url' is missing"),
         ({"url": "ftp://here"}, "url must be an http:// or https:// address"),
         ({"url": "http://here:port"}, "url must be an http:// or https:// address"),
@@ -160,6 +166,8 @@ def test_a_wrong_schema_is_one_sentence(history: Server) -> None:
         reader(history, StructType().add("ofset", LongType()))
     with pytest.raises(BadOption, match="column 'offset' is bigint, not string"):
         reader(history, StructType().add("offset", StringType()))
+    with pytest.raises(BadOption, match="column 'offset' is there twice"):
+        reader(history, StructType().add("offset", LongType()).add("offset", LongType()))
 
 
 def test_the_broker_cannot_be_reached_or_refuses_in_one_sentence(
@@ -217,7 +225,7 @@ def test_a_stream_goes_on_where_it_was_and_takes_no_more_than_it_may(history: Se
     assert streamed(history, startingOffset=7).initialOffset()["offset"] == 7
     with pytest.raises(CourierError, match=f"{last + 1} is beyond the end.* ends at {last}"):
         streamed(history, startingOffset=last + 1).initialOffset()
-    with pytest.raises(CourierError, match="another version"):
+    with pytest.raises(CourierError, match="not one of a stream of the journal"):
         asked.latestOffset({**start, "v": 2}, limit)
     with pytest.raises(BadOption, match="unknown option 'endingoffset'"):
         streamed(history, endingOffset=5)
@@ -268,6 +276,12 @@ def test_a_stream_stops_when_its_journal_is_not_the_one_it_knew(tmp_path: Path) 
         with Client(place(server)) as client:
             now = client.head().epoch
         assert end["epoch"] in str(stopped.value) and now in str(stopped.value)
+
+
+def test_a_checkpoint_of_another_mode_is_refused(history: Server) -> None:
+    claim = {"v": 1, "query": "q", "batch": 1, "claim": "q-1", "rows": 5}
+    with pytest.raises(CourierError, match="not one of a stream of the journal"):
+        streamed(history).latestOffset(claim, ReadAllAvailable())
 
 
 def test_a_stream_stops_when_events_it_has_not_read_are_gone(tmp_path: Path) -> None:

@@ -176,6 +176,15 @@ def test_stream_writes(
     assert bodies(server, into) == (["one", "two"] if word is None else [])
 
 
+def test_a_table_cannot_keep_options_and_a_view_can(spark: SparkSession, server: Server) -> None:
+    given = ", ".join(f"{name} '{value}'" for name, value in options(server).items())
+    with pytest.raises(PySparkException, match="use CREATE TEMPORARY VIEW"):
+        spark.sql(f"create table kept using courier options ({given})")
+    spark.sql(f"create temporary view kept using courier options ({given})")
+    assert spark.table("kept").count() > 0
+    spark.catalog.dropTempView("kept")
+
+
 @pytest.mark.parametrize("nullable", [True, False])
 def test_a_schema_of_the_users_own_may_let_every_column_be_null(
     spark: SparkSession, server: Server, nullable: bool

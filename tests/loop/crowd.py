@@ -8,6 +8,7 @@ from typing import Any
 from courier import ids
 from courier.clock import SystemClock
 from courier.core import keys
+from courier.core.limits import SUBSCRIPTIONS_MAX
 from courier.core.records import decided
 from courier.core.types import (
     BROKER,
@@ -177,11 +178,11 @@ class _Filler:
         subscriptions = [
             EventSubscription(
                 **made(parent=queue.id, title=queue.name, **now),
-                enabled=False,
+                enabled=True,
                 source=source,
                 events=("namespace.created",),
             )
-            for queue in queues[:1_000]
+            for queue in queues[:SUBSCRIPTIONS_MAX]
         ]
         domains = [
             Domain(

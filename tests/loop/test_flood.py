@@ -1,5 +1,7 @@
 """New connections, however many arrive at once, do not keep the server from answering others."""
 
+import os
+import signal
 import socket
 import subprocess
 import sys
@@ -10,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.attack.peer import Account, Peer
 from tests.loop.pulse import Pulse
 from tests.server import Server
 
@@ -25,6 +28,14 @@ _ASKS = {
     "asking": b"GET /health HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n",
     "asking for much": b"GET /client/v4/openapi.json HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n",
 }
+
+HEALTH = b"GET /health HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"
+_LONG_ASKS = {
+    "short requests": b"GET /x HTTP/1.1\r\nhost: x\r\n\r\n" * 500,
+    "header lines": (b"GET /x HTTP/1.1\r\nhost: x\r\n" + b"a:b\r\n" * 120 + b"\r\n") * 20,
+}
+SENDERS = 8
+BODY_BYTES = 4 << 20
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +57,50 @@ def test_a_flood_of_connections_holds_up_nobody(server: Server, tmp_path: Path, 
             if waits[-1] <= WAIT_MS_MAX:
                 break
     assert min(waits) <= WAIT_MS_MAX, f"others waited {waits} ms"
+
+
+@pytest.mark.parametrize("ask", _LONG_ASKS)
+def test_what_strangers_send_at_one_moment_is_read_in_turns(server: Server, ask: str) -> None:
+    assert _cpu_before_an_answer(server, [_LONG_ASKS[ask]] * CONNECTIONS) <= WAIT_MS_MAX
+
+
+def test_bodies_in_small_chunks_are_read_in_turns(server: Server) -> None:
+    """As much of each as the kernel takes, and all of it there at one moment."""
+    with server.client() as client:
+        made = client.post("/queues", json={"queue_name": "chunks"}).json()
+    target = f"/queues/{made['result']['queue_id']}/messages/batch"
+    account = Account(server)
+    head = account.head("POST", target, "Transfer-Encoding: chunked")
+    body = b"\r\n" + b"3\r\n   \r\n" * (BODY_BYTES // 3)
+    assert _cpu_before_an_answer(server, [head + body] * SENDERS) <= WAIT_MS_MAX
+
+
+def _cpu_before_an_answer(server: Server, sent: list[bytes]) -> int:
+    """How many ms the server works until it answers a request that came last of all.
+
+    It does not run while all that is sent, so that no machine is too busy to send it in time.
+    """
+    with ExitStack() as stack:
+        peers = [stack.enter_context(Peer(server)) for _ in sent]
+        last = stack.enter_context(Peer(server))
+        for peer in (*peers, last):  # so that all of them have been accepted
+            peer.send(HEALTH)
+            assert peer.answer() is not None
+        os.kill(server.pid, signal.SIGSTOP)
+        try:
+            for peer, data in zip(peers, sent, strict=True):
+                peer.send_what_is_taken_at_once(data)
+            last.send(HEALTH)
+            before = _cpu_ms(server)
+        finally:
+            os.kill(server.pid, signal.SIGCONT)
+        assert last.answer() is not None
+        return _cpu_ms(server) - before
+
+
+def _cpu_ms(server: Server) -> int:
+    fields = Path(f"/proc/{server.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) * 1_000 // os.sysconf("SC_CLK_TCK")
 
 
 def flood(port: int, ask: bytes) -> None:

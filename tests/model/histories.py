@@ -345,7 +345,7 @@ class Histories(Pushing):
         if bytes_max is not None:
             sizes = [message.size for message in leased.messages]
             assert len(sizes) <= 1 or sum(sizes) <= bytes_max
-            room = min(room, len(sizes)) if sum(sizes) else room
+            room = min(room, len(sizes)) if sizes else room  # the next may be too long
         if queue.fifo:
             self.order.judge(queue, present, leased.messages, count=room, now_ms=now_ms)
         self.leases += [(name, message) for message in leased.messages]

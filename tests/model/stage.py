@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Literal, TypeVar
 from hypothesis.stateful import RuleBasedStateMachine
 
 from courier.clock import ManualClock
+from courier.core.matching import Sought
 from courier.core.store import Store
 from courier.core.types import MINUTE_MS, Listener, Message, MessageState, Push, Queue, Standing
 from courier.store.embedded import EmbeddedStore
@@ -42,6 +43,30 @@ async def states(
         queue, after_seq=0, before_seq=1 << 40, limit=PEEK_MAX, now_ms=now_ms, state=state
     )
     return found
+
+
+# All, and what is in some bodies, headers, ids and names.
+TEXTS = ("", "k", "v", "own", "null", "1")
+
+
+async def search(store: Store, queue: str, text: str, newest: bool, now_ms: int) -> list[Message]:
+    """All that match, in small pages."""
+    found: list[Message] = []
+    after, before = 0, 1 << 40
+    while True:
+        page, end = await store.messages.search(
+            queue,
+            Sought(text),
+            after_seq=after,
+            before_seq=before,
+            limit=7,
+            now_ms=now_ms,
+            newest=newest,
+        )
+        found += page
+        if not end:
+            return found
+        after, before = (after, end) if newest else (end, before)
 
 
 class Sight:
@@ -76,6 +101,8 @@ class Sight:
             # One of the four at a time: looking at all of them takes long.
             state = STATES[(now_ms + len(self.answers)) % len(STATES)]
             self.answers.append(await states(store, id, state, now_ms))
+            text, newest = TEXTS[(now_ms + len(self.answers)) % len(TEXTS)], bool(now_ms % 2)
+            self.answers.append(await search(store, id, text, newest, now_ms))
             await self._look_at_pushes(store, queue, held, now_ms)
         for listener in listeners:
             self.answers.append(await store.pushes.stats([listener.id], now_ms=now_ms))

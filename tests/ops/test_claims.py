@@ -25,10 +25,7 @@ EMPTY_ROUNDS = 5
 @pytest.fixture(scope="module")
 def operator(server: Server) -> Iterator[httpx.Client]:
     """At the root, with the admin's token."""
-    headers = {"Authorization": f"Bearer {server.credentials['admin']['token']}"}
-    with httpx.Client(
-        base_url=server.url, headers=headers, trust_env=False, verify=False, timeout=30.0
-    ) as client:
+    with server.operator("") as client:
         yield client
 
 

@@ -12,9 +12,9 @@ import pytest
 from courier.core.errors import Forbidden, InvalidRequest, OverLimit
 from courier.core.types import DAY_MS, Draft
 from courier.ops import drafts
-from courier.sealing import Sealer
+from courier.sealing import KeySealer
 
-SEALER, HERE = Sealer([b"k" * 32]), b"here"
+SEALER, HERE = KeySealer([b"k" * 32]), b"here"
 MAP = pa.map_(pa.string(), pa.string())
 NUMBERS = pa.map_(pa.string(), pa.int64())
 

@@ -2,7 +2,6 @@
 
 import json
 import uuid
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -12,15 +11,6 @@ from tests.server import Server
 
 KV: dict[str, Any] = {"source": {"type": "kv"}, "event": "namespace.created", "payload": {}}
 MIGRATED = {"event": "job.object.migrated", "payload": {}}
-
-
-@pytest.fixture(scope="module")
-def operator(server: Server) -> Iterator[httpx.Client]:
-    headers = {"Authorization": f"Bearer {server.credentials['admin']['token']}"}
-    with httpx.Client(
-        base_url=f"{server.url}/courier/v1", headers=headers, trust_env=False, verify=False
-    ) as client:
-        yield client
 
 
 class Home:

@@ -12,13 +12,8 @@ def get(server: Server, path: str, **headers: str) -> httpx.Response:
 
 def bearer(server: Server, *scopes: str, tenant: str = "operator") -> dict[str, str]:
     """The header of a new key with these scopes."""
-    made = httpx.post(
-        f"{server.url}/courier/v1/tenants/{tenant}/keys",
-        json={"name": new_id(), "scopes": scopes},
-        headers={"Authorization": f"Bearer {server.credentials['admin']['token']}"},
-        trust_env=False,
-        verify=False,
-    )
+    body = {"name": new_id(), "scopes": scopes}
+    made = server.operate("POST", f"/courier/v1/tenants/{tenant}/keys", json=body)
     return {"Authorization": f"Bearer {made.raise_for_status().json()['token']}"}
 
 

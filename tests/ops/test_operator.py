@@ -1,7 +1,6 @@
 """Tenants and keys as the operator makes them: organizations, and kinds of keys."""
 
 import uuid
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -10,15 +9,6 @@ import pytest
 from tests.server import Server
 
 UNKNOWN = "nobody-has-this-name"
-
-
-@pytest.fixture(scope="module")
-def operator(server: Server) -> Iterator[httpx.Client]:
-    headers = {"Authorization": f"Bearer {server.credentials['admin']['token']}"}
-    with httpx.Client(
-        base_url=f"{server.url}/courier/v1", headers=headers, trust_env=False, verify=False
-    ) as client:
-        yield client
 
 
 def new_name() -> str:

@@ -7,6 +7,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from courier.lake.catalog import Lake
+from tests.cli.command import Command
 from tests.ops.conftest import Journal
 from tests.server import Server
 
@@ -67,6 +69,24 @@ def test_a_journal_over_its_size_gives_up_its_oldest_events_loudly(tmp_path: Pat
         assert "courier_journal_retention_seconds 604800.0" in metrics
         assert "courier_journal_holds_seconds " in metrics
         assert "courier_journal_left_seconds " in metrics
+        _status_tells_of_the_cap(tmp_path / "lake", server)
+        server.restart()  # the first sweep after a start looks
+        deadline = time.monotonic() + WAIT_S_MAX
+        while "journal_too_small_for_retention" not in server.log():
+            assert time.monotonic() < deadline, "nothing is logged of the cap"
+            time.sleep(0.1)
+
+
+def _status_tells_of_the_cap(root: Path, server: Server) -> None:
+    for table in Lake(str(root)).tables:
+        table.create(epoch="e")
+    command = Command("--lake", str(root), "--data", str(server.data))
+    told = command("pipeline", "status", "--json").json
+    assert told["journal_days"] < told["retention_days"] == 7
+    assert 0 <= told["journal_days_left"] <= told["journal_days"]
+    said = " ".join(command("pipeline", "status").out.split())  # lines are wrapped
+    assert "the journal has room for 0.0 days and is full in 0.0; its retention is 7" in said
+    assert "events will be deleted before their retention ends: raise journal_bytes_max" in said
 
 
 def test_old_events_stay_until_every_pipeline_has_them(tmp_path: Path) -> None:

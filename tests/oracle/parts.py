@@ -8,6 +8,7 @@ import msgspec
 
 from courier.core.errors import Conflict, NotFound, OverLimit, RateLimited, RowsChanged
 from courier.core.limits import Allowance
+from courier.core.matching import Sought, matcher
 from courier.core.types import (
     CLAIM_KNOWN_MS,
     DAY_MS,
@@ -326,6 +327,23 @@ class Messages(Part):
         found = [_standing(backlog, each, now_ms) for each in looked]
         last = looked[-1].message.seq if len(looked) == limit else 0
         return [each for each in found if state in (None, each.state)], last
+
+    async def search(
+        self,
+        queue: str,
+        sought: Sought,
+        *,
+        after_seq: int,
+        before_seq: int,
+        limit: int,
+        now_ms: int,
+        newest: bool = False,
+    ) -> tuple[list[Message], int]:
+        held = [each.shown() for each in self._store._enter(queue, now_ms).deliveries.values()]
+        fits = matcher(queue, sought)
+        found = [each for each in held if after_seq < each.seq < before_seq and fits(each)]
+        found.sort(key=lambda each: each.seq, reverse=newest)
+        return found[:limit], found[limit - 1].seq if len(found) > limit else 0
 
     async def find(self, queue: str, message: str, *, now_ms: int) -> Message | None:
         backlog = self._store._enter(queue, now_ms)

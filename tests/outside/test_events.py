@@ -27,13 +27,8 @@ def url(server: Server) -> str:
 
 def told(server: Server, source: dict[str, str], event: str, payload: dict[str, Any]) -> None:
     """Tell of an event to which one queue subscribes."""
-    answer = httpx.post(
-        url(server),
-        headers={"Authorization": f"Bearer {server.credentials['admin']['token']}"},
-        json={"source": source, "event": event, "payload": payload},
-        trust_env=False,
-        verify=False,
-    )
+    body = {"source": source, "event": event, "payload": payload}
+    answer = server.operate("POST", url(server).removeprefix(server.url), json=body)
     assert answer.json() == DELIVERED
 
 

@@ -1392,7 +1392,7 @@ FAULTS = (
     ),
     Fault(
         "dialects/discue/message_wire.py",
-        "    if _TRACE.fullmatch(trace):",
+        "    if trace and _TRACE.fullmatch(trace):",
         "    if trace:",
         "tests/wire/discue/test_messages.py::test_the_trace_of_the_publisher_goes_on_to_"
         "listeners[nonsense-False]",
@@ -1501,8 +1501,8 @@ FAULTS = (
     ),
     Fault(
         "cli/output.py",
-        "        for number in [n for n, column in enumerate(columns) if column in TEXTS]:",
-        "        for number in range(len(columns)):",
+        "            for number in [n for n in line if columns[n] in TEXTS]:",
+        "            for number in line:",
         "tests/cli/test_terminal.py::test_leases_and_ids_are_never_cut[20]",
     ),
     Fault(
@@ -1553,6 +1553,42 @@ FAULTS = (
         "partition by queue_id order by batch desc) = 1",
         "partition by queue_id order by batch) = 1",
         "tests/lake/test_report.py::test_the_audit_is_told_as_it_is",
+    ),
+    Fault(
+        "core/sweeper.py",
+        "        if room is not None and room.is_short:",
+        "        if False:",
+        "tests/ops/test_trim.py::test_a_journal_over_its_size_gives_up_its_oldest_events_loudly",
+    ),
+    Fault(
+        "cli/pipeline.py",
+        "    if found.journal_days is not None and found.retention_days is not None:",
+        "    if False:",
+        "tests/ops/test_trim.py::test_a_journal_over_its_size_gives_up_its_oldest_events_loudly",
+    ),
+    Fault(
+        "lake/status.py",
+        "        room = broker.room()",
+        "        room = None",
+        "tests/ops/test_trim.py::test_a_journal_over_its_size_gives_up_its_oldest_events_loudly",
+    ),
+    Fault(
+        "lake/views.py",
+        "({_TEXT} AS body)",
+        "(body AS body)",
+        "tests/cli/test_lake.py::test_a_body_is_text_json_and_bytes",
+    ),
+    Fault(
+        "lake/views.py",
+        "TRY_CAST({_TEXT} AS JSON) AS data",
+        "NULL::JSON AS data",
+        "tests/cli/test_lake.py::test_a_body_is_text_json_and_bytes",
+    ),
+    Fault(
+        "lake/query.py",
+        "        if word in words:",
+        "        if False:",
+        "tests/cli/test_lake.py::test_a_column_that_is_a_word_of_sql_is_said_to_need_quotes",
     ),
     Fault(
         "lake/filters.py",
@@ -1608,9 +1644,10 @@ FAULTS = (
     ),
     Fault(
         "store/disk_postgres/__init__.py",
-        'if status != "UPDATE 1":',
-        "if False:",
-        "tests/store/test_postgres_alone.py::test_those_who_are_overtaken_do_nothing_and_do_it_again",
+        'if await connection.execute(sql.APPLY, *values) != "SELECT 1":',
+        "await connection.execute(sql.APPLY, *values)\n    if False:",
+        "tests/store/test_postgres_turns.py::test_who_slept_in_its_turn_writes_nothing_from_what_it_"
+        "knew",
     ),
     Fault(
         "store/disk_postgres/__init__.py",
@@ -1620,14 +1657,52 @@ FAULTS = (
     ),
     Fault(
         "store/disk_postgres/statements.py",
+        "WHERE grp = $15 AND ctid =",
+        "WHERE $15 > 0 AND ctid =",
+        "tests/store/test_postgres_turns.py::test_who_slept_in_its_turn_writes_nothing_from_what_it_knew",
+    ),
+    Fault(
+        "store/disk_postgres/turns.py",
+        "            self._rest_until_s = self._now() + REST_S\n",
+        "",
+        "tests/store/test_postgres_turns.py::test_a_server_that_sleeps_in_its_turn_holds_nobody_up",
+    ),
+    Fault(
+        "store/disk_postgres/rates.py",
+        "self._writer.submit_early(",
+        "self._writer.submit(",
+        "tests/store/test_postgres_rates.py::test_what_is_asked_of_a_rate_is_in_the_group_of_what_it_"
+        "is_asked_for",
+    ),
+    Fault(
+        "store/disk_postgres/statements.py",
         "AND until > clock_timestamp() AND name NOT IN (SELECT name FROM mine)",
         "AND false",
         "tests/store/test_fences.py::test_servers_share_evenly_and_take_over_from_those_who_left",
     ),
     Fault(
         "credentials.py",
-        "                await self._remove(name)\n                raise",
-        "                raise",
-        "tests/faults/test_cluster_init.py::test_who_is_too_late_is_left_with_no_credentials",
+        "            await self._remove(tenant)\n            raise",
+        "            raise",
+        "tests/faults/test_space.py::test_a_tenant_that_is_refused_leaves_no_file",
+    ),
+    Fault(
+        "heads.py",
+        "return None if head.names is None or text in head.names else (head, text)",
+        "return head, text",
+        "tests/serving/test_known_heads.py::test_names_that_may_mean_more_are_parsed[locks]",
+    ),
+    Fault(
+        "web.py",
+        'return last if [name for name in params if name in self.site.loose] == [last] else ""',
+        "return last",
+        "tests/serving/test_admissions.py::test_requests_that_differ_in_a_name_alone_share_a_"
+        "head_where_it_admits_nobody",
+    ),
+    Fault(
+        "ids.py",
+        "number < count and token[_CHECK_PART]",
+        "token[_CHECK_PART]",
+        "tests/core/test_ids.py::test_who_holds_bound_tokens_cannot_write_those_of_others",
     ),
 )

@@ -75,7 +75,7 @@ def test_tokens_made_from_the_database_alone_are_refused(tmp_path: Path) -> None
             tried += 1
         assert tried > 50
         # With the key it is as the server does it, or the above would show nothing.
-        sealer = sealing.Sealer(sealing.keys("", file=server.data / "encryption.key"))
+        sealer = sealing.KeySealer(sealing.keys("", file=server.data / "encryption.key"))
         kept = db.execute("SELECT secret FROM meta").get.decode()
         secret = open_text(kept, sealer, store_place("secret"))
         assert session_token(secret, session["id"]) == theirs

@@ -434,6 +434,31 @@ def test_who_asked_is_the_one_who_asks_now(world: World) -> None:
     assert {queue for _, _, queue in seen} == {world.ours.id}
 
 
+def test_requests_that_differ_in_a_name_alone_share_a_head_where_it_admits_nobody(
+    world: World,
+) -> None:
+    """And each is about its own name; where the name decides, or is a route, none is shared."""
+    shared = set()
+    for site, route in remembered(world):
+        if not route.path.endswith("}"):
+            continue
+        key, secret = world.new_key(kind="app" if site.name == "anypoint" else "token")
+        path = world.path(site, route, world.ours).partition("?")[0]
+        sent = Sent(route.method, path, world.credential(site, key, secret))
+        answer = world.runner.run(world.app.respond(sent))
+        assert answer is not None and sent.head.seldom
+        if sent.head.names is None:
+            continue
+        shared.add((site.name, route.method, route.path.rpartition("/")[2]))
+        assert "locks" in sent.head.names
+        again = Sent(route.method, "/", {})
+        again.head, again.name = sent.head, "another"
+        world.runner.run(world.app.respond(again))
+        assert again.admitted and again.params == {**sent.params, "messageId": "another"}
+        assert again.path == path.rpartition("/")[0] + "/another"
+    assert shared == {("anypoint", "PUT", "{messageId}"), ("anypoint", "DELETE", "{messageId}")}
+
+
 def test_sessions_are_prolonged_and_requests_counted_all_the_same(world: World) -> None:
     site, route = next(
         (site, route)

@@ -55,8 +55,16 @@ def test_the_image_is_of_a_python_that_we_support_and_runs_as_nobody_special() -
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     wanted = project["requires-python"].removeprefix(">=")
     assert {image.removeprefix("python:").removesuffix("-slim") for image in images} == {wanted}
-    assert last("USER") == "courier"
+    assert f"--uid {last('USER')} " in last("RUN")
     assert environment().keys() <= SETTINGS
+
+
+def test_the_container_file_is_sound() -> None:
+    tool = Path(sys.executable).with_name("hadolint")
+    flags = ["--no-color", "--failure-threshold", "style"]
+    checked = [str(tool), *flags, str(DEPLOY / "Containerfile")]
+    ran = subprocess.run(checked, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
 
 
 def test_what_the_image_starts_is_ready_and_stops(tmp_path: Path) -> None:

@@ -11,9 +11,16 @@ from bench import instructions
 
 BUDGETS = {
     "publish 64x1": 131_500,
-    "cycle 64x1": 474_000,
+    "cycle 64x1": 462_000,
     "publish 16x100": 17_200,
-    "cycle 16x100": 51_800,
+    "cycle 16x100": 50_800,
+    "publish 16x10": 32_500,
+    "cycle 16x10": 96_500,
+    "anypoint publish 64x1": 159_000,
+    "anypoint cycle 64x1": 521_000,
+    "anypoint publish 16x10": 40_600,
+    "anypoint cycle 16x10": 140_500,
+    "discue publish 64x1": 214_000,
 }
 
 

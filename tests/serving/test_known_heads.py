@@ -23,6 +23,9 @@ from courier.web import App, Head, Response
 
 POST = b"POST /a?b=c HTTP/1.1\r\nHost: courier\r\nAuthorization: Bearer x\r\n"
 LENGTH = b"Content-Length: %d\r\n\r\n%s"
+# Paths that end in a name which admits nobody, and the names that are routes of their own.
+PUT = b"PUT /named/%s HTTP/1.1\r\nHost: courier\r\nAuthorization: Bearer x\r\n"
+FIXED = frozenset(("locks", "a.b"))
 UPGRADE = b"Upgrade: h2c\r\nConnection: Upgrade\r\n"
 
 
@@ -56,7 +59,8 @@ class Wire(asyncio.Transport):
 
 
 class Echo:
-    """Answers with all that it was asked, and lets everybody in."""
+    """Answers with all that it was asked, and lets everybody in. Below /named/ a path ends in a
+    name, unless that is a fixed one."""
 
     async def respond(self, request: Incoming) -> Response:
         request.admitted = True
@@ -64,7 +68,13 @@ class Echo:
         if body is None:
             body = await request.read(1 << 20)
         head = request.head
-        asked = (head.method, head.raw_path, head.query_string, head.old, request.keep_alive)
+        path = head.raw_path
+        if path.startswith(b"/named/"):
+            head.seldom = not path.endswith(tuple(b"/" + name.encode() for name in FIXED))
+            head.names = FIXED if path.count(b"/") == 2 else None
+        if request.name:
+            path = path[: path.rindex(b"/") + 1] + request.name.encode()
+        asked = (head.method, path, head.query_string, head.old, request.keep_alive)
         fields = sorted((k, v) for k, v in head.headers.items() if k != b"content-length")
         return Response(repr((*asked, fields, body)).encode())
 
@@ -85,6 +95,11 @@ class Counted(Heads):
             return found
 
         self.find = find  # type: ignore[assignment]
+
+    def named(self, spelling: bytes) -> tuple[Head, str] | None:
+        found = super().named(spelling)
+        self.hits += found is not None
+        return found
 
 
 async def story(parts: Iterable[bytes], heads: Heads) -> tuple[bytes, bool]:
@@ -129,6 +144,37 @@ def test_a_head_is_parsed_once_whatever_the_length_of_the_body() -> None:
     assert both(post(b"one"), post(b"x" * 8_000), post(b"two")) == 1
 
 
+def put(name: bytes, body: bytes = b"body") -> bytes:
+    return post(body, PUT % name)
+
+
+def test_a_head_is_parsed_once_whatever_name_its_path_ends_in() -> None:
+    assert both(put(b"one"), put(b"two", b"longer"), put(b"3-._~" + b"x" * 200)) == 2
+    get = b"GET /named/%s HTTP/1.1\r\nhost: x\r\n\r\n"
+    assert both(get % b"one", get % b"two", put(b"one"), get % b"one") == 2
+
+
+@pytest.mark.parametrize(
+    "name",
+    [b"", b"locks", b"a.b", b"x%2Fy", b"x?y=z", b"?", b"x#y", b"x/y", b"/", b"x//", b"x y", b"+",
+     b"x\tHTTP/1.1", b"x HTTP/1.1\r\nHost: other", b"\xc3\xa4", b"http://courier/named/x"],
+)  # fmt: skip
+def test_names_that_may_mean_more_are_parsed(name: bytes) -> None:
+    assert both(put(b"one"), put(name), put(b"two")) <= 1
+    both(put(name), put(b"one"), put(name))
+
+
+def test_a_head_is_known_only_by_what_stands_around_the_name() -> None:
+    other = PUT.replace(b"Bearer x", b"Bearer y")
+    both(put(b"one"), post(b"body", other % b"one"), post(b"body", other % b"two"), put(b"two"))
+    below = b"PUT /named/one/%s HTTP/1.1\r\nhost: x\r\n\r\n"
+    assert both(below % b"a", below % b"b", below % b"a") == 0
+    absolute = b"PUT http://courier/named/%s HTTP/1.1\r\nhost: courier\r\n\r\n"
+    assert both(absolute % b"a", absolute % b"b") == 0
+    query = b"PUT /named/a?b=/%s HTTP/1.1\r\nhost: courier\r\n\r\n"
+    assert both(query % b"a", query % b"b") == 0
+
+
 @pytest.mark.parametrize(
     "parts",
     [
@@ -168,7 +214,8 @@ def mutations(seed: int) -> Iterator[bytes]:
     lines = [b"X-Length: 1\r\n", b"Accept: */*\r\n", b"content-length: 2\r\n", b"\r\n", b"a: b\n"]
     for _ in range(12):
         body = bytes(dice.choices(b"ab\r\n:1 ", k=dice.randrange(8)))
-        data = bytearray(post(body))
+        name = bytes(dice.choices(b"ab.%/? ", k=dice.randrange(4)))
+        data = bytearray(dice.choice((post(body), put(name, body), put(b"locks", body))))
         for _ in range(dice.choice((0, 0, 1, 1, 2))):
             at = dice.randrange(len(data))
             change = dice.randrange(4)
@@ -186,7 +233,7 @@ def mutations(seed: int) -> Iterator[bytes]:
 
 @pytest.mark.parametrize("seed", range(300))
 def test_whatever_comes_is_answered_as_if_nothing_were_remembered(seed: int) -> None:
-    both(post(b"first"), *mutations(seed), post(b"last"))
+    both(post(b"first"), put(b"first"), *mutations(seed), post(b"last"), put(b"last"))
 
 
 def test_only_what_leaves_no_doubt_is_remembered() -> None:

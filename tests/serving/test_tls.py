@@ -8,14 +8,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import httpx
 import pytest
 
 from courier.tls import Certificate
+from courier.traffic import Limits
 from tests import certificates
-from tests.server import Server, free_port
+from tests.cli.command import Command
+from tests.server import Server, client_of, free_port
 
 CHANGE_SECONDS_MAX = 10.0
 
@@ -37,6 +40,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("encrypted")
 
 
+def test_the_command_says_what_a_certificate_that_is_not_trusted_needs(folder: Path) -> None:
+    with Server(folder, encrypted=True).start() as server:
+        courier = Command("--data", str(server.data))
+        refused = courier.attempt("queue", "list", environ={"SSL_CERT_FILE": os.devnull})
+        assert refused.status == 3 and refused.err.endswith("its issuer in SSL_CERT_FILE\n")
+        trusted = {"SSL_CERT_FILE": str(folder / certificates.TRUSTED)}
+        assert courier.attempt("queue", "list", environ=trusted).status == 0
+
+
 def test_everything_says_https_and_clients_that_trust_the_certificate_are_served(
     folder: Path,
 ) -> None:
@@ -45,12 +57,8 @@ def test_everything_says_https_and_clients_that_trust_the_certificate_are_served
         account = server.credentials["cloudflare"]
         assert account["base_url"] == f"https://127.0.0.1:{server.port}/client/v4"
         assert f"Courier is running on https://127.0.0.1:{server.port}" in server.log()
-        with httpx.Client(
-            base_url=f"{account['base_url']}/accounts/{account['account_id']}",
-            headers={"Authorization": f"Bearer {account['api_token']}"},
-            verify=trusted,
-            trust_env=False,
-        ) as client:
+        url = f"{account['base_url']}/accounts/{account['account_id']}"
+        with client_of(url, account["api_token"], verify=trusted) as client:
             made = client.post("/queues", json={"queue_name": "hello"}).json()["result"]
             path = f"/queues/{made['queue_id']}/messages"
             long = "x" * 120_000
@@ -93,6 +101,17 @@ def test_handshake_that_is_not_finished_is_cut_off_and_holds_up_nobody(folder: P
         for channel in (silent, slow):
             assert channel.recv(1_000) == b""
         assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize("said", [b"", b"\x16\x03\x01\x02"])
+def test_handshakes_that_are_not_finished_give_way_to_later_ones(folder: Path, said: bytes) -> None:
+    with Server(folder, encrypted=True).start() as server, ExitStack() as stack:
+        for _ in range(Limits().handshakes_max + 50):
+            silent = socket.create_connection(("127.0.0.1", server.port), timeout=5)
+            stack.enter_context(silent).sendall(said)
+        for _ in range(3):
+            answer = httpx.get(f"{server.url}/health", verify=False, trust_env=False)
+            assert answer.status_code == 200
 
 
 def test_new_certificate_is_shown_without_a_restart(folder: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from courier.core.records import Change, Records
 from courier.core.types import Draft, Queue
-from courier.store.disk_postgres.writer import ALONE_MIN
+from courier.store.disk_postgres.turns import Turns
 from courier.store.shared import SharedStore
 from tests import postgres
 from tests.conformance.store.driver import CALLER, SEALER
@@ -84,7 +84,9 @@ def test_a_commit_whose_answer_is_lost_is_answered_truly_and_not_repeated(
             answered = 0
             while store.writer.doubts < 3:
                 cutter.cuts = 1
-                store.writer._alone = ALONE_MIN if mark == BODY else 0
+                store.writer._turns = Turns("courier")
+                if mark == BODY:
+                    postgres.believe_alone(store)
                 await store.publish([(QUEUE.id, [Draft(BODY)])], actor=CALLER, now_ms=1)
                 answered += 1
             found = (await store.stats([QUEUE.id], now_ms=1))[QUEUE.id].count

@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,6 +30,16 @@ async def publish(store: SharedStore | EmbeddedStore, *bodies: str) -> None:
 
 async def epoch(store: SharedStore | EmbeddedStore) -> str:
     return (await store.journal.head()).epoch
+
+
+def come_back_after(event: asyncio.Event, node: SharedStore) -> None:
+    connect = node.writer._address.connect
+
+    async def later(**how: bool) -> Any:
+        await event.wait()
+        return await connect(**how)
+
+    node.writer._address.connect = later  # type: ignore[method-assign]
 
 
 @pytest.fixture
@@ -68,12 +79,16 @@ def test_a_standby_that_lacks_commits_begins_a_new_epoch(
             await asyncio.sleep(0.05)
         await asyncio.to_thread(cut_off)
         await publish(one, "lost")
+        back = asyncio.Event()
+        for node in (one, two):
+            come_back_after(back, node)
         await asyncio.to_thread(primary.crash)
         await asyncio.to_thread(standby.promote)
         # A server that knows of nothing that was lost writes first.
         three = await SharedStore.open(standby.url("courier"), sealer=SEALER)
         for number in range(written_since):
             await publish(three, f"since{number}")
+        back.set()
         async with asyncio.timeout(20):
             await publish(one, "after")
             for node in (two, three):

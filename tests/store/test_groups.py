@@ -1,6 +1,5 @@
 """Whatever happens to the groups of a FIFO queue outlives a crash."""
 
-import asyncio
 import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -82,38 +81,32 @@ class Story:
 
 
 @pytest.mark.parametrize("inline_ms_max", [0, 60_000])
-def test_every_step_outlives_a_crash(tmp_path: Path, inline_ms_max: int) -> None:
+async def test_every_step_outlives_a_crash(tmp_path: Path, inline_ms_max: int) -> None:
     path = tmp_path / "courier.db"
-
-    async def story() -> None:
-        store = await EmbeddedStore.open(path, commit_inline_ms_max=inline_ms_max)
-        dead = Queue(
-            id=ids.new_id(), tenant="t", name="dead", created_ms=1, modified_ms=1, fifo=True
-        )
-        work = replace(dead, id=ids.new_id(), name="work", dead_letter=dead.id, attempts_max=9)
-        await store.change(decided(puts=[dead, work]), actor=ACTOR, now_ms=NOW_MS)
-        told = Story(store, work)
-        async for step in told.steps():
-            audit(store)
-            # What a process leaves behind that is killed now.
-            after = tmp_path / step
-            after.mkdir()
-            for file in tmp_path.glob("courier.db*"):
-                shutil.copy(file, after)
-            again = await EmbeddedStore.open(after / "courier.db")
-            for queue in (work, dead) if step != "dropped the queue" else (dead,):
-                here, there = [
-                    (
-                        await each.stats([queue.id], now_ms=told.now_ms),
-                        await each.messages.peek(queue.id, count=99, now_ms=told.now_ms),
-                    )
-                    for each in (store, again)
-                ]
-                assert here == there, step
-            await again.close()
-        while (await store.sweep(limit=2, now_ms=told.now_ms)).more:
-            pass
+    store = await EmbeddedStore.open(path, commit_inline_ms_max=inline_ms_max)
+    dead = Queue(id=ids.new_id(), tenant="t", name="dead", created_ms=1, modified_ms=1, fifo=True)
+    work = replace(dead, id=ids.new_id(), name="work", dead_letter=dead.id, attempts_max=9)
+    await store.change(decided(puts=[dead, work]), actor=ACTOR, now_ms=NOW_MS)
+    told = Story(store, work)
+    async for step in told.steps():
         audit(store)
-        await store.close()
-
-    asyncio.run(story())
+        # What a process leaves behind that is killed now.
+        after = tmp_path / step
+        after.mkdir()
+        for file in tmp_path.glob("courier.db*"):
+            shutil.copy(file, after)
+        again = await EmbeddedStore.open(after / "courier.db")
+        for queue in (work, dead) if step != "dropped the queue" else (dead,):
+            here, there = [
+                (
+                    await each.stats([queue.id], now_ms=told.now_ms),
+                    await each.messages.peek(queue.id, count=99, now_ms=told.now_ms),
+                )
+                for each in (store, again)
+            ]
+            assert here == there, step
+        await again.close()
+    while (await store.sweep(limit=2, now_ms=told.now_ms)).more:
+        pass
+    audit(store)
+    await store.close()

@@ -23,45 +23,39 @@ async def publish(store: Store, queue: Queue, now_ms: int) -> None:
     await store.publish([(queue.id, [Draft(b"a")])], actor=ACTOR, now_ms=now_ms)
 
 
-def test_calls_of_two_minutes_that_share_a_commit_are_told_apart(tmp_path: Path) -> None:
-    async def story() -> None:
+async def test_calls_of_two_minutes_that_share_a_commit_are_told_apart(tmp_path: Path) -> None:
+    store = await EmbeddedStore.open(tmp_path / "courier.db")
+    queue = new_queue()
+    await store.change(decided(puts=[queue]), actor=ACTOR, now_ms=NOW_MS)
+    commits = store.health.figures()["commits"]
+    minutes = [0, 0, 3, 4, 4, 4]
+    times_ms = [NOW_MS + minute * MINUTE_MS for minute in minutes]
+    await asyncio.gather(*(publish(store, queue, now_ms) for now_ms in times_ms))
+    assert store.health.figures()["commits"] == commits + 1
+    assert (await store.past.levels([queue.id], since_ms=0))[0] == [
+        Level(MINUTE + 2, 2, 0, 0),
+        Level(MINUTE + 3, 3, 0, 0),
+    ]
+    tallies = await store.past.tallies(
+        tenant="t", id=queue.id, since_ms=NOW_MS + MINUTE_MS, until_ms=NOW_MS + HOUR_MS
+    )
+    assert [(tally.minute, tally.count) for tally in tallies] == [
+        (MINUTE + 3, 1),
+        (MINUTE + 4, 3),
+    ]
+    await store.close()
+
+
+async def test_a_restart_within_a_minute_changes_no_level(tmp_path: Path) -> None:
+    queue = new_queue()
+    for minute in (0, 0, 2, 2, 3):
         store = await EmbeddedStore.open(tmp_path / "courier.db")
-        queue = new_queue()
-        await store.change(decided(puts=[queue]), actor=ACTOR, now_ms=NOW_MS)
-        commits = store.health.figures()["commits"]
-        minutes = [0, 0, 3, 4, 4, 4]
-        times_ms = [NOW_MS + minute * MINUTE_MS for minute in minutes]
-        await asyncio.gather(*(publish(store, queue, now_ms) for now_ms in times_ms))
-        assert store.health.figures()["commits"] == commits + 1
-        assert (await store.past.levels([queue.id], since_ms=0))[0] == [
-            Level(MINUTE + 2, 2, 0, 0),
-            Level(MINUTE + 3, 3, 0, 0),
-        ]
-        tallies = await store.past.tallies(
-            tenant="t", id=queue.id, since_ms=NOW_MS + MINUTE_MS, until_ms=NOW_MS + HOUR_MS
-        )
-        assert [(tally.minute, tally.count) for tally in tallies] == [
-            (MINUTE + 3, 1),
-            (MINUTE + 4, 3),
-        ]
+        if store.records.get(Queue, queue.id) is None:
+            await store.change(decided(puts=[queue]), actor=ACTOR, now_ms=NOW_MS)
+        await publish(store, queue, NOW_MS + minute * MINUTE_MS)
+        levels = (await store.past.levels([queue.id], since_ms=0))[0]
         await store.close()
-
-    asyncio.run(story())
-
-
-def test_a_restart_within_a_minute_changes_no_level(tmp_path: Path) -> None:
-    async def story() -> None:
-        queue = new_queue()
-        for minute in (0, 0, 2, 2, 3):
-            store = await EmbeddedStore.open(tmp_path / "courier.db")
-            if store.records.get(Queue, queue.id) is None:
-                await store.change(decided(puts=[queue]), actor=ACTOR, now_ms=NOW_MS)
-            await publish(store, queue, NOW_MS + minute * MINUTE_MS)
-            levels = (await store.past.levels([queue.id], since_ms=0))[0]
-            await store.close()
-        assert levels == [Level(MINUTE + 1, 2, 0, 0), Level(MINUTE + 2, 4, 0, 0)]
-
-    asyncio.run(story())
+    assert levels == [Level(MINUTE + 1, 2, 0, 0), Level(MINUTE + 2, 4, 0, 0)]
 
 
 def test_many_old_minutes_are_summed_up_in_parts(tmp_path: Path) -> None:
@@ -105,44 +99,37 @@ def test_many_old_minutes_are_summed_up_in_parts(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_an_offset_is_found_where_the_clock_was_set_back(tmp_path: Path) -> None:
-    async def story() -> None:
-        store = await EmbeddedStore.open(tmp_path / "courier.db")
-        queue = new_queue()
-        await store.change(decided(puts=[queue]), actor=ACTOR, now_ms=NOW_MS)
-        # Two share a commit, and the first of them is the later one.
-        await asyncio.gather(*(publish(store, queue, NOW_MS + ms) for ms in (40, 10)))
-        for ms in (20, 30):
-            await publish(store, queue, NOW_MS + ms)
-        await store.close()
-        store = await EmbeddedStore.open(tmp_path / "courier.db")
-        for ms in (35, 50):
-            await publish(store, queue, NOW_MS + ms)
-        wanted = {0: 0, 1: 1, 10: 1, 40: 1, 41: 6, 50: 6, 51: 7}
-        found = {ms: await store.journal.offset_at(NOW_MS + ms) for ms in wanted}
-        assert found == wanted
-        await store.close()
-
-    asyncio.run(story())
+async def test_an_offset_is_found_where_the_clock_was_set_back(tmp_path: Path) -> None:
+    store = await EmbeddedStore.open(tmp_path / "courier.db")
+    queue = new_queue()
+    await store.change(decided(puts=[queue]), actor=ACTOR, now_ms=NOW_MS)
+    # Two share a commit, and the first of them is the later one.
+    await asyncio.gather(*(publish(store, queue, NOW_MS + ms) for ms in (40, 10)))
+    for ms in (20, 30):
+        await publish(store, queue, NOW_MS + ms)
+    await store.close()
+    store = await EmbeddedStore.open(tmp_path / "courier.db")
+    for ms in (35, 50):
+        await publish(store, queue, NOW_MS + ms)
+    wanted = {0: 0, 1: 1, 10: 1, 40: 1, 41: 6, 50: 6, 51: 7}
+    found = {ms: await store.journal.offset_at(NOW_MS + ms) for ms in wanted}
+    assert found == wanted
+    await store.close()
 
 
-def test_an_offset_is_found_without_reading_the_whole_journal(tmp_path: Path) -> None:
+async def test_an_offset_is_found_without_reading_the_whole_journal(tmp_path: Path) -> None:
     rows = 2_000
-
-    async def story() -> None:
-        store = await EmbeddedStore.open(tmp_path / "courier.db")
-        queue = new_queue()
-        await store.change(decided(puts=[queue]), actor=ACTOR, now_ms=NOW_MS)
-        for i in range(rows):
-            await publish(store, queue, NOW_MS + i)
-        read: list[str] = []
-        reader = store.disk._readers.submit(store.disk._reader)
-        reader.result().set_profile(lambda sql, _: read.append(sql))
-        for ms in (0, 1, 777, rows - 1, rows):
-            read.clear()
-            # One event for each commit, after that of the queue.
-            assert await store.journal.offset_at(NOW_MS + ms) == (ms + 1 if ms else 0)
-            assert len([sql for sql in read if "SELECT" in sql]) <= 2 + rows.bit_length()
-        await store.close()
-
-    asyncio.run(story())
+    store = await EmbeddedStore.open(tmp_path / "courier.db")
+    queue = new_queue()
+    await store.change(decided(puts=[queue]), actor=ACTOR, now_ms=NOW_MS)
+    for i in range(rows):
+        await publish(store, queue, NOW_MS + i)
+    read: list[str] = []
+    reader = store.disk._readers.submit(store.disk._reader)
+    reader.result().set_profile(lambda sql, _: read.append(sql))
+    for ms in (0, 1, 777, rows - 1, rows):
+        read.clear()
+        # One event for each commit, after that of the queue.
+        assert await store.journal.offset_at(NOW_MS + ms) == (ms + 1 if ms else 0)
+        assert len([sql for sql in read if "SELECT" in sql]) <= 2 + rows.bit_length()
+    await store.close()

@@ -21,9 +21,6 @@ pytestmark = pytest.mark.slow
 
 QUEUE = Queue(id="c0" + "1" * 30, tenant="t", name="q", created_ms=0, modified_ms=0)
 ANSWER_SECONDS_MAX = 15.0
-WAITING = """
-SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND application_name = 'courier'
-"""
 
 
 def _put(records: Records) -> Change[None]:
@@ -62,7 +59,7 @@ def go_on(pids: list[int]) -> None:
 async def waiting(pair: postgres.Pair) -> int:
     """The connection of a server whose commit waits for the standby."""
     async with asyncio.timeout(ANSWER_SECONDS_MAX):
-        while not (found := (await asyncio.to_thread(pair.primary.sql, WAITING)).split()):
+        while not (found := (await asyncio.to_thread(pair.primary.sql, postgres.WAITING)).split()):
             await asyncio.sleep(0.02)
     return int(found[0])
 

@@ -182,34 +182,30 @@ async def seen(store: EmbeddedStore, told: Story, dead: Queue) -> list[Any]:
 
 @pytest.mark.parametrize("fifo", [False, True])
 @pytest.mark.parametrize("inline_ms_max", [0, 60_000])
-def test_every_step_outlives_a_crash(tmp_path: Path, inline_ms_max: int, fifo: bool) -> None:
+async def test_every_step_outlives_a_crash(tmp_path: Path, inline_ms_max: int, fifo: bool) -> None:
     path = tmp_path / "courier.db"
-
-    async def story() -> None:
-        store = await EmbeddedStore.open(path, commit_inline_ms_max=inline_ms_max)
-        dead = new_queue("dead")
-        work = new_queue(fifo=fifo, dead_letter=dead.id, attempts_max=1)
-        told = Story(store, work)
-        heir = new_listener(dead)
-        await store.change(
-            decided(puts=[dead, work, heir, *told.listeners]), actor=ACTOR, now_ms=NOW_MS
-        )
-        async for step in told.steps():
-            audit(store)
-            # What a process leaves behind that is killed now.
-            after = tmp_path / step
-            after.mkdir()
-            for file in tmp_path.glob("courier.db*"):
-                shutil.copy(file, after)
-            again = await EmbeddedStore.open(after / "courier.db")
-            assert await seen(store, told, dead) == await seen(again, told, dead), step
-            await again.close()
-        while await told.sweep(2):
-            audit(store)
+    store = await EmbeddedStore.open(path, commit_inline_ms_max=inline_ms_max)
+    dead = new_queue("dead")
+    work = new_queue(fifo=fifo, dead_letter=dead.id, attempts_max=1)
+    told = Story(store, work)
+    heir = new_listener(dead)
+    await store.change(
+        decided(puts=[dead, work, heir, *told.listeners]), actor=ACTOR, now_ms=NOW_MS
+    )
+    async for step in told.steps():
         audit(store)
-        await store.close()
-
-    asyncio.run(story())
+        # What a process leaves behind that is killed now.
+        after = tmp_path / step
+        after.mkdir()
+        for file in tmp_path.glob("courier.db*"):
+            shutil.copy(file, after)
+        again = await EmbeddedStore.open(after / "courier.db")
+        assert await seen(store, told, dead) == await seen(again, told, dead), step
+        await again.close()
+    while await told.sweep(2):
+        audit(store)
+    audit(store)
+    await store.close()
 
 
 def test_a_queue_without_listeners_pays_nothing_for_those_of_others(tmp_path: Path) -> None:
@@ -274,29 +270,26 @@ def test_a_backfill_passes_over_a_limited_number_of_messages(tmp_path: Path) -> 
     asyncio.run(story())
 
 
-def test_pushes_share_a_commit_and_their_events_a_run(tmp_path: Path) -> None:
-    async def story() -> None:
-        store = await EmbeddedStore.open(tmp_path / "courier.db")
-        queue = new_queue()
-        listeners = [new_listener(queue, str(i)) for i in range(8)]
-        await store.change(decided(puts=[queue, *listeners]), actor=ACTOR, now_ms=NOW_MS)
-        await store.publish([(queue.id, [Draft(b"a")] * 50)], actor=ACTOR, now_ms=NOW_MS)
-        commits = store.health.figures()["commits"]
+async def test_pushes_share_a_commit_and_their_events_a_run(tmp_path: Path) -> None:
+    store = await EmbeddedStore.open(tmp_path / "courier.db")
+    queue = new_queue()
+    listeners = [new_listener(queue, str(i)) for i in range(8)]
+    await store.change(decided(puts=[queue, *listeners]), actor=ACTOR, now_ms=NOW_MS)
+    await store.publish([(queue.id, [Draft(b"a")] * 50)], actor=ACTOR, now_ms=NOW_MS)
+    commits = store.health.figures()["commits"]
 
-        async def push(listener: Listener) -> None:
-            taken = await store.pushes.take(listener.id, count=50, lease_ms=99, now_ms=NOW_MS)
-            items = [Pushed(message.seq, 1, ARRIVED) for message in taken]
-            await store.pushes.settle(listener.id, items, now_ms=NOW_MS)
+    async def push(listener: Listener) -> None:
+        taken = await store.pushes.take(listener.id, count=50, lease_ms=99, now_ms=NOW_MS)
+        items = [Pushed(message.seq, 1, ARRIVED) for message in taken]
+        await store.pushes.settle(listener.id, items, now_ms=NOW_MS)
 
-        last = (await store.journal.head()).last
-        await asyncio.gather(*(push(listener) for listener in listeners))
-        assert store.health.figures()["commits"] == commits + 2
-        runs = await store.journal.read(after=last, limit=1_000)
-        # Nobody pulls from this queue, so what every listener has is done.
-        assert [(run.kind, run.count) for run in runs] == [("pushed", 50)] * 8 + [("acked", 50)]
-        await store.close()
-
-    asyncio.run(story())
+    last = (await store.journal.head()).last
+    await asyncio.gather(*(push(listener) for listener in listeners))
+    assert store.health.figures()["commits"] == commits + 2
+    runs = await store.journal.read(after=last, limit=1_000)
+    # Nobody pulls from this queue, so what every listener has is done.
+    assert [(run.kind, run.count) for run in runs] == [("pushed", 50)] * 8 + [("acked", 50)]
+    await store.close()
 
 
 def test_a_changed_title_changes_the_order_of_listeners_like_a_restart(tmp_path: Path) -> None:

@@ -28,84 +28,77 @@ LONG = [Draft(b"long", ttl_ms=DAY_MS)] * (5 * INLINE_MAX // 2)
 
 
 @pytest.mark.parametrize("fifo", [False, True])
-def test_what_lies_behind_long_lives_ends_on_time(tmp_path: Path, fifo: bool) -> None:
-    async def story() -> None:
-        store = await EmbeddedStore.open(tmp_path / "courier.db")
-        queue = Queue(
-            id=ids.new_id(),
-            tenant="t",
-            name="q",
-            created_ms=NOW_MS,
-            modified_ms=NOW_MS,
-            retention_ms=100,
-            fifo=fifo,
-        )
-        await store.change(decided(puts=[queue]), actor=ACTOR, now_ms=NOW_MS)
-        await store.publish([(queue.id, LONG)], actor=ACTOR, now_ms=NOW_MS)
+async def test_what_lies_behind_long_lives_ends_on_time(tmp_path: Path, fifo: bool) -> None:
+    store = await EmbeddedStore.open(tmp_path / "courier.db")
+    queue = Queue(
+        id=ids.new_id(),
+        tenant="t",
+        name="q",
+        created_ms=NOW_MS,
+        modified_ms=NOW_MS,
+        retention_ms=100,
+        fifo=fifo,
+    )
+    await store.change(decided(puts=[queue]), actor=ACTOR, now_ms=NOW_MS)
+    await store.publish([(queue.id, LONG)], actor=ACTOR, now_ms=NOW_MS)
 
-        async def passed(bodies: list[bytes], now_ms: int) -> None:
-            """Publish, and see the messages end by retention, not earlier and not later."""
-            drafts = [Draft(body) for body in bodies]
-            await store.publish([(queue.id, drafts)], actor=ACTOR, now_ms=now_ms)
-            swept = await store.sweep(limit=9, now_ms=now_ms)
-            assert not swept.more and swept.next_ms == now_ms + 100
-            stats = (await store.stats([queue.id], now_ms=now_ms + 99))[queue.id]
-            assert stats.count == len(LONG) + len(bodies)
-            # Whatever a verb leaves to the sweep, it does not hand out.
-            peeked = await store.messages.peek(queue.id, count=2 * len(LONG), now_ms=now_ms + 100)
-            assert not {message.body for message in peeked} & set(bodies)
-            while (await store.sweep(limit=INLINE_MAX, now_ms=now_ms + 100)).more:
-                pass
-            assert (await store.stats([queue.id], now_ms=now_ms + 100))[queue.id].count == len(LONG)
-
-        await passed([b"a", b"b"], NOW_MS)
-        old_ms = NOW_MS + 200
-        await store.publish([(queue.id, [Draft(b"c")])], actor=ACTOR, now_ms=old_ms)
-        assert (await store.stats([queue.id], now_ms=old_ms + 100))[queue.id].count == len(LONG)
-        await store.close()
-
-        # A restart knows nothing of that, and is right all the same.
-        store = await EmbeddedStore.open(tmp_path / "courier.db")
-        peeked = await store.messages.peek(queue.id, count=9, now_ms=old_ms + 100)
-        assert {message.body for message in peeked} <= {b"long"}
-        while (await store.sweep(limit=INLINE_MAX, now_ms=old_ms + 100)).more:
+    async def passed(bodies: list[bytes], now_ms: int) -> None:
+        """Publish, and see the messages end by retention, not earlier and not later."""
+        drafts = [Draft(body) for body in bodies]
+        await store.publish([(queue.id, drafts)], actor=ACTOR, now_ms=now_ms)
+        swept = await store.sweep(limit=9, now_ms=now_ms)
+        assert not swept.more and swept.next_ms == now_ms + 100
+        stats = (await store.stats([queue.id], now_ms=now_ms + 99))[queue.id]
+        assert stats.count == len(LONG) + len(bodies)
+        # Whatever a verb leaves to the sweep, it does not hand out.
+        peeked = await store.messages.peek(queue.id, count=2 * len(LONG), now_ms=now_ms + 100)
+        assert not {message.body for message in peeked} & set(bodies)
+        while (await store.sweep(limit=INLINE_MAX, now_ms=now_ms + 100)).more:
             pass
-        peeked = await store.messages.peek(queue.id, count=9, now_ms=old_ms + 100)
-        assert [message.body for message in peeked] == [b"long"] * 9
-        await store.close()
+        assert (await store.stats([queue.id], now_ms=now_ms + 100))[queue.id].count == len(LONG)
 
-    asyncio.run(story())
+    await passed([b"a", b"b"], NOW_MS)
+    old_ms = NOW_MS + 200
+    await store.publish([(queue.id, [Draft(b"c")])], actor=ACTOR, now_ms=old_ms)
+    assert (await store.stats([queue.id], now_ms=old_ms + 100))[queue.id].count == len(LONG)
+    await store.close()
+
+    # A restart knows nothing of that, and is right all the same.
+    store = await EmbeddedStore.open(tmp_path / "courier.db")
+    peeked = await store.messages.peek(queue.id, count=9, now_ms=old_ms + 100)
+    assert {message.body for message in peeked} <= {b"long"}
+    while (await store.sweep(limit=INLINE_MAX, now_ms=old_ms + 100)).more:
+        pass
+    peeked = await store.messages.peek(queue.id, count=9, now_ms=old_ms + 100)
+    assert [message.body for message in peeked] == [b"long"] * 9
+    await store.close()
 
 
-def test_a_lease_that_ended_in_time_is_not_overtaken_by_retention(tmp_path: Path) -> None:
+async def test_a_lease_that_ended_in_time_is_not_overtaken_by_retention(tmp_path: Path) -> None:
     """Also when so many leases ended at once that a verb leaves most of them to the sweep."""
     many = INLINE_MAX + 500
-
-    async def story() -> None:
-        store = await EmbeddedStore.open(tmp_path / "courier.db")
-        dead = Queue(id=ids.new_id(), tenant="t", name="dead", created_ms=1, modified_ms=1)
-        work = Queue(
-            id=ids.new_id(),
-            tenant="t",
-            name="work",
-            created_ms=1,
-            modified_ms=1,
-            dead_letter=dead.id,
-            attempts_max=1,
-            retention_ms=100,
-        )
-        await store.change(decided(puts=[dead, work]), actor=ACTOR, now_ms=NOW_MS)
-        await store.publish([(work.id, [Draft(b"a")] * many)], actor=ACTOR, now_ms=NOW_MS)
-        await store.lease(work.id, count=many, lease_ms=50, actor=ACTOR, now_ms=NOW_MS)
-        late_ms = NOW_MS + 100
-        assert await store.messages.peek(work.id, count=9, now_ms=late_ms) == []
-        while (await store.sweep(limit=INLINE_MAX, now_ms=late_ms)).more:
-            pass
-        assert (await store.stats([dead.id], now_ms=late_ms))[dead.id].count == many
-        assert (await store.stats([work.id], now_ms=late_ms))[work.id].count == 0
-        await store.close()
-
-    asyncio.run(story())
+    store = await EmbeddedStore.open(tmp_path / "courier.db")
+    dead = Queue(id=ids.new_id(), tenant="t", name="dead", created_ms=1, modified_ms=1)
+    work = Queue(
+        id=ids.new_id(),
+        tenant="t",
+        name="work",
+        created_ms=1,
+        modified_ms=1,
+        dead_letter=dead.id,
+        attempts_max=1,
+        retention_ms=100,
+    )
+    await store.change(decided(puts=[dead, work]), actor=ACTOR, now_ms=NOW_MS)
+    await store.publish([(work.id, [Draft(b"a")] * many)], actor=ACTOR, now_ms=NOW_MS)
+    await store.lease(work.id, count=many, lease_ms=50, actor=ACTOR, now_ms=NOW_MS)
+    late_ms = NOW_MS + 100
+    assert await store.messages.peek(work.id, count=9, now_ms=late_ms) == []
+    while (await store.sweep(limit=INLINE_MAX, now_ms=late_ms)).more:
+        pass
+    assert (await store.stats([dead.id], now_ms=late_ms))[dead.id].count == many
+    assert (await store.stats([work.id], now_ms=late_ms))[work.id].count == 0
+    await store.close()
 
 
 def test_what_lies_behind_many_that_have_expired_is_not_lost(tmp_path: Path) -> None:

@@ -274,18 +274,15 @@ def test_pushes_of_a_group_that_cannot_be_committed_are_as_they_were(
     asyncio.run(story())
 
 
-def test_who_waits_is_told_after_the_commit(tmp_path: Path) -> None:
-    async def story() -> None:
-        store = await EmbeddedStore.open(tmp_path / "courier.db", commit_inline_ms_max=0)
-        queue = Queue(id=ids.new_id(), tenant="t", name="q", created_ms=1, modified_ms=1)
-        await store.change(decided(puts=[queue]), actor=ACTOR, now_ms=NOW_MS)
-        hint = store.waiters.wait(queue.id)
-        commits = store.health.figures()["commits"]
-        told_at: list[int] = []
-        hint.add_done_callback(lambda _: told_at.append(store.health.figures()["commits"]))
-        await store.publish([(queue.id, [Draft(b"a")])], actor=ACTOR, now_ms=NOW_MS)
-        await asyncio.sleep(0)
-        assert told_at == [commits + 1]
-        await store.close()
-
-    asyncio.run(story())
+async def test_who_waits_is_told_after_the_commit(tmp_path: Path) -> None:
+    store = await EmbeddedStore.open(tmp_path / "courier.db", commit_inline_ms_max=0)
+    queue = Queue(id=ids.new_id(), tenant="t", name="q", created_ms=1, modified_ms=1)
+    await store.change(decided(puts=[queue]), actor=ACTOR, now_ms=NOW_MS)
+    hint = store.waiters.wait(queue.id)
+    commits = store.health.figures()["commits"]
+    told_at: list[int] = []
+    hint.add_done_callback(lambda _: told_at.append(store.health.figures()["commits"]))
+    await store.publish([(queue.id, [Draft(b"a")])], actor=ACTOR, now_ms=NOW_MS)
+    await asyncio.sleep(0)
+    assert told_at == [commits + 1]
+    await store.close()

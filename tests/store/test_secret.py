@@ -7,16 +7,16 @@ from pathlib import Path
 import apsw
 import pytest
 
-from courier.sealing import KEY_BYTES, Sealer
+from courier.sealing import KEY_BYTES, KeySealer
 from courier.store.embedded import EmbeddedStore
 from tests.private.looking import holding
 
-ONE, TWO = Sealer([b"1" * KEY_BYTES]), Sealer([b"2" * KEY_BYTES])
-BOTH = Sealer([b"2" * KEY_BYTES, b"1" * KEY_BYTES])
+ONE, TWO = KeySealer([b"1" * KEY_BYTES]), KeySealer([b"2" * KEY_BYTES])
+BOTH = KeySealer([b"2" * KEY_BYTES, b"1" * KEY_BYTES])
 CLEAR = bytes(range(100, 132))
 
 
-def opened(path: Path, sealer: Sealer | None) -> bytes:
+def opened(path: Path, sealer: KeySealer | None) -> bytes:
     """The secret of a store that was opened, used and closed."""
 
     async def story() -> bytes:

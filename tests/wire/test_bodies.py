@@ -6,18 +6,17 @@ import shlex
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, get_args, get_origin
+from typing import Annotated, Any, get_args, get_origin
 
 import msgspec
 import pytest
-from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from courier.core.errors import InvalidRequest
 from courier.dialects import json as bodies
 from courier.dialects.anypoint import wire as anypoint
 from courier.dialects.cloudflare import wire as cloudflare
 from courier.dialects.discue.listener_wire import ListenerBody
-from courier.dialects.example import curl
 from courier.dialects.openapi import Documents
 from courier.web import NotJson
 from tests.routes import tables
@@ -207,7 +206,7 @@ def test_no_refusal_shows_a_regular_expression(tmp_path: Path) -> None:
         assert all(text != "None" for text in words.values()), (route.path, words)
     assert patterns >= 3
     with pytest.raises(InvalidRequest, match="queue_name: must have 1 to 63 lower-case letters"):
-        bodies.decode(b'{"queue_name":"A"}', cloudflare.QueueBody)
+        bodies.decode(b'{"queue_name":"A"}', cloudflare.CloudflareQueueBody)
 
 
 def test_every_route_has_an_example_that_it_understands_and_a_line_of_curl(tmp_path: Path) -> None:
@@ -216,9 +215,8 @@ def test_every_route_has_an_example_that_it_understands_and_a_line_of_curl(tmp_p
         if not isinstance(documents := getattr(site, "_documents", None), Documents):
             continue
         shown = documents.example(route)
-        line = curl(route.method, route.path, "X-API-KEY: $TOKEN", shown)
-        words = shlex.split(line)
-        assert "{" not in words[words.index("-H") - 1]
+        words = shlex.split(documents.curl(route))
+        assert "{" not in next(word for word in words if word.startswith("$"))
         if route.body not in (None, bytes):
             seen += 1
             msgspec.json.decode(msgspec.json.encode(shown), type=route.body)
@@ -226,3 +224,32 @@ def test_every_route_has_an_example_that_it_understands_and_a_line_of_curl(tmp_p
         if (site.name, route.operation) == ("discue", "create_listener"):
             assert shown.keys() == {"name", "notify_url", "liveness_url"}
     assert seen > 40
+
+
+class Bounded(Struct):
+    age: Annotated[float, Meta(ge=1, le=5)] | UnsetType = UNSET
+    name: Annotated[str, Meta(min_length=1, max_length=3)] | UnsetType = UNSET
+    ids: Annotated[list[int], Meta(min_length=2, max_length=2)] | UnsetType = UNSET
+    on: bool | UnsetType = UNSET
+    map: dict[str, str] | UnsetType | None = UNSET
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ('{"age": 9}', "age: must be at most 5, not 9"),
+        ('{"age": 0}', "age: must be at least 1, not 0"),
+        ('{"age": "x"}', 'age: must be a whole number, not "x"'),
+        ('{"name": ""}', 'name: must have at least 1 character, not ""'),
+        ('{"name": "abcd"}', 'name: must have at most 3 characters, not "abcd"'),
+        ('{"ids": [1]}', "ids: must have at least 2 items, not [1]"),
+        ('{"ids": [1, true]}', "ids[1]: must be a whole number, not true"),
+        ('{"on": 1}', "on: must be true or false, not 1"),
+        ('{"map": 1}', "map: must be an object or null, not 1"),
+        ("[]", "must be an object"),
+    ],
+)
+def test_a_value_that_does_not_fit_is_refused_in_words(body: str, said: str) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        bodies.decode(body.encode(), Bounded)
+    assert str(refused.value) == said

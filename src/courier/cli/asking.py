@@ -9,7 +9,7 @@ from courier.cli.errors import Misused
 def add_asking(parser: argparse.ArgumentParser) -> None:
     """The flags of every command that deletes something."""
     asking = parser.add_mutually_exclusive_group()
-    asking.add_argument("--yes", action="store_true", help="do not ask, also on a terminal")
+    asking.add_argument("--yes", action="store_true", help="do not ask for confirmation")
     asking.add_argument(
         "--dry-run", action="store_true", help="say what would be deleted, and delete nothing"
     )

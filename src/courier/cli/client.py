@@ -1,6 +1,8 @@
 """HTTP to a server, as any caller would do it: one bounded request at a time."""
 
 import http.client
+import re
+import ssl
 from collections.abc import Mapping
 from contextlib import closing
 from typing import Any
@@ -8,6 +10,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
+from courier.cli import output
 from courier.cli.credentials import Access
 from courier.cli.errors import Misused, Refused, Unreachable
 from courier.cli.parser import meant
@@ -17,8 +20,23 @@ from courier.requester import BadAddress, Reply, Requester, TooLong
 JSON = "application/json"
 
 
+# Fields of a request that flags give as durations, and how many of their units are a second.
+_FLAGS = {
+    "delivery_delay": ("--delay", 1),
+    "delay_seconds": ("--delay", 1),
+    "message_retention_period": ("--retention", 1),
+    "retry_delay": ("--retry-delay", 1),
+    "visibility_timeout_ms": ("--lease", 1_000),
+    "timeout_ms": ("--timeout", 1_000),
+    "expires_in_seconds": ("--expires", 1),
+}
+_BOUND = re.compile(r"(?:\w+\.)?(\w+): must be (at most|at least) (\d{1,18}), not (\d{1,18})( .*)?")
+
+
 def segment(text: str) -> str:
     """A name as one segment of a path."""
+    if not text:
+        raise Misused("a name must not be empty")
     return quote(text, safe="")
 
 
@@ -197,6 +215,11 @@ class Client:
             raise Misused(f"{masked(self._access.url)!r} {address}") from None
         except TooLong as error:
             raise Refused(f"{masked(self._access.url)}: {error}") from error
+        except ssl.SSLCertVerificationError as error:
+            raise Unreachable(
+                f"{masked(self._access.url)} shows a certificate that is not trusted "
+                f"({error.verify_message}): name the file of its issuer in SSL_CERT_FILE"
+            ) from error
         except TimeoutError as error:
             raise Unreachable(self._unreachable("it did not answer in time")) from error
         except OSError as error:
@@ -223,4 +246,17 @@ def _reason(status: int, content: bytes) -> str:
     except (msgspec.DecodeError, KeyError, IndexError, TypeError):
         text = content[:200].decode("utf-8", "replace") or http.client.responses.get(status, "")
         text = f"the server answered {status}: {text}"
-    return " ".join(text.split())
+    return _with_flags(" ".join(text.split()))
+
+
+def _with_flags(text: str) -> str:
+    """A refused duration under the name of its flag, and written as the flag takes it."""
+    found = _BOUND.fullmatch(text)
+    if found is None or found[1] not in _FLAGS:
+        return text
+    flag, unit = _FLAGS[found[1]]
+    limit, given = (
+        f"{n * 1_000 // unit}ms" if n % unit else output.duration(n // unit)
+        for n in map(int, found.group(3, 4))
+    )
+    return f"{flag}: must be {found[2]} {limit}, not {given}{found[5] or ''}"

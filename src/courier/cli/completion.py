@@ -31,15 +31,19 @@ _ACCESS = ("data", "tenant", "url", "token", "account")
 
 
 def add(commands: Commands) -> None:
-    completion = command(commands, "completion", "print a script that completes words", _run)
+    completion = command(commands, "completion", "print a completion script for a shell", _run)
     completion.add_argument("shell", metavar="SHELL", choices=SCRIPTS, help=", ".join(SCRIPTS))
     completion.add_argument(
-        "words", metavar="WORD", nargs="*", help="print what the last of these may be instead"
+        "words",
+        metavar="WORD",
+        nargs=argparse.REMAINDER,
+        help="print completions of the last one, as the scripts ask",
     )
 
 
 def _run(args: argparse.Namespace) -> None:
-    found = completions(args.words) if args.words else [SCRIPTS[args.shell]]
+    words = args.words[1:] if args.words[:1] == ["--"] else args.words
+    found = completions(words) if words else [SCRIPTS[args.shell]]
     print("\n".join(found))
 
 

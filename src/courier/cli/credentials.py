@@ -30,7 +30,12 @@ class Access(msgspec.Struct, frozen=True):
 
 
 def add(commands: Commands) -> None:
-    parser = command(commands, "credentials", "show the credentials of a tenant", _credentials)
+    parser = command(
+        commands,
+        "credentials",
+        "show a tenant's addresses, ids and tokens for each API",
+        _credentials,
+    )
     _add_place(parser)
     form = parser.add_mutually_exclusive_group()
     output.add_json(form)
@@ -66,7 +71,8 @@ def access(args: argparse.Namespace) -> Access:
     if not url or not (token or api or admin):
         raise Misused(
             f"there are no credentials in {_file(data, args.tenant if first else None)}: "
-            "start a server with `courier serve`, or give --data, or --url and --token"
+            "start a server with `courier serve`, or give --data, or --url and --token; if servers "
+            "share a database, the file is where `courier init` was run"
         )
     return Access(
         url=url.rstrip("/").removesuffix(_API),
@@ -121,11 +127,13 @@ def _credentials(args: argparse.Namespace) -> None:
 
 
 def _exports(credentials: dict[str, Any]) -> Iterator[str]:
-    """Variables named by the place in the file, and one that wrangler reads."""
+    """Variables named by the place in the file, one that wrangler reads, and the operator's."""
     for name, value in _values(credentials):
         yield f"export {name.upper().replace('.', '_')}={shlex.quote(str(value))}"
         if name == "cloudflare.base_url":
             yield f"export CLOUDFLARE_API_BASE_URL={shlex.quote(str(value))}"
+        if name == "anypoint.base_url" and "admin" in credentials:
+            yield f"export ADMIN_BASE_URL={shlex.quote(str(value))}"
 
 
 def _data(args: argparse.Namespace) -> Path:
@@ -147,7 +155,8 @@ def read_secret(text: str, what: str = "secret") -> str:
     try:
         return Path(text[1:]).read_text("utf-8").strip()
     except (OSError, ValueError) as error:
-        raise Misused(f"cannot read the {what} from {text[1:]}: {error}") from error
+        why = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise Misused(f"cannot read the {what} from {text[1:]}: {why}") from error
 
 
 def _token(given: str) -> str:

@@ -16,9 +16,9 @@ PAYLOAD_BYTES_MAX = 1 << 20
 
 
 def add(commands: Commands) -> None:
-    events = group(commands, "event", "tell of events that queues subscribe to")
+    events = group(commands, "event", "send events to the queues that subscribe to them")
 
-    send = command(events, "send", "turn an event into messages for its subscriptions", _send)
+    send = command(events, "send", "send an event to the queues that subscribe to it", _send)
     send.add_argument("source", metavar="SOURCE", help="type of the source, such as r2")
     send.add_argument("event", metavar="EVENT", help="what happened, such as bucket.created")
     send.add_argument(

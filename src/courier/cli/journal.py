@@ -23,19 +23,21 @@ LOOKED_MAX = 1_000_000
 _POLL_SECONDS = 0.5
 _LINE = "{:>7}  {:<{}}  {:<14}  {:<{}}  {:<32}  "
 _KIND_WIDTH = 14
-# A terminal that is narrower than this shows no details of messages, so that ids stay whole.
-WIDE = 100
 
 
 def add(commands: Commands) -> None:
-    journal = command(commands, "journal", "print the last events, oldest first", _journal)
+    journal = command(commands, "journal", "print what happened lately, oldest first", _journal)
     begin = journal.add_mutually_exclusive_group()
     begin.add_argument(
         "--since", type=past, metavar="TIME", help="begin then: 10m ago, or 2026-01-31T12:00:00Z"
     )
     begin.add_argument("--after", type=whole(0, 2**62), metavar="N", help="begin after this offset")
     journal.add_argument(
-        "--queue", action="append", default=[], metavar="NAME", help="only of it; repeatable"
+        "--queue",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="only events of this queue; repeatable",
     )
     journal.add_argument(
         "--kind",
@@ -51,8 +53,8 @@ def add(commands: Commands) -> None:
         "--limit",
         type=whole(1, 2**63 - 1),
         metavar="N",
-        help=f"print N events at most; default the last {LAST_DEFAULT}, "
-        f"or {LIMIT_DEFAULT} where it says where to begin; without end with --follow",
+        help=f"print at most N events; default: the last {LAST_DEFAULT}, {LIMIT_DEFAULT} with "
+        "--since, --after or --message, no limit with --follow",
     )
     journal.add_argument(
         "--follow", action="store_true", help="print events as they happen, from now on"
@@ -69,13 +71,17 @@ def _journal(args: argparse.Namespace) -> None:
     if after is None and not args.follow:
         for line, event in reader.last(head, args.limit or LAST_DEFAULT):
             printer(line, event)
+        printer.end()
         return
+    if args.follow:
+        printer.begin()
     left = args.limit or (sys.maxsize if args.follow else LIMIT_DEFAULT)
     for line, event in reader.read(head["last"] if after is None else after, args.follow):
         printer(line, event)
         left -= 1
         if left == 0:
             return
+    printer.end()
 
 
 def _begin(args: argparse.Namespace, client: Client, head: dict[str, Any]) -> int | None:
@@ -160,14 +166,25 @@ class _Printer:
     def __init__(self, *, as_json: bool, exact: bool) -> None:
         self._as_json = as_json
         self._exact = exact
-        self._narrow = sys.stdout.isatty() and output.terminal_columns() < WIDE
+        self._narrow = output.is_narrow()
         self._time_width = (8 if exact else 10) if self._narrow else (24 if exact else 15)
         left = output.terminal_columns() - 7 - self._time_width - _KIND_WIDTH - 32 - 8
         self._queue_width = max(8, left) if self._narrow else 14
-        if not as_json:
-            header = self._line("OFFSET", "TIME", "EVENT", "QUEUE", "MESSAGE")
-            detail = "" if self._narrow else "DETAIL"
-            print(output.styled(f"{header}{detail}".rstrip(), output.BOLD, sys.stdout))
+        self._begun = False
+
+    def begin(self) -> None:
+        """The header, unless it was printed."""
+        if self._begun or self._as_json:
+            return
+        header = self._line("OFFSET", "TIME", "EVENT", "QUEUE", "MESSAGE")
+        detail = "" if self._narrow else "DETAIL"
+        print(output.styled(f"{header}{detail}".rstrip(), output.BOLD, sys.stdout))
+        self._begun = True
+
+    def end(self) -> None:
+        """Say so if there was nothing to print."""
+        if not (self._as_json or self._begun):
+            print("no such events", file=sys.stderr)
 
     def _line(self, offset: object, time: str, kind: str, queue: str, message: str) -> str:
         # A longer kind, which is one of settings, takes its room from the queue's name.
@@ -180,15 +197,13 @@ class _Printer:
         shown = output.moment(at_ms) if self._exact else output.age(at_ms)
         if not self._narrow:
             return shown
-        if self._exact:
-            return shown[11:19]
-        words = shown.split()
-        return " ".join([*words[:2], words[-1]]) if len(words) > 3 else shown
+        return shown[11:19] if self._exact else shown
 
     def __call__(self, line: bytes, event: dict[str, Any]) -> None:
         if self._as_json:
             print(line.decode().rstrip("\n"))
             return
+        self.begin()
         begin = self._line(
             event["offset"],
             self._time(event["at_ms"]),

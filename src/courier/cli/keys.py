@@ -36,7 +36,7 @@ def _resolve(client: Client, args: argparse.Namespace) -> None:
     """The key's id in place of its name."""
     ids = [key["id"] for key in _keys(client) if args.key in (key["id"], key["name"])]
     if not ids:
-        raise Refused(f"there is no key '{args.key}'")
+        raise Refused(f"key '{args.key}' does not exist")
     args.key = ids[0]
 
 
@@ -59,7 +59,7 @@ _VERBS = {
             argument("--queue", action="append", metavar="NAME", member="targets",
                      help="only for this queue; repeatable"),
             argument("--expires", type=seconds, metavar="TIME", member="expires_in_seconds",
-                     help=f"end after this time: {DURATION}"),
+                     help=f"expire after this time: {DURATION}"),
             argument("--connected-app", action="store_const", const="connected_app", member="kind",
                      help="a connected app of Anypoint: an id and a secret in place of a token"),
         ],
@@ -75,7 +75,7 @@ _VERBS = {
         ],
         resolve=_resolve, show=_show),
     "delete": Verb(
-        help="delete a key; it opens nothing from then on", route=f"DELETE {_ROUTE}/{{id}}",
+        help="delete a key at once, with all its secrets", route=f"DELETE {_ROUTE}/{{id}}",
         takes=[argument("id", metavar="ID")], deletes=_described),
 }  # fmt: skip
 

@@ -24,7 +24,7 @@ _COLUMNS = ["table", "rows", "bytes", "files", "changed", "offset", "missing"]
 
 
 def add(commands: Commands) -> None:
-    lake = group(commands, "lake", "look at the lake's tables, and keep them tidy")
+    lake = group(commands, "lake", "query and maintain the lake's tables")
 
     tables = command(lake, "tables", "list the tables and what they hold", _tables)
     output.add_json(tables)
@@ -63,31 +63,33 @@ def add(commands: Commands) -> None:
     compact.add_argument("table", metavar="TABLE", nargs="?", choices=TABLES)
     add_place(compact)
 
-    vacuum = command(lake, "vacuum", "remove files that no table needs any more", _vacuum)
+    vacuum = command(lake, "vacuum", "remove files that no table needs", _vacuum)
     vacuum.add_argument(
         "--hours",
         type=whole(0, 87_600),
         default=24,
         metavar="N",
-        help="only those that have not been needed for so long; default 24",
+        help="keep files that were needed within N hours; default 24",
     )
-    vacuum.add_argument("--dry-run", action="store_true", help="only say what would go")
+    vacuum.add_argument("--dry-run", action="store_true", help="only say what would be removed")
     add_place(vacuum)
 
     erase = command(lake, "erase", "erase the content of messages for good", _erase)
     erase.add_argument("--queue", default="", help="only messages of this queue")
     erase.add_argument("--before", metavar="TIME", help=f"only published before, {replay.TIME}")
-    erase.add_argument("--where", metavar="SQL", default="", help="only where this is true")
+    erase.add_argument(
+        "--where", metavar="SQL", default="", help="only messages for which this condition holds"
+    )
     erase.add_argument("--tenant-id", metavar="ID", default="", help="only of this tenant")
-    erase.add_argument("--actor", help="who is recorded to have asked; default: you")
+    erase.add_argument("--actor", help="name to record with it; default: your user name")
     erase.add_argument("--dry-run", action="store_true", help="only say what would be erased")
     add_place(erase)
 
     drop = command(lake, "drop", "drop whole days from every table for good", _drop)
     drop.add_argument(
-        "--before", metavar="TIME", required=True, help=f"all days before that of {replay.TIME}"
+        "--before", metavar="TIME", required=True, help=f"all days before this one: {replay.TIME}"
     )
-    drop.add_argument("--actor", help="who is recorded to have asked; default: you")
+    drop.add_argument("--actor", help="name to record with it; default: your user name")
     drop.add_argument("--dry-run", action="store_true", help="only say what would be dropped")
     add_place(drop)
 
@@ -96,12 +98,12 @@ def add(commands: Commands) -> None:
     add_place(erasures)
 
     backfill = command(
-        lake, "backfill-listener", "push to a listener what its queue once held", _backfill
+        lake, "backfill-listener", "push past messages of a queue to a listener", _backfill
     )
     backfill.add_argument("--queue", required=True, help="the listener's queue")
     backfill.add_argument("--listener", required=True, help="name of the listener")
     replay.add_choice(backfill)
-    backfill.add_argument("--id", help="default: one for each listener; see replay")
+    backfill.add_argument("--id", help="name of the backfill; default: one for each listener")
     replay.add_run(backfill)
     add_access(backfill)
 
@@ -121,7 +123,7 @@ def _tables(args: argparse.Namespace) -> None:
         return
     rows = [
         [
-            *(each.table, each.rows, each.bytes, each.files, output.moment(each.changed_ms)),
+            *(each.table, each.rows, each.bytes, each.files, output.age(each.changed_ms)),
             *(each.upto, each.missing),
         ]
         for each in found

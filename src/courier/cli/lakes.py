@@ -27,9 +27,9 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 def add_spark(parser: argparse.ArgumentParser) -> None:
     spark = parser.add_mutually_exclusive_group()
-    spark.add_argument("--master", default=LOCAL, help=f"Spark's master; default {LOCAL}")
+    spark.add_argument("--master", default=LOCAL, help=f"Spark master; default {LOCAL}")
     spark.add_argument(
-        "--remote", metavar="URL", help="a Spark that runs already, through Spark Connect: sc://..."
+        "--remote", metavar="URL", help="use a running Spark, through Spark Connect: sc://..."
     )
     parser.add_argument(
         "--conf",
@@ -37,7 +37,7 @@ def add_spark(parser: argparse.ArgumentParser) -> None:
         default=[],
         type=_setting,
         metavar="KEY=VALUE",
-        help="a setting of Spark's; may be given many times",
+        help="a setting of Spark; repeatable",
     )
 
 

@@ -25,7 +25,7 @@ def _print(found: dict[str, Any]) -> None:
         ["last answer", _answered(last) if last else ""],
         ["last success", output.dated(found["last_success_ms"])],
         ["last failure", output.dated(found["last_failure_ms"])],
-        ["next attempt", output.dated(found["next_attempt_ms"])],
+        ["next attempt", output.dated(found["next_attempt_ms"] if found["enabled"] else None)],
         ["waiting", found["open"]],
         ["failed", found["missed"]],
         ["acknowledged", found["acknowledged"]],
@@ -53,7 +53,7 @@ def _print(found: dict[str, Any]) -> None:
 def _state(found: dict[str, Any]) -> str:
     if not found["enabled"]:
         why = " after it answered 410" if found["disabled_by"] == "gone" else ""
-        return f"disabled{why}: `courier listener enable` goes on"
+        return f"disabled{why}; `courier listener enable` resumes it"
     if found["inactive_ms"]:
         return f"inactive since {output.dated(found['inactive_ms'])}: {found['last_failure']}"
     return str(found["liveness"])
@@ -89,20 +89,20 @@ _VERBS = {
             argument("listener_url", metavar="URL", member="url",
                      help="where messages are pushed to"),
             argument("--liveness-url", metavar="URL", member="liveness_url",
-                     help="looked at to see whether it is up; default URL"),
+                     help="probed to see whether it is up; default: URL"),
             SECRET,
             argument("--ordered", action="store_true", member="ordered",
-                     help="one at a time, strictly in order"),
+                     help="push one message at a time, in order"),
             argument("--envelope", action="store_true", member="envelope",
-                     help="wrap bodies, with ids and names"),
+                     help="send each body inside JSON with ids and names"),
             argument("--timeout", type=milliseconds, metavar="TIME", member="timeout_ms",
-                     help="time for an answer, 1s to 30s"),
+                     help="longest wait for an answer, 1s to 30s"),
             argument("--attempts", type=whole(1, 11), metavar="N", member="attempts_max",
-                     help="1 to 11; default 11"),
+                     help="most attempts for a message, 1 to 11; default 11"),
             argument("--in-flight", type=whole(1, 10), metavar="N", member="in_flight_max",
-                     help="requests at a time, 1 to 10"),
+                     help="most requests at a time, 1 to 10"),
             argument("--per-second", type=whole(1, 1_000), metavar="N", member="per_second_max",
-                     help="requests a second, 1 to 1000"),
+                     help="most requests per second, 1 to 1000"),
         ],
         member="secret"),
     "show": Verb(
@@ -113,22 +113,22 @@ _VERBS = {
         route=f"POST {_ROUTE}/{{listener}}/test", takes=_ONE, show=_tested,
         failed=lambda found: "" if found["ok"] else "the listener did not take it"),
     "retry-failed": Verb(
-        help="push again, now, all messages that failed",
+        help="push all failed messages again now",
         route=f"POST {_ROUTE}/{{listener}}/retry-failed", takes=_ONE, show=_retried),
     "enable": Verb(
-        help="push to a listener again", route=f"PUT {_ROUTE}/{{listener}}/enabled", takes=_ONE,
+        help="resume pushes to a listener", route=f"PUT {_ROUTE}/{{listener}}/enabled", takes=_ONE,
         body={"enabled": True}, said="listener '{listener}' is enabled"),
     "disable": Verb(
-        help="let the pushes to a listener wait", route=f"PUT {_ROUTE}/{{listener}}/enabled",
+        help="suspend pushes to a listener", route=f"PUT {_ROUTE}/{{listener}}/enabled",
         takes=_ONE, body={"enabled": False}, said="listener '{listener}' is disabled"),
 }  # fmt: skip
 
 
 def add(commands: Commands) -> None:
-    listeners = add_resource(commands, "listener", "add, test, enable and retry listeners", _VERBS)
+    listeners = add_resource(commands, "listener", "push the messages of a queue to URLs", _VERBS)
 
     backfill = command(
-        listeners, "backfill", "also push to a listener what its queue still holds", _backfill
+        listeners, "backfill", "push a queue's earlier messages to a listener", _backfill
     )
     backfill.add_argument("queue", metavar="QUEUE")
     backfill.add_argument("listener", metavar="LISTENER")
@@ -136,7 +136,7 @@ def add(commands: Commands) -> None:
         "--since",
         type=_moment,
         metavar="TIME",
-        help=f"only what was published since, as 2026-01-31T12:00:00Z or so long ago: {DURATION}",
+        help=f"only what was published since, as 2026-01-31T12:00:00Z, or how long ago: {DURATION}",
     )
     backfill.add_argument(
         "--until",
@@ -162,7 +162,7 @@ def _backfill(args: argparse.Namespace) -> None:
     wanted: dict[str, Any] = dict(args.since or {})
     if args.until is not None:
         wanted["until_ms"] = args.until
-    progress = output.Progress("messages")
+    progress = output.ProgressBar("messages")
     bound = 0
     while True:
         done = client.operate("POST", path, wanted)

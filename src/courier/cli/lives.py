@@ -17,7 +17,7 @@ _COLUMNS = ["time", "after", "event", "queue", "detail"]
 
 
 def add(commands: Commands) -> None:
-    messages = group(commands, "message", "look at one message")
+    messages = group(commands, "message", "show the life of a message")
     show = command(messages, "show", "show the life of a message, and why it is late", _show)
     show.add_argument("id", metavar="ID", help="the message's id, generated or the publisher's own")
     show.add_argument("--queue", metavar="NAME", help="the queue it is on, if several have its id")
@@ -51,8 +51,8 @@ def _place(client: Client, id: str, queue: str | None) -> tuple[str, dict[str, s
     ]
     if not hits:
         raise Refused(
-            f"message '{id}' is on no queue; one that is done is found by its generated id, "
-            "or in the lake"
+            f"message '{id}' is on no queue and not in the journal; a finished message is found "
+            "by its generated id, as long as the journal has it, and then in the lake"
         )
     if len(hits) > 1:
         raise Refused(f"{len(hits)} queues have a message '{id}': name one with --queue")
@@ -62,7 +62,7 @@ def _place(client: Client, id: str, queue: str | None) -> tuple[str, dict[str, s
 
 def _print(facts: dict[str, Any]) -> None:
     life = facts["life"]
-    said = facts["why"] or facts["took"] or "Its end is beyond what was looked at."
+    said = facts["why"] or facts["took"] or _last(life)
     print(f"message    {output.cell(facts['id'])}")
     print(f"queue      {output.cell(facts['queue_name'])}")
     print(f"published  {output.cell(output.dated(facts['published_ms']))}")
@@ -89,6 +89,13 @@ def _print(facts: dict[str, Any]) -> None:
     if life["hidden"]:
         hidden = output.count(life["hidden"], "event")
         print(f"{hidden} on queues that the key does not reach.", file=sys.stderr)
+
+
+def _last(life: dict[str, Any]) -> str:
+    if not (life["whole"] and life["steps"]):
+        return "Its end is beyond what was looked at."
+    step = life["steps"][-1]
+    return f"Its last event is {step['kind']} on queue '{step['queue_name']}'."
 
 
 def detail(step: dict[str, Any]) -> str:

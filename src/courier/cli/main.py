@@ -16,7 +16,7 @@ from importlib import import_module
 from courier import __version__, files
 from courier.cli import output
 from courier.cli.errors import Stop
-from courier.cli.parser import Parser
+from courier.cli.parser import Parser, subcommands
 from courier.config import ConfigError
 from courier.masking import scrubbed
 
@@ -66,7 +66,7 @@ def parser(command: str = "") -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     top.add_argument("--version", action="version", version=f"courier {__version__}")
-    commands = top.add_subparsers(metavar="COMMAND", required=True)
+    commands = subcommands(top)
     wanted = [COMMANDS[command]] if command in COMMANDS else dict.fromkeys(COMMANDS.values())
     for module in wanted:
         import_module(f"courier.cli.{module}").add(commands)

@@ -25,10 +25,10 @@ _CHUNK_BYTES = 64 * 1024
 # The server's reasons for not redriving a message.
 _SKIPS = {
     "not_found": "no such message on this queue",
-    "not_buried": "not a dead letter; publish it again with `courier replay`",
-    "source_beyond_reach": "the key does not reach the queue it was buried from",
-    "source_deleted": "the queue it was buried from was deleted",
-    "leased": "a consumer has leased it; try again when the lease has ended",
+    "not_buried": "not a dead letter; `courier replay` publishes it again",
+    "source_beyond_reach": "buried from a queue that the key does not reach",
+    "source_deleted": "buried from a queue that was deleted",
+    "leased": "leased by a consumer; try again when the lease has ended",
 }
 
 
@@ -65,10 +65,10 @@ def add(commands: Commands) -> None:
     output.add_json(pull)
     add_access(pull)
 
-    ack = command(commands, "ack", "settle leased messages", _ack)
+    ack = command(commands, "ack", "acknowledge or retry leased messages", _ack)
     ack.add_argument("queue", metavar="QUEUE")
     ack.add_argument("leases", metavar="LEASE", nargs="+")
-    ack.add_argument("--retry", action="store_true", help="hand them out again, do not ack them")
+    ack.add_argument("--retry", action="store_true", help="hand them out again instead")
     ack.add_argument(
         "--delay", type=seconds, metavar="TIME", help=f"with --retry, after this time: {DURATION}"
     )
@@ -80,10 +80,14 @@ def add(commands: Commands) -> None:
     output.add_json(peek)
     add_access(peek)
 
-    redrive = command(commands, "redrive", "put dead letters back where they came from", _redrive)
+    redrive = command(
+        commands, "redrive", "put dead letters back on the queues they came from", _redrive
+    )
     redrive.add_argument("queue", metavar="QUEUE", help="the queue that holds the dead letters")
-    redrive.add_argument("messages", metavar="MESSAGE_ID", nargs="*", help="only these messages")
-    redrive.add_argument("--dry-run", action="store_true", help="count them, change nothing")
+    redrive.add_argument(
+        "messages", metavar="MESSAGE_ID", nargs="*", default=[], help="only these messages"
+    )
+    redrive.add_argument("--dry-run", action="store_true", help="count them without moving any")
     output.add_json(redrive)
     add_access(redrive)
 
@@ -156,7 +160,7 @@ def _publish_lines(args: argparse.Namespace) -> None:
     """Publish stdin as it comes: what is there goes out at once, in batches."""
     client = Client(access(args))
     path = f"/queues/{client.queue(args.queue)['queue_id']}/messages/batch"
-    progress = output.Progress("messages published", total=_stdin_bytes())
+    progress = output.ProgressBar("messages published", total=_stdin_bytes())
     done = read = 0
     try:
         for lines in _batches():
@@ -217,7 +221,11 @@ def _stdin_bytes() -> int:
 
 def _pull(args: argparse.Namespace) -> None:
     client = Client(access(args))
-    path = f"/queues/{client.queue(args.queue)['queue_id']}/messages"
+    queue = client.queue(args.queue)
+    if not queue["consumers"]:
+        add = f"courier queue update {args.queue} --lease 30s"
+        raise Refused(f"queue '{args.queue}' has no consumer; `{add}` lets clients pull from it")
+    path = f"/queues/{queue['queue_id']}/messages"
     wanted = {"batch_size": args.count, "visibility_timeout_ms": args.lease}
     asked = {name: value for name, value in wanted.items() if value is not None}
     pulled = client.call("POST", f"{path}/pull", asked)["messages"]

@@ -1,6 +1,7 @@
 """What commands print: aligned tables for people, JSON for programs, progress for the patient."""
 
 import argparse
+import re
 import shutil
 import sys
 import textwrap
@@ -18,7 +19,10 @@ TEXTS = ("body", "title", "scopes", "targets", "state", "detail", "answer", "hea
 BOLD = "1"
 RED = "31"
 _GAP = "  "
-_TEXT_WIDTH_MIN = 12
+_SMALLER_UNIT = re.compile(r"(?<=[a-z]) \d+ (s|min|h)\b")
+_TEXT_WIDTH_MIN = 10
+# On a narrower terminal there is room for the largest unit of a time only.
+WIDE = 100
 _BAR_WIDTH = 30
 _LINE_EVERY = 10_000
 
@@ -33,36 +37,53 @@ def print_json(value: object) -> None:
     print(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
 
 
-def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Print rows below their column names.
+def table(
+    columns: Sequence[str], rows: Sequence[Sequence[object]], *, lines_max: int = sys.maxsize
+) -> None:
+    """Print rows below their column names, as many as there are lines for, one at least.
 
     On a terminal, columns of text are shortened to fit. Nothing else is: ids, leases, tokens and
-    addresses are there to be copied.
+    addresses are there to be copied. Where they do not fit, a row goes on below, indented.
     """
     shown = [[cell(value) for value in row] for row in rows]
     head = [column.upper() for column in columns]
     right = [all(map(_is_number, column)) for column in zip(*rows, strict=True)]
     right = right or [False] * len(head)
     widths = [max(map(len, column)) for column in zip(head, *shown, strict=True)]
+    lines = [range(len(columns))]
     if sys.stdout.isatty():
-        for number in [n for n, column in enumerate(columns) if column in TEXTS]:
-            over = sum(widths) + len(_GAP) * (len(widths) - 1) - terminal_columns()
-            widths[number] = max(
-                min(widths[number], _TEXT_WIDTH_MIN), widths[number] - max(0, over)
-            )
-            for row in shown:
-                row[number] = shortened(row[number], widths[number])
-    print(styled(_line(head, widths, right), BOLD, sys.stdout))
-    for row in shown:
-        print(_line(row, widths, right))
+        # A name and its value stay together: terminals wrap those well enough.
+        lines = _folded(columns, widths) if len(columns) > 2 else lines
+        for line in lines:
+            for number in [n for n in line if columns[n] in TEXTS]:
+                over = sum(widths[n] + len(_GAP) for n in line) - terminal_columns()
+                least = min(widths[number], _TEXT_WIDTH_MIN)
+                widths[number] = max(least, widths[number] - max(0, over))
+                for row in shown:
+                    row[number] = shortened(row[number], widths[number])
+    for row in (head, *shown[: max(1, lines_max // len(lines) - 1)]):
+        for line in lines:
+            cells = [_placed(row[n], widths[n], right[n]) for n in line]
+            text = (_GAP if line[0] else "") + _GAP.join(cells).rstrip()
+            print(styled(text, BOLD, sys.stdout) if row is head else text)
 
 
-def _line(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> str:
+def _folded(columns: Sequence[str], widths: Sequence[int]) -> list[range]:
+    """The columns of each line of a row, so that every line fits the terminal if it can."""
+    begins, left = [0], terminal_columns()
+    for number, width in enumerate(widths):
+        least = min(width, _TEXT_WIDTH_MIN) if columns[number] in TEXTS else width
+        if least > left and number:
+            begins.append(number)
+            left = terminal_columns() - len(_GAP)
+        left -= least + len(_GAP)
+    ends = [*begins[1:], len(widths)]
+    return [range(begin, end) for begin, end in zip(begins, ends, strict=True)]
+
+
+def _placed(cell: str, width: int, right: bool) -> str:
     """Numbers stand at the right of their columns."""
-    put = (str.rjust if number else str.ljust for number in right)
-    return _GAP.join(
-        place(cell, width) for place, cell, width in zip(put, cells, widths, strict=True)
-    ).rstrip()
+    return cell.rjust(width) if right else cell.ljust(width)
 
 
 def _is_number(value: object) -> bool:
@@ -111,12 +132,26 @@ def cell(value: object) -> str:
 
 def age(ms: int | None) -> str:
     """A time in a list: how long ago it was on a terminal, the time itself elsewhere."""
-    return words.ago(ms, SystemClock().now_ms()) if ms and sys.stdout.isatty() else moment(ms)
+    return brief(_ago(ms)) if ms and sys.stdout.isatty() else moment(ms)
+
+
+def brief(text: str) -> str:
+    """A length of time in words; on a narrow terminal without its smaller unit."""
+    found = _SMALLER_UNIT.search(text) if is_narrow() else None
+    return text.replace(found[0], "") if found else text
+
+
+def _ago(ms: int) -> str:
+    return words.ago(ms, SystemClock().now_ms())
+
+
+def is_narrow() -> bool:
+    return sys.stdout.isatty() and terminal_columns() < WIDE
 
 
 def dated(ms: int | None) -> str:
     """A time on a line of its own: on a terminal also how long ago that was."""
-    return f"{moment(ms)} ({age(ms)})" if ms and sys.stdout.isatty() else moment(ms)
+    return f"{moment(ms)} ({_ago(ms)})" if ms and sys.stdout.isatty() else moment(ms)
 
 
 def moment(ms: int | None) -> str:
@@ -143,7 +178,7 @@ class Figure(str):
     """A number in words; it stands at the right of its column as numbers do."""
 
 
-class Progress:
+class ProgressBar:
     """How far long work has come: a bar on a terminal, now and then a line elsewhere."""
 
     def __init__(self, what: str, *, total: int = 0) -> None:

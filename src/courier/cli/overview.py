@@ -22,7 +22,7 @@ _COLUMNS = ["name", "waiting", "leased", "delayed", "oldest", "in/s", "out/s", "
 
 
 def add(commands: Commands) -> None:
-    top = command(commands, "top", "watch the queues, those that need a look first", _top)
+    top = command(commands, "top", "watch the queues, those with problems first", _top)
     _add_sort(top, "look")
     add_watch(top)
     output.add_json(top)
@@ -43,7 +43,7 @@ def _add_sort(parser: argparse.ArgumentParser, default: str) -> None:
         choices=SORTS,
         default=default,
         metavar="COLUMN",
-        help=f"most of this first: {', '.join(SORTS)}; default {default}",
+        help=f"sort by {', '.join(SORTS)}; default {default}",
     )
 
 
@@ -76,17 +76,18 @@ def _queues(page: dict[str, Any]) -> list[dict[str, Any]]:
     return [row for row in page["rows"] if row["kind"] == "queue"]
 
 
-def _table(found: list[dict[str, Any]]) -> None:
-    output.table(_COLUMNS, [_cells(row) for row in found])
+def _table(found: list[dict[str, Any]], lines_max: int = sys.maxsize) -> None:
+    output.table(_COLUMNS, [_cells(row) for row in found], lines_max=lines_max)
 
 
 def _cells(row: dict[str, Any]) -> list[object]:
+    oldest_ms = row["oldest_age_ms"]
     return [
         row["name"],
         row["waiting"],
         row["leased"],
         row["delayed"],
-        output.Figure(words.duration(row["oldest_age_ms"]) if row["oldest_age_ms"] else ""),
+        output.Figure(output.brief(words.duration(oldest_ms)) if oldest_ms else ""),
         output.Figure(words.rate(row["in_rate"])),
         output.Figure(words.rate(row["out_rate"])),
         row["dead_letters"],
@@ -112,8 +113,7 @@ def _top(args: argparse.Namespace) -> None:
             print(*said, sep="\n")
             lines += len(said)
         print()
-        found = _queues(page)
-        room = shutil.get_terminal_size().lines - lines - 3 if screen else len(found)
-        _table(found[: max(1, room)])
+        room = shutil.get_terminal_size().lines - lines - 2 if screen else sys.maxsize
+        _table(_queues(page), room)
 
     watched(every_ms, show)

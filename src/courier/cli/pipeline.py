@@ -37,15 +37,15 @@ _LINE_EVERY_S = 10.0
 
 
 def add(commands: Commands) -> None:
-    pipeline = group(commands, "pipeline", "bring the journal into the lake")
-    run = command(pipeline, "run", "bring new events into the lake's tables", _run)
-    run.add_argument("--once", action="store_true", help="end when all is in that is there now")
+    pipeline = group(commands, "pipeline", "load the journal into the lake")
+    run = command(pipeline, "run", "load new events into the lake's tables", _run)
+    run.add_argument("--once", action="store_true", help="process everything available, then exit")
     run.add_argument(
         "--every",
         type=milliseconds,
         default=_EVERY_MS,
         metavar="TIME",
-        help=f"time from batch to batch ({DURATION}); default 5s",
+        help=f"interval between batches ({DURATION}); default 5s",
     )
     run.add_argument(
         "--max-rows",
@@ -63,7 +63,7 @@ def add(commands: Commands) -> None:
     add_spark(run)
     _add_lake(run)
 
-    status = command(pipeline, "status", "show how far the lake's tables are", _status)
+    status = command(pipeline, "status", "show how far the lake is behind the journal", _status)
     output.add_json(status)
     _add_lake(status)
 
@@ -76,7 +76,7 @@ def add(commands: Commands) -> None:
     _add_lake(rebuild)
 
     forget = command(
-        pipeline, "forget", "let the journal be trimmed regardless of a reader", _forget
+        pipeline, "forget", "unregister a reader, which the journal waits for", _forget
     )
     forget.add_argument(
         "name", metavar="NAME", help="the reader, as `courier pipeline list` shows it"
@@ -133,7 +133,7 @@ def _run(args: argparse.Namespace) -> None:
                 )
                 # The running batch ends, and then the pipeline.
                 pipeline.end.heed(SIGNALS)
-                lines.say(f"bringing {place.url} into {root}")
+                lines.say(f"loading the journal of {place.url} into {root}")
                 pipeline.run(every_ms=None if args.once else args.every)
                 lines.end()
 
@@ -147,21 +147,21 @@ def _status(args: argparse.Namespace) -> None:
         output.print_json(asdict(found))
         return
     rows = [
-        [each.table, each.batch, each.upto, each.rows, output.moment(each.at_ms), each.rows_per_s]
+        [each.table, each.batch, each.upto, each.rows, output.age(each.at_ms), each.rows_per_s]
         for each in found.tables
     ]
     output.table(["table", "batch", "offset", "events", "time", "events/s"], rows)
     if found.lag_offsets is None:
-        print("the server does not answer, so how far behind the tables are is not known")
+        print("the server does not answer, so the lag of the tables is unknown")
     else:
         print(f"{output.count(found.lag_offsets, 'event')} behind, {found.lag_seconds:.1f} s")
     if found.journal_days is not None and found.retention_days is not None:
         print(
-            f"the journal holds {found.journal_days:.1f} days at this rate, and is full in "
-            f"{found.journal_days_left:.1f}; its retention is {found.retention_days:.1f} days"
+            f"at this rate the journal has room for {found.journal_days:,.1f} days and is full in "
+            f"{found.journal_days_left:,.1f};\nits retention is {found.retention_days:,.1f} days"
         )
         if found.journal_days < found.retention_days:
-            print("events will go before their retention is over: raise journal_bytes_max")
+            print("events will be deleted before their retention ends: raise journal_bytes_max")
     if found.missing:
         print(f"{output.count(found.missing, 'event')} are missing in the lake: see its gaps")
 
@@ -183,7 +183,7 @@ def _list(args: argparse.Namespace) -> None:
             each["offset"],
             max(0, head["last"] - each["offset"]),
             each["lost"],
-            output.moment(each["seen_ms"]),
+            output.age(each["seen_ms"]),
         ]
         for each in found
     ]
@@ -220,7 +220,7 @@ def _place(args: argparse.Namespace) -> "Place":
 class _Lines:
     """What a run shows: a line that changes in place on a terminal, now and then one elsewhere.
 
-    What it has brought is told by offsets: a batch may break off when its events are in.
+    Offsets say how far it came: a batch may break off after its events are in.
     """
 
     def __init__(self, *, after: int) -> None:

@@ -18,19 +18,19 @@ _BUSY = ("choosing", "running")
 
 
 def add(commands: Commands) -> None:
-    plans = add_resource(commands, "plan", "look at plans of the console, run and undo them", {
+    plans = add_resource(commands, "plan", "list, run and undo plans: changes of many messages", {
         "list": Verb(help="list the plans of the last 30 days", route="GET /console/plans",
                      member="rows", columns=("id", "title", "state", "made")),
         "show": Verb(help="show what a plan would do or did", route="GET /console/plans/{id}",
                      takes=[argument("id", metavar="ID")], show=_print),
     })  # fmt: skip
 
-    run = command(plans, "run", "do what a plan says, or go on with it", _run)
+    run = command(plans, "run", "run a plan, or continue an interrupted one", _run)
     run.add_argument("id", metavar="ID")
     add_asking(run)
     add_access(run)
 
-    undo = command(plans, "undo", "put back what a plan deleted, or take back what it sent", _undo)
+    undo = command(plans, "undo", "restore what a plan deleted, or take back what it sent", _undo)
     undo.add_argument("id", metavar="ID")
     output.add_json(undo)
     add_access(undo)
@@ -65,13 +65,13 @@ def run(client: Client, facts: dict[str, Any]) -> dict[str, Any]:
     """Do it, with a progress bar on a terminal."""
     path = f"/plans/{segment(facts['plan']['id'])}/run"
     made = client.console("POST", path, {"confirm": facts["confirm"]})["path"]
-    progress = output.Progress("messages", total=facts["plan"]["count"])
+    progress = output.ProgressBar("messages", total=facts["plan"]["count"])
     done = waited(client, made, progress)
     progress.end()
     return done
 
 
-def waited(client: Client, path: str, progress: output.Progress | None = None) -> dict[str, Any]:
+def waited(client: Client, path: str, progress: output.ProgressBar | None = None) -> dict[str, Any]:
     """The facts of a plan that is over, or that takes longer than anybody waits."""
     path = path.removeprefix("/console")
     deadline = time.monotonic() + WAIT_SECONDS_MAX

@@ -16,27 +16,21 @@ STATES = ("waiting", "leased", "delayed")
 
 
 def add_purge(queues: Commands) -> None:
-    purge = command(queues, "purge", "delete messages of a queue, so that it can be undone", _purge)
+    purge = command(queues, "purge", "delete messages of a queue; this can be undone", _purge)
     purge.add_argument("name", metavar="NAME")
-    which = purge.add_argument_group("which", "all messages that nobody has leased, unless named")
+    which = purge.add_argument_group("selection", "all messages that are not leased, or only:")
     ago = "10m ago, or 2026-01-31T12:00:00Z"
+    which.add_argument("--since", type=past, metavar="TIME", help=f"published since: {ago}")
+    which.add_argument("--until", type=past, metavar="TIME", help="published before")
+    which.add_argument("--state", choices=STATES, help="in this state")
+    which.add_argument("--search", metavar="TEXT", help="with this in body, headers or id")
     which.add_argument(
-        "--since", type=past, metavar="TIME", help=f"only those published from then on: {ago}"
-    )
-    which.add_argument(
-        "--until", type=past, metavar="TIME", help="only those published before that"
-    )
-    which.add_argument("--state", choices=STATES, help="only those that stand so")
-    which.add_argument(
-        "--search", metavar="TEXT", help="only those with this in body, headers or id"
-    )
-    which.add_argument(
-        "--path", metavar="PATH", help="the text is the value at this path of JSON bodies"
+        "--path", metavar="PATH", help="with the text of --search at this path of a JSON body"
     )
     which.add_argument(
         "--all",
         action="store_true",
-        help="also leased ones and those kept for listeners, at once, without an undo",
+        help="every message, also leased ones and those kept for listeners; cannot be undone",
     )
     add_asking(purge)
     add_access(purge)
@@ -53,13 +47,16 @@ def _purge(args: argparse.Namespace) -> None:
         "path": args.path or "",
     }
     if args.path and not args.search:
-        raise Misused("--path needs the value, as --search")
+        raise Misused("--path needs the text to find there, as --search")
     if args.all:
         if any(wanted.values()):
-            raise Misused("--all takes every message: leave out what names some of them")
+            raise Misused("--all deletes every message: it cannot be used with a selection")
         _purge_all(args, client, queue)
         return
     facts = plans.make(client, {"action": "purge", "queue": queue, **wanted})
+    if not facts["plan"]["count"]:
+        print(f"there is nothing to delete in queue '{args.name}'; leased messages stay")
+        return
     held = output.count(facts["plan"]["count"], "message")
     every = "" if any(wanted.values()) else "all "
     if args.dry_run:
@@ -74,7 +71,7 @@ def _purge(args: argparse.Namespace) -> None:
         raise Refused(f"{done['state']}: {plans.done_words(done)}; {done['plan']['problem']}")
     left = done["skipped"]
     leased = f"; {output.count(left, 'message')} left alone, leased or settled" if left else ""
-    print(f"purged queue '{args.name}' of {output.count(done['done'], 'message')}{leased}")
+    print(f"purged {output.count(done['done'], 'message')} from queue '{args.name}'{leased}")
     plans.print_undo(done)
 
 
@@ -85,7 +82,7 @@ def _purge_all(args: argparse.Namespace, client: Client, queue: str) -> None:
     if not is_sure(args, args.name, f"all {held} of queue '{args.name}' for good"):
         return
     client.call("POST", f"{path}/purge", {"delete_messages_permanently": True})
-    progress = output.Progress("messages purged", total=total)
+    progress = output.ProgressBar("messages purged", total=total)
     deadline = time.monotonic() + PURGE_WAIT_SECONDS_MAX
     while client.call("GET", f"{path}/purge")["completed"] != "true":
         if time.monotonic() > deadline:
@@ -96,4 +93,4 @@ def _purge_all(args: argparse.Namespace, client: Client, queue: str) -> None:
         progress.at(max(0, total - left))
         time.sleep(_POLL_SECONDS)
     progress.end()
-    print(f"purged queue '{args.name}' of {held}")
+    print(f"purged {held} from queue '{args.name}'")

@@ -36,7 +36,7 @@ def add(commands: Commands) -> None:
     output.add_json(form)
     add_access(show)
 
-    update = command(queues, "update", "change a queue; what is not named stays", _update)
+    update = command(queues, "update", "change settings of a queue", _update)
     update.add_argument("name", metavar="NAME")
     update.add_argument("--rename", metavar="NAME", help="its new name")
     _add_rules(update)

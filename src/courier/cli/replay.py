@@ -1,4 +1,4 @@
-"""`replay`: publish messages of the lake again."""
+"""`replay`: publish messages from the lake again."""
 
 import argparse
 import shlex
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from courier.lake.client import Place
     from courier.lake.replay import Asked, Chosen, Plan, Plans, Spark
 
-TIME = "as 2026-01-31T12:00:00Z or so long ago: 30s, 5m, 2h or 7d"
+TIME = "as 2026-01-31T12:00:00Z, or how long ago: 30s, 5m, 2h, 7d"
 RATE_MAX = 1_000_000
 _BODY_SHOWN = 200
 
 
 def add(commands: Commands) -> None:
-    replay = command(commands, "replay", "publish messages of the lake again", _replay)
+    replay = command(commands, "replay", "publish messages from the lake again", _replay)
     replay.add_argument("--queue", help="the queue that they were published to")
     add_choice(replay)
     replay.add_argument("--into", metavar="QUEUE", help="publish to this queue; default: the same")
@@ -38,7 +38,7 @@ def add(commands: Commands) -> None:
         metavar="COLUMN=SQL",
         help="publish with another body, headers, content_type, delay_ms or group",
     )
-    replay.add_argument("--id", help="name of the replay; with that of an earlier one, continue it")
+    replay.add_argument("--id", help="name of the replay; the name of an earlier one continues it")
     add_run(replay)
     add_access(replay)
 
@@ -46,7 +46,9 @@ def add(commands: Commands) -> None:
 def add_choice(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--since", metavar="TIME", help=f"only what was published since, {TIME}")
     parser.add_argument("--until", metavar="TIME", help="only what was published before")
-    parser.add_argument("--where", metavar="SQL", help="only what this condition is true of")
+    parser.add_argument(
+        "--where", metavar="SQL", help="only messages for which this condition holds"
+    )
 
 
 def add_run(parser: argparse.ArgumentParser) -> None:
@@ -165,7 +167,7 @@ def _warn(behind: int) -> None:
     if behind:
         print(
             f"the lake is {count(behind, 'event')} behind the journal, so the newest messages may "
-            "be missing: `courier pipeline run --once` brings them",
+            "be missing: `courier pipeline run --once` loads them",
             file=sys.stderr,
         )
 
@@ -178,7 +180,7 @@ def _publish(plans: "Plans", plan: "Plan", place: "Place", args: argparse.Namesp
         file=sys.stderr,
         flush=True,
     )
-    progress = output.Progress(f"of {count(plan.total, 'message')}", total=plan.total)
+    progress = output.ProgressBar(f"of {count(plan.total, 'message')}", total=plan.total)
     try:
         replay.publish(plans, plan, place, rate=args.rate, report=progress.at)
     except BaseException:

@@ -9,12 +9,12 @@ from courier.cli.lake import add_place
 from courier.cli.lakes import failures, opened
 from courier.cli.parser import Commands, command
 
-TIME = "as 2026-01-31T12:00:00Z or so long ago: 30s, 5m, 2h or 7d"
+TIME = "as 2026-01-31T12:00:00Z, or how long ago: 30s, 5m, 2h, 7d"
 
 
 def add(commands: Commands) -> None:
     report = command(commands, "report", "write a page with plots of what happened", _report)
-    report.add_argument("--queue", metavar="QUEUE", help="of this queue; default: of all")
+    report.add_argument("--queue", metavar="QUEUE", help="only this queue; default: all")
     report.add_argument("--since", metavar="TIME", help=f"what happened since, {TIME}")
     report.add_argument("--until", metavar="TIME", help="what happened before")
     report.add_argument(

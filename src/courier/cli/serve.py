@@ -15,7 +15,7 @@ def add(commands: Commands) -> None:
         command(
             commands,
             "init",
-            "make the first tenant of a database that servers share, and print its credentials",
+            "create the first tenant of a shared database",
             _init,
         )
     )
@@ -29,6 +29,7 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
 
     Those that hold secrets have none: everyone on the machine can see the flags of a process.
     """
+    parser.usage = f"{parser.prog} [OPTION ...] [--SETTING VALUE ...]"
     parser.add_argument("--config", type=Path, metavar="FILE", help="TOML file with settings")
     group = parser.add_argument_group("settings")
     for setting in config.settings():
@@ -40,9 +41,9 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
             action = argparse.BooleanOptionalAction
             group.add_argument(setting.flag, action=action, default=None, help=text)
         else:
-            choices = "|".join(setting.rule.choices)
-            metavar = choices or {int: "N", Path: "DIR"}.get(setting.kind, "TEXT")
-            group.add_argument(setting.flag, metavar=metavar, help=text)
+            values = f" One of {setting.values}." if setting.rule.choices else ""
+            metavar = {int: "N", Path: "DIR"}.get(setting.kind, "TEXT")
+            group.add_argument(setting.flag, metavar=metavar, help=text + values)
 
 
 class _Refuse(argparse.Action):

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 _PREFIX = "sqlite:"
 _FILE = "courier.db"
-_WHERE = "sqlite:DIRECTORY or postgresql://USER@HOST/DATABASE"
+_WHERE = "sqlite:DIRECTORY or postgresql://HOST/DATABASE"
 
 
 def add(commands: Commands) -> None:
-    stores = group(commands, "store", "copy a store into a database, or back")
+    stores = group(commands, "store", "copy a store, or prepare a restored one")
     parser = command(
         stores, "copy", "copy a whole store: messages, leases, settings and journal", _copy
     )
@@ -104,8 +104,8 @@ def _show_plan(args: argparse.Namespace, counts: dict[str, int]) -> None:
 
 async def _copied(args: argparse.Namespace, source: CopySource, target: CopyTarget) -> None:
     total = sum((await sizes(source)).values())
-    copying = output.Progress(f"of {output.count(total, 'row')} copied", total=total)
-    checking = output.Progress(f"of {output.count(total, 'row')} checked", total=total)
+    copying = output.ProgressBar(f"of {output.count(total, 'row')} copied", total=total)
+    checking = output.ProgressBar(f"of {output.count(total, 'row')} checked", total=total)
     began_s = time.monotonic()
     try:
         done = await copy(
@@ -149,7 +149,7 @@ def _file(url: str) -> Path:
 
 def _database(url: str) -> "type[PostgresCopy]":
     if not config.is_database(url):
-        raise Misused(f"'{url}' is no store: {_WHERE}")
+        raise Misused(f"'{url}' is not a store; use {_WHERE}")
     try:
         from courier.store.disk_postgres.copies import PostgresCopy
     except ImportError as error:

@@ -37,13 +37,13 @@ QUESTION = "SELECT kind, count(*) AS events FROM events GROUP BY kind ORDER BY e
 
 
 def add(commands: Commands) -> None:
-    parser = command(commands, "up", "run the server and the pipeline beside it", _up)
+    parser = command(commands, "up", "run the server and the pipeline into the lake", _up)
     parser.add_argument(
         "--every",
         type=milliseconds,
         default=5_000,
         metavar="TIME",
-        help=f"time from batch to batch of the pipeline ({DURATION}); default 5s",
+        help=f"interval between batches of the pipeline ({DURATION}); default 5s",
     )
     parser.add_argument("--lake", metavar="PATH", help="default: lake in the data directory")
     serve.add_settings(parser)

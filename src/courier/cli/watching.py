@@ -19,7 +19,7 @@ def add_watch(parser: argparse.ArgumentParser) -> None:
         type=_every,
         const=EVERY_MS,
         metavar="TIME",
-        help="show it again and again, every 2s or as given, until Ctrl-C",
+        help="repeat every 2s, or as often as given, until Ctrl-C",
     )
 
 

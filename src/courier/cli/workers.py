@@ -12,24 +12,24 @@ SECRET = argument(
     metavar="SECRET",
     type=read_secret,
     member="secret",
-    help="sign with this one, whsec_..., or @FILE to read it from a file",
+    help="sign with this secret, whsec_..., or @FILE to read it from a file",
 )
 _VERBS = {
     "add": Verb(
-        help="say where a script runs, and print what its calls are signed with",
+        help="set the URL of a worker, and print its signing secret",
         route=f"PUT {_ROUTE}/{{name}}", member="secret",
         takes=[_NAME, argument("worker_url", metavar="URL", member="url"), SECRET]),
     "list": Verb(
         help="list the workers of a tenant", route=f"GET {_ROUTE}", member="workers",
         columns=("name", "url", "source", "created")),
     "secret": Verb(
-        help="print what the calls to a worker are signed with",
+        help="print the secret that signs calls to a worker",
         route=f"GET {_ROUTE}/{{name}}/secret", takes=[_NAME], member="secret", json=False),
     "remove": Verb(
-        help="forget where a script runs", route=f"DELETE {_ROUTE}/{{name}}", takes=[_NAME],
+        help="remove the URL of a worker", route=f"DELETE {_ROUTE}/{{name}}", takes=[_NAME],
         said="removed worker '{name}'"),
 }  # fmt: skip
 
 
 def add(commands: Commands) -> None:
-    add_resource(commands, "worker", "say where the scripts of worker consumers run", _VERBS)
+    add_resource(commands, "worker", "set the URLs that worker consumers call", _VERBS)

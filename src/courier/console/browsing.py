@@ -2,23 +2,20 @@
 
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Any
 
-import msgspec
 from msgspec import Struct
 
 from courier.core.limits import ANSWER_BYTES_MAX, Allowance
+from courier.core.matching import Sought, matcher
 from courier.core.store import Store
-from courier.core.types import Message, MessageState, Queue
+from courier.core.types import Message, MessageState, Queue, Standing
 from courier.words import preview
 
 ROWS = 50
 PAGE = 500
-# One answer looks at this many messages, or for this long, and says how far it has come.
-SEARCHED_MAX = 20_000
-SEARCHED_S_MAX = 0.5
+# One answer looks for this long, and says how far it has come.
+SEARCHED_S_MAX = 1.0
 SEARCH_CHARACTERS_MAX = 500
-BODY_PARSED_BYTES_MAX = 1 << 20
 # Sequences among which messages of one state are looked for at a time.
 WINDOW_MAX = 1 << 20
 
@@ -58,12 +55,12 @@ class Wanted(Struct, frozen=True):
 
 
 class Found(Struct):
-    """`next` is where the next page begins, None at the end; `looked` counts messages."""
+    """`next` is where the next page begins, None at the end. Of a search that is not over:
+    `share` of the queue, and up to which time."""
 
     rows: list[MessageRow]
     next: int | None = None
-    looked: int = 0
-    sealed: int = 0
+    share: float = 1.0
     last_ms: int = 0
 
 
@@ -89,69 +86,162 @@ async def browse(
     """A page of messages after (or, newest first, before) the sequence `after`."""
     found = Found([])
     until_s = time.perf_counter() + SEARCHED_S_MAX
-    limit = PAGE if wanted.searches or wanted.origin else ROWS + 1
-    pages, fits = _backwards if newest else forwards, fitting(wanted)
-    async for page, place in pages(store, queue, wanted, after, limit, now_ms):
-        hits = [message for message in page if fits(message)][: ROWS - len(found.rows)]
+    low, high = await _span(store, queue, wanted, now_ms)
+    here = (low, min(high, after or high)) if newest else (max(low, after), high)
+    limit = PAGE if wanted.origin else ROWS + 1
+    async for page, place in pages(
+        store, queue, wanted, here, lambda: now_ms, limit=limit, newest=newest
+    ):
+        hits = page[: ROWS - len(found.rows)]
         found.rows += [row(message) for message in hits]
-        full = len(found.rows) == ROWS and bool(place or hits[-1] is not page[-1])
-        looked = page[: page.index(hits[-1]) + 1] if full else page
-        found.looked += len(looked)
-        if wanted.searches:
-            found.sealed += sum([message.sealed is not None for message in looked])
-        if looked:
-            found.last_ms = looked[-1].published_ms
-        if full:
+        if len(found.rows) == ROWS and (place or len(hits) < len(page)):
             found.next = found.rows[-1].seq
             break
-        if time.perf_counter() > until_s or found.looked >= SEARCHED_MAX:
+        if time.perf_counter() > until_s:
             found.next = place or None
             break
-    return await _with_states(store, queue, found, now_ms)
-
-
-async def _with_states(store: Store, queue: Queue, found: Found, now_ms: int) -> Found:
-    """How each of the rows stands; one that is gone by now has no state."""
-    rows = {each.seq: each for each in found.rows}
-    for first, last in neighbours(sorted(rows)):
-        standing, _ = await store.messages.states(
-            queue.id, after_seq=first - 1, before_seq=last + 1, limit=ROWS, now_ms=now_ms
-        )
-        for each in standing:
-            rows[each.seq].state, rows[each.seq].until_ms = each.state, each.until_ms or 0
+    if wanted.searches and found.next:
+        await _say_how_far(store, queue, found, (low, high), now_ms, newest=newest)
+    standing = await _standing(store, queue, [each.seq for each in found.rows], now_ms)
+    for each in found.rows:
+        if each.seq in standing:  # else it is gone by now
+            each.state, each.until_ms = standing[each.seq].state, standing[each.seq].until_ms or 0
     return found
 
 
-async def forwards(
-    store: Store, queue: Queue, wanted: Wanted, after: int, limit: int, now_ms: int
-) -> AsyncIterator[tuple[list[Message], int]]:
-    """Pages of messages by sequence, each with the last sequence that was looked at for it."""
+async def _span(store: Store, queue: Queue, wanted: Wanted, now_ms: int) -> tuple[int, int]:
+    """The sequences between which messages of the wanted time lie."""
     if wanted.since_ms:
-        after = max(after, await first_from(store, queue, wanted.since_ms, now_ms) - 1)
+        low = await first_from(store, queue, wanted.since_ms, now_ms)
+    else:
+        page = await store.messages.browse(
+            queue.id, after_seq=0, limit=1, now_ms=now_ms, bodies=False
+        )
+        low = page[0].seq if page else 1
+    if wanted.until_ms < 1 << 62:
+        return low - 1, await first_from(store, queue, wanted.until_ms, now_ms)
+    return low - 1, await store.messages.tail(queue.id) + 1
+
+
+async def _say_how_far(
+    store: Store,
+    queue: Queue,
+    found: Found,
+    span: tuple[int, int],
+    now_ms: int,
+    *,
+    newest: bool,
+) -> None:
+    assert found.next is not None
+    low, high = span
+    done = high - found.next if newest else found.next - low
+    found.share = min(1.0, done / max(1, high - low - 1))
+    page = await store.messages.browse(
+        queue.id, after_seq=found.next - 1, limit=1, now_ms=now_ms, bodies=False
+    )
+    found.last_ms = page[0].published_ms if page else 0
+
+
+async def _standing(
+    store: Store, queue: Queue, seqs: Sequence[int], now_ms: int
+) -> dict[int, Standing]:
+    found: dict[int, Standing] = {}
+    for first, last in neighbours(sorted(seqs)):
+        standing, _ = await store.messages.states(
+            queue.id, after_seq=first - 1, before_seq=last + 1, limit=PAGE, now_ms=now_ms
+        )
+        found |= {each.seq: each for each in standing}
+    return found
+
+
+Pages = AsyncIterator[tuple[list[Message], int]]
+
+
+async def pages(
+    store: Store,
+    queue: Queue,
+    wanted: Wanted,
+    span: tuple[int, int],
+    clock: Callable[[], int],
+    *,
+    limit: int,
+    newest: bool = False,
+) -> Pages:
+    """Messages between two sequences that are wanted, whatever their time, by sequence or
+    backwards; each page with the sequence it has come to, 0 at the end."""
+    how = _found if wanted.searches else _backwards if newest else _forwards
+    async for page, place in how(store, queue, wanted, span, clock, limit, newest):
+        yield [each for each in page if _is_from(each, wanted.origin)], place
+
+
+def _is_from(message: Message, origin: str) -> bool:
+    return not origin or (message.origin is not None and message.origin.queue == origin)
+
+
+async def _found(
+    store: Store,
+    queue: Queue,
+    wanted: Wanted,
+    span: tuple[int, int],
+    clock: Callable[[], int],
+    limit: int,
+    newest: bool,
+) -> Pages:
+    low, high = span
     while True:
-        here = await window(store, queue, wanted, after, 1 << 62, limit, now_ms)
-        shown = [each for each in here.messages if each.published_ms < wanted.until_ms]
-        over = not here.end or len(shown) < len(here.messages)
-        yield shown, 0 if over else here.end
+        page, end = await store.messages.search(
+            queue.id,
+            Sought(wanted.text, wanted.path),
+            after_seq=low,
+            before_seq=high,
+            limit=limit,
+            now_ms=clock(),
+            newest=newest,
+        )
+        if wanted.state and page:
+            found = await _standing(store, queue, [each.seq for each in page], clock())
+            those = {each.seq for each in found.values() if each.state == wanted.state}
+            page = [each for each in page if each.seq in those]
+        yield page, end
+        if not end:
+            return
+        low, high = (low, end) if newest else (end, high)
+
+
+async def _forwards(
+    store: Store,
+    queue: Queue,
+    wanted: Wanted,
+    span: tuple[int, int],
+    clock: Callable[[], int],
+    limit: int,
+    newest: bool,
+) -> Pages:
+    after, high = span
+    while True:
+        here = await window(store, queue, wanted, after, high, limit, clock())
+        over = not 0 < here.end < high - 1
+        yield here.messages, 0 if over else here.end
         if over:
             return
         after = here.end
 
 
 async def _backwards(
-    store: Store, queue: Queue, wanted: Wanted, before: int, limit: int, now_ms: int
-) -> AsyncIterator[tuple[list[Message], int]]:
+    store: Store,
+    queue: Queue,
+    wanted: Wanted,
+    span: tuple[int, int],
+    clock: Callable[[], int],
+    limit: int,
+    newest: bool,
+) -> Pages:
     """The store reads forwards only, so this looks at windows, and skips what is gone."""
-    floor = 0
-    if wanted.since_ms:
-        floor = await first_from(store, queue, wanted.since_ms, now_ms) - 1
-    high = before if before else await store.messages.tail(queue.id) + 1
-    if wanted.until_ms < 1 << 62:
-        high = min(high, await first_from(store, queue, wanted.until_ms, now_ms))
+    floor, high = span
     width = limit
     while high > floor + 1:
         low = max(floor, high - 1 - width)
-        here = await window(store, queue, wanted, low, high, limit, now_ms)
+        here = await window(store, queue, wanted, low, high, limit, clock())
         more = here.cut or 0 < here.end < high - 1
         if more and width > 1:  # what is missing is the newest
             width = max(1, width // 2)
@@ -162,7 +252,7 @@ async def _backwards(
         if here.messages or wanted.state:
             yield here.messages[::-1], high if high > floor + 1 else 0
         else:
-            high = await _newest_below(store, queue, low + 1, now_ms) + 1
+            high = await _newest_below(store, queue, low + 1, clock()) + 1
 
 
 async def window(
@@ -240,49 +330,14 @@ async def first_from(store: Store, queue: Queue, at_ms: int, now_ms: int) -> int
     return high
 
 
-def fitting(wanted: Wanted) -> Callable[[Message], bool]:
-    """Whether a message is wanted; a body that is sealed is not searched."""
-    text, path, origin = wanted.text, wanted.path, wanted.origin
-    needle = text.encode("utf-8", "surrogatepass")
+def fitting(queue: Queue, wanted: Wanted) -> Callable[[Message], bool]:
+    """Whether a message is wanted, whatever its time and state."""
+    matches = matcher(queue.id, Sought(wanted.text, wanted.path)) if wanted.searches else None
 
     def fits(message: Message) -> bool:
-        if origin and not (message.origin and message.origin.queue == origin):
-            return False
-        if path:
-            return message.sealed is None and _holds(message, path, text)
-        if not text:
-            return True
-        if message.sealed is not None:
-            return False
-        if needle in message.body or text in message.id:
-            return True
-        headers = message.headers
-        return headers is not None and any(
-            text in name or text in str(value) for name, value in headers.items()
-        )
+        return _is_from(message, wanted.origin) and (matches is None or matches(message))
 
     return fits
-
-
-def _holds(message: Message, path: str, text: str) -> bool:
-    """Whether the JSON body has that value at that path, such as customer.id."""
-    if len(message.body) > BODY_PARSED_BYTES_MAX:
-        return False
-    try:
-        value: Any = msgspec.json.decode(message.body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return False
-    for step in path.split("."):
-        if isinstance(value, dict) and step in value:
-            value = value[step]
-        elif isinstance(value, list) and step.isascii() and step.isdigit() and len(step) < 10:
-            if int(step) >= len(value):
-                return False
-            value = value[int(step)]
-        else:
-            return False
-    shown = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-    return bool(shown == text)
 
 
 def row(message: Message, opened: bytes | None, now_ms: int) -> MessageRow:

@@ -1,6 +1,6 @@
 """Series in, SVG out. Pure: colours and sizes are the style sheet's."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from markupsafe import Markup
 from msgspec import Struct
@@ -34,17 +34,21 @@ def spark(values: Sequence[int], says: str) -> Markup:
     ).format(w=SPARK_WIDTH, h=SPARK_HEIGHT, says=says, line=line)
 
 
+def _parts(values: Sequence[int], each: int) -> Iterator[Sequence[int]]:
+    return (values[first : first + each] for first in range(0, len(values), each))
+
+
 def _thinned(values: Sequence[int], points: int) -> list[int]:
     """As many as are drawn: of each group of neighbours the highest."""
-    if len(values) <= points:
-        return list(values)
-    each = -(-len(values) // points)
-    return [max(values[first : first + each]) for first in range(0, len(values), each)]
+    each = -(-len(values) // points) or 1
+    return [max(part) for part in _parts(values, each)]
 
 
 WIDTH = 1_000
 HEIGHT = 240
 TOP, BOTTOM, LEFT, RIGHT = 12, 22, 52, 52
+# Of more buckets the highest of neighbours is drawn, so that a peak of one minute is seen.
+COLUMNS_MAX = 360
 
 
 class Series(Struct, frozen=True):
@@ -60,6 +64,18 @@ class Series(Struct, frozen=True):
     @property
     def until_ms(self) -> int:
         return self.since_ms + self.bucket_ms * len(self.published)
+
+    def rows(self, most: int) -> "Series":
+        """The same in at most `most` buckets: sums, and of the backlog the highest."""
+        each = -(-len(self.published) // most) or 1
+        return Series(
+            self.since_ms,
+            self.bucket_ms * each,
+            tuple(map(sum, _parts(self.published, each))),
+            tuple(map(sum, _parts(self.acked, each))),
+            tuple(map(sum, _parts(self.failures, each))),
+            tuple(map(max, _parts(self.backlog, each))),
+        )
 
 
 class Mark(Struct, frozen=True):
@@ -93,10 +109,10 @@ def flow(
         parts.append(Markup(shape).format(left, TOP, width, HEIGHT - TOP - BOTTOM))
     path = Markup('<path class="{}" d="{}"/>')
     if any(series.backlog):
-        area = frame.steps([value / held for value in series.backlog], area=True)
-        parts.append(path.format("backlog", area))
+        parts.append(path.format("backlog", _path(frame, series.backlog, held, area=True)))
         parts.append(path.format("backlog-line", _path(frame, series.backlog, held)))
-    parts.append(_bars(frame, series, flows))
+    if any(series.failures):
+        parts.append(path.format("failures", _path(frame, series.failures, flows, area=True)))
     if against:
         parts.append(path.format("against", _path(frame, against, flows)))
     parts.append(path.format("published", _path(frame, series.published, flows)))
@@ -132,21 +148,11 @@ def _frame(series: Series) -> Frame:
     return Frame(WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM, series.since_ms, series.until_ms)
 
 
-def _path(frame: Frame, values: Sequence[int], top: int) -> str:
-    shares = [value / top for value in values]
-    return frame.steps(shares) or f"M{LEFT},{frame.floor}H{WIDTH - RIGHT}"
-
-
-def _bars(frame: Frame, series: Series, top: int) -> Markup:
-    parts = []
-    width = max(1.5, (WIDTH - LEFT - RIGHT) / max(1, len(series.failures)) - 0.5)
-    for place, value in enumerate(series.failures):
-        if value:
-            x = frame.x(series.since_ms + place * series.bucket_ms)
-            y = frame.y(value / top)
-            bar = '<rect class="failures" x="{:.0f}" y="{:.1f}" width="{:.1f}" height="{:.1f}"/>'
-            parts.append(Markup(bar).format(x, y, width, HEIGHT - BOTTOM - y))
-    return Markup("").join(parts)
+def _path(frame: Frame, values: Sequence[int], top: int, *, area: bool = False) -> str:
+    each = -(-len(values) // COLUMNS_MAX) or 1
+    shares = [max(part) / top for part in _parts(values, each)]
+    drawn = frame.steps(shares, area=area, count=len(values) / each)
+    return drawn or f"M{LEFT},{frame.floor}H{WIDTH - RIGHT}"
 
 
 def _grid(frame: Frame, flows: int, held: int) -> Markup:

@@ -7,7 +7,7 @@ from typing import Any
 
 from courier import ids
 from courier.console import Services
-from courier.console.browsing import Wanted, at, first_from, fitting, window
+from courier.console.browsing import Wanted, at, first_from, pages
 from courier.console.lake import LakePages
 from courier.console.plans import PAGE, Chosen, Plan, PlanFiles, Ranges, Selection, on_disk
 from courier.console.reading import Part, read
@@ -217,17 +217,13 @@ async def held(
     wanted = Wanted(
         selection.text, selection.path, state=selection.state or None, origin=selection.origin
     )
-    fits = fitting(wanted)
-    after, upto = 0, selection.upto_seq[queue.id]
+    after, before = 0, selection.upto_seq[queue.id] + 1
     if selection.since_ms:
         after = await first_from(store, queue, selection.since_ms, now_ms()) - 1
-    while after < upto:
-        page = await window(store, queue, wanted, after, upto + 1, PAGE, now_ms())
-        inside = [each for each in page.messages if each.published_ms < selection.until_ms]
-        yield [each for each in inside if fits(each)]
-        if not page.end or len(inside) < len(page.messages):
-            return
-        after = page.end
+    if selection.until_ms < 1 << 62:
+        before = min(before, await first_from(store, queue, selection.until_ms, now_ms()))
+    async for page, _ in pages(store, queue, wanted, (after, before), now_ms, limit=PAGE):
+        yield page
 
 
 def _archived(row: dict[str, Any], *, into: str) -> Chosen:

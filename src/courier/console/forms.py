@@ -57,7 +57,8 @@ class NewPlan(Struct):
     """What to do, to what: ids of queues or sequences of messages, with commas between.
 
     `which` "all": every message that fits `since`, `until`, `q`, `path`, `state` and `origin` (the
-    queue whose dead letters they are), not those `selected`.
+    queue whose dead letters they are), not those `selected`. `view`: the query of the list
+    of queues that one comes from.
     """
 
     action: str = ""
@@ -72,6 +73,7 @@ class NewPlan(Struct):
     target: str = ""
     state: str = ""
     origin: str = ""
+    view: str = ""
 
 
 class Confirmed(Struct):

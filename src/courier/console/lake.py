@@ -56,6 +56,12 @@ FROM messages JOIN seen USING (seq)
 WHERE queue_id = '{queue}' AND epoch_ms(published_at) < {at_ms}
   AND (done_at IS NULL OR epoch_ms(done_at) >= {at_ms}) ORDER BY seq"""
 HELD_ROWS_MAX = 50
+# A publisher may use an id again: the last message that had it.
+LIVED = """SELECT "offset", epoch_ms("at") AS at_ms, kind, queue, actor, dialect, attempt, lease_ms,
+  delay_ms, detail
+FROM events WHERE queue_id = '{queue}' AND seq = (SELECT max(seq) FROM events
+  WHERE queue_id = '{queue}' AND kind = 'published' AND message_id = '{message}')
+ORDER BY 1"""
 FINDINGS = ("difference", "gaps", "double_leases", "unleased_acks", "revived", "order_violations")
 ENDS = ("acked", "buried", "expired", "purged", "deleted")
 
@@ -184,6 +190,16 @@ class LakePages:
             return _dicts(await self._ask(sql, "", HELD_ROWS_MAX, None))
         except (InvalidRequest, RateLimited):
             return None
+
+    async def lived(self, queue: str, message: str, limit: int) -> list[dict[str, Any]]:
+        """The first events of a message that the journal no longer has, or cannot find."""
+        if not self._here:
+            return []
+        sql = LIVED.format(queue=queue.replace("'", ""), message=message.replace("'", "''"))
+        try:
+            return _dicts(await self._ask(sql, "", limit, None))
+        except (InvalidRequest, RateLimited):
+            return []
 
     # --- the page ---
 
@@ -372,7 +388,7 @@ def audited(rows: list[dict[str, Any]], failed: str, offsets: dict[str, Any]) ->
             f"{through}{agree}; checked {checked}."
         )
     figures = [
-        ("The table below", _AUDIT),
+        ("The table", _AUDIT),
         ("When it last failed", _FAILED),
         ("The offsets", _OFFSETS),
     ]

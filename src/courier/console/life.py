@@ -5,7 +5,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from courier import ids
 from courier.console import reading
@@ -26,7 +28,8 @@ _ENDS = ("acked", "buried", "expired", "purged", "deleted")
 
 
 class Step(Struct):
-    """One event. `wait_ms` is the time since the one before on the same message."""
+    """One event. `wait_ms` is the time since the one before on the same message; of a lease,
+    `before` counts those that were made of other messages of the queue meanwhile."""
 
     offset: int
     at_ms: int
@@ -41,6 +44,7 @@ class Step(Struct):
     lease_ms: int = 0
     delay_ms: int = 0
     wait_ms: int = 0
+    before: int = 0
     listener: str = ""
     status: int = 0
     duration_ms: int = 0
@@ -53,7 +57,8 @@ class Step(Struct):
 class Life(Struct):
     """`upto` is the last offset that was looked at; `whole` unless a limit ended the search.
 
-    `hidden` counts events on queues that the key does not reach.
+    `hidden` counts events on queues that the key does not reach. `archived`: the events come from
+    the lake, and are those of one message without its copies.
     """
 
     steps: list[Step]
@@ -61,6 +66,7 @@ class Life(Struct):
     upto: int
     whole: bool
     hidden: int = 0
+    archived: bool = False
 
 
 class _Watched:
@@ -71,6 +77,9 @@ class _Watched:
         self.open: set[tuple[str, str]] = set()
         self._seqs: dict[tuple[str, int], str] = {}
         self._queues: set[str] = set()
+        # Leases made on each queue, and how many there were at the last event of each message.
+        self._leased: dict[str, int] = {}
+        self._passed: dict[tuple[str, str], int] = {}
         self._add(queue, message, ids.message_seq(message, queue=queue))
 
     def _add(self, queue: str, message: str, seq: int | None) -> None:
@@ -89,13 +98,22 @@ class _Watched:
         if run.queue not in self._queues:
             return []
         steps = []
+        leased = self._leased.get(run.queue, 0)
         seqs = journal.column(run, "seq")
         for place in range(start, stop):
             id = self._seqs.get((run.queue, seqs[place]), "")
             if id:
-                steps.append(_step(run, place, id))
+                steps.append(step := _step(run, place, id))
+                key = run.queue, id
+                made = leased + (place - start if run.kind == "leased" else 0)
+                if run.kind == "leased":
+                    step.before = made - self._passed.get(key, made)
+                    made += 1
+                self._passed[key] = made
                 if run.kind in _ENDS:
-                    self.open.discard((run.queue, id))
+                    self.open.discard(key)
+        if run.kind == "leased":
+            self._leased[run.queue] = leased + stop - start
         return steps
 
     def _look_for_copies(self, run: Run, start: int, stop: int) -> None:
@@ -129,19 +147,17 @@ def _step(run: Run, place: int, message: str) -> Step:
         found = run.columns.get(name)
         return found[place] if isinstance(found, list) else found
 
-    detail = value("detail") or {}
-    return Step(
-        offset=run.offset + place,
-        at_ms=run.at_ms,
-        kind=run.kind,
-        queue=run.queue,
-        queue_name=run.queue_name,
-        message=message,
-        actor=run.actor,
-        dialect=run.dialect,
-        attempt=value("attempt") or 0,
-        lease_ms=value("lease_ms") or 0,
+    made = Step(
+        run.offset + place, run.at_ms, run.kind, run.queue, run.queue_name, message, run.actor,
+        dialect=run.dialect, attempt=value("attempt") or 0, lease_ms=value("lease_ms") or 0,
         delay_ms=value("delay_ms") or 0,
+    )  # fmt: skip
+    return _with_detail(made, value("detail") or {})
+
+
+def _with_detail(step: Step, detail: dict[str, Any]) -> Step:
+    return replace(
+        step,
         listener=str(detail.get("listener", "")),
         status=detail.get("status", 0) or 0,
         duration_ms=detail.get("duration_ms", 0) or 0,
@@ -150,6 +166,30 @@ def _step(run: Run, place: int, message: str) -> Step:
         into=str(detail.get("into") or ""),
         reason=str(detail.get("reason", "")),
     )
+
+
+def of_lake(
+    store: Store,
+    rows: Sequence[dict[str, Any]],
+    queue: str,
+    message: str,
+    *,
+    within: Callable[[str], bool],
+) -> Life:
+    """The life that rows of the lake's events tell."""
+    steps = []
+    for row in rows:
+        made = Step(
+            row["offset"], row["at_ms"], row["kind"], queue, row["queue"] or "", message,
+            row["actor"] or "", dialect=row["dialect"] or "", attempt=row["attempt"] or 0,
+            lease_ms=row["lease_ms"] or 0, delay_ms=row["delay_ms"] or 0,
+        )  # fmt: skip
+        detail = msgspec.json.decode(row["detail"]) if row["detail"] else None
+        steps.append(_with_detail(made, detail if isinstance(detail, dict) else {}))
+    _note_waits(steps)
+    _name(store, steps, within)
+    ends = steps[0].offset, steps[-1].offset
+    return Life(steps, *ends, len(steps) < STEPS_MAX, archived=True)
 
 
 async def begin(
@@ -227,6 +267,33 @@ def _steps(watched: _Watched, cut: Sequence[tuple[Run, int, int]], tenant: str) 
         if run.tenant == tenant
         for step in watched.take(run, start, stop)
     ]
+
+
+def folded(steps: Sequence[Step]) -> list[list[Step]]:
+    """One by one, but together where several attempts went like the one before them."""
+    found: list[list[Step]] = []
+    place = 0
+    while place < len(steps):
+        stop = place
+        while _goes_like_the_one_before(steps, stop):
+            stop += 2
+        if stop - place <= 2:
+            stop = place + 1
+        found.append([*steps[place:stop]])
+        place = stop
+    return found
+
+
+def _goes_like_the_one_before(steps: Sequence[Step], place: int) -> bool:
+    """Whether an attempt begins here: a lease, and how it ended."""
+    if place < 2 or place + 2 > len(steps) or steps[place].kind != "leased":
+        return False
+    before, here = ([_look(each) for each in steps[at : at + 2]] for at in (place - 2, place))
+    return before == here
+
+
+def _look(step: Step) -> tuple[str, str, str, str, int]:
+    return step.kind, step.queue, step.message, step.actor, step.lease_ms
 
 
 def _note_waits(steps: list[Step]) -> None:

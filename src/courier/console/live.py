@@ -217,8 +217,10 @@ class Live:
         now_ms = self._services.clock.now_ms()
         if not stats and watcher.queues:
             stats = await self._store.stats(watcher.queues, now_ms=now_ms)
-        histories = await self._facts.recent.of(watcher.tenant, now_ms) if watcher.queues else {}
         values: dict[str, str] = {}
+        if not watcher.queues:
+            return values
+        histories = await self._facts.recent.latest(watcher.tenant, watcher.queues, now_ms)
         for id in watcher.queues:
             held = stats.get(id)
             history = histories.get(id, QUIET)

@@ -11,6 +11,8 @@ from courier import ids
 from courier.console import Page, Redirect, Services, life, wants_json
 from courier.console.facts import Facts
 from courier.console.guard import HEADERS, NOT_KEPT
+from courier.console.lake import LakePages
+from courier.console.life import Step, folded
 from courier.console.past import Past
 from courier.console.queue import may
 from courier.console.shell import message_lines
@@ -63,6 +65,10 @@ class MessageFacts(Struct):
     seq: int = 0
     shell: list[tuple[str, str]] = []
 
+    @property
+    def steps(self) -> list[list[Step]]:
+        return folded(self.life.steps)
+
 
 class Found(Struct):
     """What was found, as (words, path); and what was looked through."""
@@ -74,8 +80,9 @@ class Found(Struct):
 
 
 class MessagePage:
-    def __init__(self, services: Services, facts: Facts) -> None:
+    def __init__(self, services: Services, facts: Facts, lake: LakePages) -> None:
         self._services = services
+        self._lake = lake
         self._store = services.store
         self._records = services.store.records
         self._facts = facts
@@ -139,12 +146,18 @@ class MessagePage:
         return shown
 
     async def _life(self, call: Call, queue: Queue, id: str, message: Message | None) -> life.Life:
-        """Its events on queues within reach; nothing where its beginning is not known."""
+        """Its events on queues within reach: from the journal, else from the lake."""
         at_ms = message.published_ms if message else None
         begun = await life.begin(self._store, queue.id, id, at_ms)
-        if begun is None:
-            return life.Life([], 0, 0, True)
-        return await life.read(self._store, *begun, tenant=queue.tenant, within=self._within(call))
+        within = self._within(call)
+        lived = life.Life([], 0, 0, True)
+        if begun is not None:
+            lived = await life.read(self._store, *begun, tenant=queue.tenant, within=within)
+        if not lived.steps:
+            rows = await self._lake.lived(queue.id, id, life.STEPS_MAX)
+            if rows:
+                return life.of_lake(self._store, rows, queue.id, id, within=within)
+        return lived
 
     def _within(self, call: Call) -> Callable[[str], bool]:
         reach = call.reach

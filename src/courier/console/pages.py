@@ -116,7 +116,7 @@ class Pages:
             Actions(services, queue),
             Receivers(services, queue),
             Connections(services),
-            MessagePage(services, facts),
+            MessagePage(services, facts, self._lake),
             Downloads(services),
             EventsPage(services),
             SettingsPages(services, facts),

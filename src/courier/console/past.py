@@ -3,10 +3,12 @@
 Numbers come from levels and tallies, settings from the last event about the queue before then.
 """
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from courier.console import Services
 from courier.console.facts import Known
@@ -18,7 +20,17 @@ from courier.core import journal
 from courier.core.errors import InvalidRequest, NotFound
 from courier.core.keys import Reach
 from courier.core.slices import Slices
-from courier.core.types import DAY_MS, HOUR_MS, MINUTE_MS, Level, Queue, QueueStats, Tally, Tenant
+from courier.core.types import (
+    DAY_MS,
+    HOUR_MS,
+    MINUTE_MS,
+    Key,
+    Level,
+    Queue,
+    QueueStats,
+    Tally,
+    Tenant,
+)
 from courier.web import Call
 from courier.words import exact
 
@@ -30,7 +42,17 @@ LOOKED_UP_MAX = 200
 LEVELS_PART_MAX = 500
 # How far back the last change of a queue is looked for, step by step.
 _BACK_MS = (HOUR_MS, DAY_MS, 16 * DAY_MS, KEPT_MS)
+# How long changes of settings are looked for.
+LOOKED_S_MAX = 1.0
 _TOLD = ("queue_created", "queue_updated", "queue_deleted")
+
+
+class SetBy(Struct):
+    """Who changed a setting last, when, and the offset of that event."""
+
+    name: str
+    at_ms: int
+    offset: int
 
 
 class Past:
@@ -119,6 +141,35 @@ class Past:
                 return await self._told(queue, told[-1], at_ms)
             until_ms = since_ms
         return None
+
+    async def changes(self, queue: Queue) -> dict[str, SetBy]:
+        """Who set each setting last, and when, as far back as the journal and a second reach."""
+        tallies = await self._store.past.tallies(
+            tenant=queue.tenant,
+            id=queue.id,
+            since_ms=max(queue.created_ms, self._services.clock.now_ms() - KEPT_MS),
+            until_ms=queue.modified_ms + MINUTE_MS,
+        )
+        minutes = {each.minute for each in tallies if each.kind == "queue_updated"}
+        found: dict[str, SetBy] = {}
+        until_s = time.perf_counter() + LOOKED_S_MAX
+        for minute in sorted(minutes, reverse=True):
+            low = await self._store.journal.offset_at(minute * MINUTE_MS)
+            high = await self._store.journal.offset_at((minute + 1) * MINUTE_MS)
+            told: dict[str, SetBy] = {}
+            async for run, start, stop in read(self._store, low, high):
+                if run.queue == queue.id and run.kind == "queue_updated":
+                    key = self._store.records.get(Key, run.actor)
+                    details = journal.column(run, "detail")
+                    for place in range(start, stop):
+                        by = SetBy(key.name if key else run.actor, run.at_ms, run.offset + place)
+                        told |= dict.fromkeys(details[place].get("changed", ()), by)
+                if time.perf_counter() > until_s:
+                    break
+            found = told | found
+            if time.perf_counter() > until_s:
+                break
+        return found
 
     async def settings_before(self, queue: Queue, offset: int) -> Queue:
         """As they were before an event that changed them. Raises NotFound."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from typing import Any, get_args
+from urllib.parse import parse_qsl, urlencode
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -27,6 +28,7 @@ from courier.words import clock, count, preview
 QUEUES_MAX = 50
 MESSAGES_MAX = 500
 LISTED_MAX = 200
+VIEW_CHARACTERS_MAX = 2_000
 # How long an answer waits for what is quick; what is not goes on by itself.
 WAIT_S = 1.5
 OF_MESSAGES = ("delete", "purge", "redrive")
@@ -144,7 +146,9 @@ class Planning:
                 actor=call.actor,
             )
         tenant = self._store.records.get(Tenant, queues[0].tenant)
-        return Redirect(f"/console?tenant={tenant.name}" if tenant else "/console")
+        view = dict(parse_qsl(asked.view.removeprefix("?")[:VIEW_CHARACTERS_MAX]))
+        view |= {"tenant": tenant.name} if tenant else {}
+        return Redirect(f"/console?{urlencode(view)}")
 
     def _new(self, call: Call, asked: forms.NewPlan, tenant: str, **fields: Any) -> Plan:
         assert call.key is not None

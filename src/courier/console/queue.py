@@ -13,7 +13,7 @@ from courier.console import Page, Services, browsing, charts, operates, spans
 from courier.console.consumers import ConsumerRow, Consumers, Work
 from courier.console.facts import BEYOND, Facts, Known
 from courier.console.lake import AWAY, LakePages
-from courier.console.past import Past
+from courier.console.past import Past, SetBy
 from courier.console.rules import Listening, Look, listener_trouble
 from courier.console.shell import queue_lines
 from courier.core import keys
@@ -22,7 +22,6 @@ from courier.core.limits import ANSWER_BYTES_MAX, Allowance
 from courier.core.types import (
     MINUTE_MS,
     SECOND_MS,
-    Binding,
     Exchange,
     Key,
     Message,
@@ -69,14 +68,16 @@ class Compared(Struct):
 
 
 class Messages(Struct):
-    """`queue` is where they are: of dead letters another one than the page's."""
+    """`queue` is where they are: of dead letters another one than the page's. `share` of it was
+    searched, as far as `last_ms`. `encrypted`: the tenant has queues with bodies that cannot be
+    searched, and what they buried may be anywhere."""
 
     rows: list[browsing.MessageRow]
     next: int | None
-    looked: int
-    sealed: int
     readable: bool
+    share: float = 1.0
     last_ms: int = 0
+    encrypted: bool = False
     says: str = ""
     queue: str = ""
 
@@ -123,6 +124,7 @@ class QueueFacts(Struct):
     problem: Problem | None = None
     draft: dict[str, str] = {}
     made: tuple[str, str] | None = None
+    set_by: dict[str, SetBy] | None = None
     shell: list[tuple[str, str]] = []
     against_line: tuple[int, ...] = ()
 
@@ -134,8 +136,8 @@ class QueueFacts(Struct):
 
     @property
     def table(self) -> list[tuple[int, int, int, int, int]]:
-        """The chart's numbers, without the buckets in which nothing was different."""
-        series, rows = self.series, []
+        """The chart's numbers, without the rows in which nothing was different."""
+        series, rows = self.series.rows(spans.ROWS_MAX), []
         last: tuple[int, ...] = ()
         columns = (series.published, series.acked, series.failures, series.backlog)
         for place, values in enumerate(zip(*columns, strict=True)):
@@ -143,6 +145,10 @@ class QueueFacts(Struct):
                 rows.append((series.since_ms + place * series.bucket_ms, *values))
             last = values
         return rows
+
+    @property
+    def row_ms(self) -> int:
+        return self.series.rows(spans.ROWS_MAX).bucket_ms
 
     @property
     def choices(self) -> dict[str, Any]:
@@ -171,6 +177,8 @@ class QueuePage:
         again = call.request.query.get("again", [""])[-1]
         if again:
             facts.draft = await self._draft(call, call.queue, again)
+        if "who" in call.request.query and may(call.key, "journal", call.queue.id):
+            facts.set_by = await self._past.changes(call.queue)
         return Page("queue.html", facts)
 
     async def _draft(self, call: Call, queue: Queue, id: str) -> dict[str, str]:
@@ -292,11 +300,10 @@ class QueuePage:
 
     def _exchanges(self, queue: Queue, reach: keys.Reach) -> list[str]:
         found = []
-        for binding in self._records.scan(Binding, tenant=queue.tenant):
-            if binding.queue == queue.id:
-                exchange = self._records.get(Exchange, binding.parent)
-                if exchange and self._services.admin.reaches(reach, exchange):
-                    found.append(exchange.name)
+        for binding in self._services.admin.bindings_of(queue):
+            exchange = self._records.get(Exchange, binding.parent)
+            if exchange and self._services.admin.reaches(reach, exchange):
+                found.append(exchange.name)
         return found
 
     async def _compared(
@@ -328,7 +335,7 @@ class QueuePage:
         readable = may(call.key, "messages:read", queue.id)
         rows = await self._lake.held(queue.id, at_ms)
         if rows is None:
-            return Messages([], None, 0, 0, readable, says=AWAY)
+            return Messages([], None, readable, says=AWAY)
         shown = [
             browsing.MessageRow(
                 str(row["message_id"]),
@@ -342,7 +349,10 @@ class QueuePage:
             )
             for row in rows
         ]
-        return Messages(shown, None, len(shown), 0, readable)
+        return Messages(shown, None, readable)
+
+    def _has_encrypted(self, tenant: str) -> bool:
+        return any(each.encrypted for each in self._records.scan(Queue, tenant=tenant))
 
     async def _messages(
         self,
@@ -357,7 +367,7 @@ class QueuePage:
     ) -> Messages:
         if state == "dead":
             if dead is None:
-                return Messages([], None, 0, 0, readable=True, says=NO_LETTERS)
+                return Messages([], None, readable=True, says=NO_LETTERS)
             queue = dead
         readable = may(call.key, "messages:read", queue.id)
         if not readable:
@@ -376,17 +386,16 @@ class QueuePage:
             ready = await self._store.messages.peek(
                 queue.id, count=browsing.ROWS, now_ms=now_ms, allowance=allowance
             )
-            fits = browsing.fitting(wanted)
+            fits = browsing.fitting(queue, wanted)
             found = browsing.Found([row(each) for each in ready if fits(each)])
-            found.looked = len(ready)
         else:
             newest = order == "newest"
             found = await browsing.browse(
                 self._store, queue, wanted, row, newest=newest, after=after, now_ms=now_ms
             )
         return Messages(
-            found.rows, found.next, found.looked, found.sealed, readable, found.last_ms,
-            queue=queue.id,
+            found.rows, found.next, readable, found.share, found.last_ms,
+            wanted.searches and self._has_encrypted(queue.tenant), queue=queue.id,
         )  # fmt: skip
 
 

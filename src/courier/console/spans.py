@@ -13,9 +13,10 @@ from courier.core.store import Store
 from courier.core.types import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, Queue, Tally
 
 LASTS = {"1h": HOUR_MS, "6h": 6 * HOUR_MS, "24h": DAY_MS, "7d": 7 * DAY_MS, "30d": 30 * DAY_MS}
-# A chart has no more buckets than a page has room for.
-_BUCKETS_MS = (MINUTE_MS, 5 * MINUTE_MS, 30 * MINUTE_MS, 2 * HOUR_MS)
-BUCKETS_MAX = 361
+# By the minute up to a day and by the hour beyond a week, as tallies are kept.
+_BUCKETS_MS = {DAY_MS: MINUTE_MS, 7 * DAY_MS: 5 * MINUTE_MS}
+# Rows of the table below a chart.
+ROWS_MAX = 120
 MARKS_MAX = 50
 AGAINST = {"": "nothing", "before": "the span before", "day": "yesterday", "week": "last week",
            "other": "another time:"}  # fmt: skip
@@ -24,19 +25,14 @@ _UNITS = {"ms": 1, "s": SECOND_MS, "m": MINUTE_MS, "min": MINUTE_MS, "h": HOUR_M
 
 
 class Span(Struct, frozen=True):
-    """What the chart shows, and the part of it that is selected; `last` if it ends now."""
+    """What the chart shows, bucket by bucket, and the part of it that is selected; `last` if it
+    ends now."""
 
     since_ms: int
     until_ms: int
+    bucket_ms: int
     last: str = ""
     chosen: tuple[int, int] | None = None
-
-    @property
-    def bucket_ms(self) -> int:
-        length_ms = self.until_ms - self.since_ms
-        return next(
-            (each for each in _BUCKETS_MS if length_ms / each <= BUCKETS_MAX), _BUCKETS_MS[-1]
-        )
 
 
 def duration_ms(text: str, field: str) -> int:
@@ -77,7 +73,7 @@ def span(since: str, until: str, last: str, now_ms: int) -> Span:
     last = last if last in LASTS else "1h"
     end_ms = (now_ms // MINUTE_MS + 1) * MINUTE_MS
     if not since and not until:
-        return Span(end_ms - LASTS[last], end_ms, last)
+        return _span(end_ms - LASTS[last], end_ms, last)
     first = moment_ms(since, "since") if since else end_ms - LASTS[last]
     final = moment_ms(until, "until") if until else end_ms
     if first >= final:
@@ -85,10 +81,16 @@ def span(since: str, until: str, last: str, now_ms: int) -> Span:
     if final <= end_ms:
         for name, length_ms in LASTS.items():
             if first >= end_ms - length_ms and length_ms >= LASTS[last]:
-                return Span(end_ms - length_ms, end_ms, name, (first, final))
-    begin = first // MINUTE_MS * MINUTE_MS
-    begin = max(begin, final - LASTS["30d"])
-    return Span(begin, -(-final // MINUTE_MS) * MINUTE_MS, "", (first, final))
+                return _span(end_ms - length_ms, end_ms, name, (first, final))
+    end_ms = -(-final // MINUTE_MS) * MINUTE_MS
+    return _span(max(first, end_ms - LASTS["30d"]), end_ms, "", (first, final))
+
+
+def _span(since_ms: int, until_ms: int, last: str, chosen: tuple[int, int] | None = None) -> Span:
+    """Beginning where a bucket does: what is summed by the hour is of whole hours."""
+    length_ms = until_ms - since_ms
+    bucket_ms = next((ms for longest, ms in _BUCKETS_MS.items() if length_ms <= longest), HOUR_MS)
+    return Span(since_ms // bucket_ms * bucket_ms, until_ms, bucket_ms, last, chosen)
 
 
 def shifted(chosen: Span, against: str, since: str = "", until: str = "") -> tuple[int, int] | None:

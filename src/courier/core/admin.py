@@ -17,7 +17,13 @@ from courier.core.decider import Decider
 from courier.core.domains import Domains
 from courier.core.errors import Conflict, InUse, InvalidRequest, NotFound, OverLimit, Unavailable
 from courier.core.keys import Reach
-from courier.core.limits import BINDINGS_MAX, RULED_BINDINGS_MAX, Limits
+from courier.core.limits import (
+    BINDINGS_MAX,
+    QUEUE_BINDINGS_MAX,
+    RULED_BINDINGS_MAX,
+    SUBSCRIPTIONS_MAX,
+    Limits,
+)
 from courier.core.listeners import Listeners, with_liveness
 from courier.core.records import Change, Records, decided
 from courier.core.rotation import Rotation
@@ -488,6 +494,9 @@ class Admin(Decider):
             if len(known) >= limit:
                 what = "bindings of an exchange with rules" if ruled else "bindings of an exchange"
                 raise OverLimit(what, limit=limit, actual=len(known) + 1)
+            count = len(_bindings_of(records, target)) + 1
+            if count > QUEUE_BINDINGS_MAX:
+                raise OverLimit("bindings of a queue", limit=QUEUE_BINDINGS_MAX, actual=count)
             binding = Binding(
                 id=ids.new_id(),
                 tenant=tenant,
@@ -636,6 +645,8 @@ class Admin(Decider):
             subscription = edit(known)
             reach.require(subscription.parent)
             records.require(Queue, subscription.parent, tenant=tenant)
+            if known is None:
+                _room_for(records, subscription)
             for other in records.scan(EventSubscription, parent=subscription.parent):
                 if other.source == subscription.source and other.id != subscription.id:
                     raise Conflict("subscription", other.title)
@@ -720,9 +731,18 @@ def _buriers(records: Records, queue: Queue) -> list[Queue]:
     return records.scan(Queue, tenant=queue.tenant, parent=queue.id)
 
 
+def _room_for(records: Records, subscription: EventSubscription) -> None:
+    """Raises OverLimit."""
+    kind = subscription.source["type"]
+    others = records.scan(EventSubscription, tenant=subscription.tenant)
+    count = sum([each.source["type"] == kind for each in others]) + 1
+    if count > SUBSCRIPTIONS_MAX:
+        what = "subscriptions to sources of one type"
+        raise OverLimit(what, limit=SUBSCRIPTIONS_MAX, actual=count)
+
+
 def _bindings_of(records: Records, queue: Queue) -> list[Binding]:
-    bindings = records.scan(Binding, tenant=queue.tenant)
-    return [binding for binding in bindings if binding.queue == queue.id]
+    return records.scan(Binding, tenant=queue.tenant, parent=queue.id)
 
 
 def _binding(records: Records, exchange: Exchange, queue: Queue) -> Binding:

@@ -258,13 +258,10 @@ class Broker:
         )
         if allowance.refused and not leased.messages:
             raise AnswersFull
-        messages, id = leased.messages, queue.id
-        if bound:
-            mint = self._leases.mint
-            tokens = [mint(id, each.seq, each.attempts, each.id) for each in messages]
-        else:
-            seqs, attempts = [m.seq for m in messages], [m.attempts for m in messages]
-            tokens = self._leases.mint_all(id, seqs, attempts)
+        messages = leased.messages
+        seqs, attempts = [m.seq for m in messages], [m.attempts for m in messages]
+        names = [m.id for m in messages] if bound else ()
+        tokens = self._leases.mint_all(queue.id, seqs, attempts, names)
         if any([message.sealed is not None for message in messages]):
             messages = [self.opened(queue, message) for message in messages]
         return Pulled(list(zip(messages, tokens, strict=True)), leased.stats)
@@ -353,9 +350,11 @@ class Broker:
         """Sequence and attempt that each lease's token names, None if it is not of this queue."""
         return self._leases.read_all(queue.id, tokens)
 
-    def lease(self, queue: Queue, token: str, message: str) -> tuple[int, int] | None:
-        """The same for a bound token, which is read with the id of its message."""
-        return self._leases.read(queue.id, token, message)
+    def bound_leases(
+        self, queue: Queue, tokens: Sequence[str], messages: Sequence[str]
+    ) -> list[tuple[int, int] | None]:
+        """The same for bound tokens, which are read with the ids of their messages."""
+        return self._leases.read_bound(queue.id, tokens, messages)
 
     async def settle(
         self, queue: Queue, items: Sequence[Settlement], *, actor: Actor

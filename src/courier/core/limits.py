@@ -10,6 +10,10 @@ from courier.core.types import MINUTE_MS, SECOND_MS
 API_WINDOW_MS = 5 * MINUTE_MS
 BINDINGS_MAX = 450
 RULED_BINDINGS_MAX = 10
+# What hangs on a queue goes with it, in one change.
+QUEUE_BINDINGS_MAX = 1_000
+# To sources of one type: what happens there is published to all their queues in one transaction.
+SUBSCRIPTIONS_MAX = 450
 # Bodies of one answer; a longer one comes alone.
 ANSWER_BYTES_MAX = 16 << 20
 # Bodies of answers that are too short to be counted against the room for all of them.
@@ -44,28 +48,28 @@ class Rate:
 
     def __init__(self, what: str, *, limit: int, window_ms: int = SECOND_MS) -> None:
         self._what = what
-        self._limit = limit
+        self.limit = limit
         self._window_ms = window_ms
         self._left: dict[str, tuple[float, int]] = {}
 
     def take(self, name: str, units: int, *, now_ms: int) -> None:
         """Raises RateLimited. A request larger than the whole limit passes when all is left."""
-        if not self._limit:
+        if not self.limit:
             return
-        left, at_ms = self._left.get(name, (float(self._limit), now_ms))
-        left += (now_ms - at_ms) * self._limit / self._window_ms
-        left = spent(self._what, left, units, limit=self._limit, window_ms=self._window_ms)
+        left, at_ms = self._left.get(name, (float(self.limit), now_ms))
+        left += (now_ms - at_ms) * self.limit / self._window_ms
+        left = spent(self._what, left, units, limit=self.limit, window_ms=self._window_ms)
         if len(self._left) >= self.NAMES_MAX:
             self._left.clear()
         self._left[name] = (left, now_ms)
 
     def standing(self, name: str) -> tuple[int, int, int] | None:
         """The limit, what is left of it, and when all is left again; None without a limit."""
-        if not self._limit:
+        if not self.limit:
             return None
-        left, at_ms = self._left.get(name, (float(self._limit), 0))
-        missing_ms = int((self._limit - left) * self._window_ms / self._limit)
-        return self._limit, int(left), at_ms + missing_ms
+        left, at_ms = self._left.get(name, (float(self.limit), 0))
+        missing_ms = int((self.limit - left) * self._window_ms / self.limit)
+        return self.limit, int(left), at_ms + missing_ms
 
 
 class AnswerRoom:

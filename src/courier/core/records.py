@@ -63,7 +63,8 @@ class Records:
     ) -> list[R]:
         """All records of a kind, oldest first, then by name and id.
 
-        The `parent` of a queue is the one that it buries in, "" if there is none.
+        The `parent` of a queue is the one that it buries in, "" if there is none; a binding has its
+        exchange and its queue.
         """
         if parent is None:
             return list(self._ordered.get((kind, tenant), ()))
@@ -97,7 +98,8 @@ class Records:
         self._by_kind[kind][record.id] = record
         if record.name:
             self._by_name[kind, record.tenant, record.name] = record
-        self._by_parent.setdefault((kind, record.scan_parent), {})[record.id] = record
+        for parent in record.scan_parents:
+            self._by_parent.setdefault((kind, parent), {})[record.id] = record
         for owner in (None, record.tenant):
             insort(self._ordered.setdefault((kind, owner), []), record, key=order)
 
@@ -109,10 +111,11 @@ class Records:
         # In the same change another record may have taken the name already.
         if self._by_name.get(named) is old:
             del self._by_name[named]
-        siblings = self._by_parent[kind, old.scan_parent]
-        del siblings[id]
-        if not siblings:
-            del self._by_parent[kind, old.scan_parent]
+        for parent in old.scan_parents:
+            siblings = self._by_parent[kind, parent]
+            del siblings[id]
+            if not siblings:
+                del self._by_parent[kind, parent]
         for owner in (None, old.tenant):
             among = self._ordered[kind, owner]
             del among[bisect_left(among, order(old), key=order)]

@@ -56,6 +56,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from courier.core.limits import Allowance
+from courier.core.matching import Sought
 from courier.core.records import Decide, Records, T
 from courier.core.types import (
     Actor,
@@ -299,6 +300,26 @@ class MessageVerbs(Protocol):
 
         Looks at up to `limit` messages, and returns the last sequence that it looked at (0: none
         was left). A store may skip messages that cannot be in that state.
+        """
+        ...
+
+    async def search(
+        self,
+        queue: str,
+        /,
+        sought: Sought,
+        *,
+        after_seq: int,
+        before_seq: int,
+        limit: int,
+        now_ms: int,
+        newest: bool = False,
+    ) -> tuple[list[Message], int]:
+        """Up to `limit` messages between the two sequences that match (`matching.py`).
+
+        By sequence or, `newest`, from the last one backwards. A store looks at a part of them at a
+        time, and holds up nobody meanwhile. Returns the sequence it has come to, at which the next
+        call begins as its `after_seq` or `before_seq` (0: nothing is left).
         """
         ...
 

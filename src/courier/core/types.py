@@ -11,6 +11,7 @@ import codecs
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from itertools import chain
+from operator import attrgetter
 from typing import Any, Literal, overload
 
 from msgspec import Struct, field
@@ -82,9 +83,9 @@ class Record(Struct, frozen=True, kw_only=True, tag=True):
     created_ms: int
 
     @property
-    def scan_parent(self) -> str:
-        """The parent that `Records.scan` finds it by."""
-        return self.parent
+    def scan_parents(self) -> tuple[str, ...]:
+        """The parents that `Records.scan` finds it by."""
+        return (self.parent,)
 
 
 class Tenant(Record, frozen=True, kw_only=True, tag=True):
@@ -182,8 +183,8 @@ class Queue(Record, frozen=True, kw_only=True, tag=True):
     schema: str = ""
 
     @property
-    def scan_parent(self) -> str:
-        return self.dead_letter or ""
+    def scan_parents(self) -> tuple[str, ...]:
+        return (self.dead_letter or "",)
 
 
 class Schema(Record, frozen=True, kw_only=True, tag=True):
@@ -217,6 +218,10 @@ class Binding(Record, frozen=True, kw_only=True, tag=True):
 
     queue: str
     rule: Rule | None = None
+
+    @property
+    def scan_parents(self) -> tuple[str, ...]:
+        return self.parent, self.queue
 
 
 class Consumer(Record, frozen=True, kw_only=True, tag=True):
@@ -389,32 +394,39 @@ class Draft(Struct, frozen=True, gc=False):
 
 
 class PlainDrafts(Sequence[Draft]):
-    """Drafts with nothing but a body and its type, as columns.
+    """Drafts with nothing but a body, its type and perhaps an id, as columns.
 
-    Most are such, and columns are handled much faster than single drafts.
+    Most are such, and columns are handled much faster than single drafts. `ids` empty: none has
+    one.
     """
 
-    __slots__ = ("bodies", "types")
+    __slots__ = ("bodies", "ids", "types")
 
-    def __init__(self, bodies: list[bytes], types: list[ContentType]) -> None:
+    def __init__(
+        self, bodies: list[bytes], types: list[ContentType], ids: Sequence[str | None] = ()
+    ) -> None:
         self.bodies = bodies
         self.types = types
+        self.ids = ids
 
     @staticmethod
     def of(calls: Sequence[Sequence[Draft]]) -> "Sequence[Draft]":
         """The drafts of several calls, as columns if they are."""
-        plain = [drafts for drafts in calls if isinstance(drafts, PlainDrafts)]
+        plain = [drafts for drafts in calls if type(drafts) is PlainDrafts]
         if len(plain) < len(calls):
             return [draft for drafts in calls for draft in drafts]
         bodies = chain.from_iterable([drafts.bodies for drafts in plain])
         types = chain.from_iterable([drafts.types for drafts in plain])
-        return PlainDrafts(list(bodies), list(types))
+        if not any(map(_own_ids, plain)):
+            return PlainDrafts(list(bodies), list(types))
+        ids = chain.from_iterable([drafts.ids or [None] * len(drafts) for drafts in plain])
+        return PlainDrafts(list(bodies), list(types), list(ids))
 
     def __len__(self) -> int:
         return len(self.bodies)
 
     def __iter__(self) -> Iterator[Draft]:
-        return map(Draft, self.bodies, self.types)
+        return (self[place] for place in range(len(self)))
 
     @overload
     def __getitem__(self, place: int) -> Draft: ...
@@ -424,8 +436,12 @@ class PlainDrafts(Sequence[Draft]):
 
     def __getitem__(self, place: int | slice) -> "Draft | PlainDrafts":
         if isinstance(place, slice):
-            return PlainDrafts(self.bodies[place], self.types[place])
-        return Draft(self.bodies[place], self.types[place])
+            return PlainDrafts(self.bodies[place], self.types[place], self.ids[place])
+        id = self.ids[place] if self.ids else None
+        return Draft(self.bodies[place], self.types[place], None, id)
+
+
+_own_ids = attrgetter("ids")
 
 
 class Numbering(Struct, frozen=True):

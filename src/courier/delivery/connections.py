@@ -259,13 +259,12 @@ class _Link(asyncio.Protocol):
         self._whole = False
         self._bounded = False  # the answer says where it ends
         self._retry_after = ""
-        self._parts: list[bytes] = []
-        self._size = 0
+        self._body = bytearray()  # not a list of parts, which may be very small
 
     def _settle(self) -> None:
         if self._asking is not None:
             asking, self._asking = self._asking, None
-            body = b"".join(self._parts)[:ANSWER_BYTES_MAX]
+            body = bytes(self._body[:ANSWER_BYTES_MAX])
             asking.answered(self._status, body, self._retry_after)
 
     def _fail(self, error: Exception) -> None:
@@ -329,9 +328,8 @@ class _Link(asyncio.Protocol):
         if self._whole:
             return
         self._framing -= len(body)
-        self._parts.append(body)
-        self._size += len(body)
-        if self._size >= ANSWER_BYTES_MAX:
+        self._body += body
+        if len(self._body) >= ANSWER_BYTES_MAX:
             self._again, self._whole = False, True  # what is over the limit is not read
 
     def on_message_complete(self) -> None:

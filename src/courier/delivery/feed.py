@@ -2,24 +2,23 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from courier.clock import Clock
 from courier.core import retry
-from courier.core.broker import Broker
-from courier.core.duties import DutyLost, Fence, fenced
+from courier.core.duties import Fence
 from courier.core.errors import AnswersFull, BrokerError, NotFound, Paused, RateLimited
 from courier.core.limits import ANSWER_BYTES_MAX
-from courier.core.store import Store
 from courier.core.types import SECOND_MS, Actor, Consumer, Message, Queue
-from courier.delivery.calls import Batch, Calls, Counts, Ended
-from courier.delivery.places import Place, Places
-from courier.delivery.room import PushRoom
-from courier.delivery.slots import Slots
+from courier.delivery.calls import Batch, Call, lease_ms
+from courier.delivery.places import WorkerPlace
+from courier.delivery.room import PushAllowance
+from courier.delivery.runner import Runner, Runners
+from courier.delivery.services import BatchServices
 
 # How soon a change is noticed that gives no hint: of a URL, or of how many calls there are.
 LOOK_EVERY_S = 0.5
@@ -37,17 +36,16 @@ MISSING_LOG_EVERY_S = 60.0
 log = logging.getLogger("courier.workers")
 
 
-class Services(Struct, frozen=True):
-    """What every feed works with."""
-
-    store: Store
-    broker: Broker
-    clock: Clock
-    places: Places
-    calls: Calls
-    counts: Counts
-    slots: Slots
-    room: PushRoom
+def runners(services: BatchServices, *, stop_wait_ms: int) -> Runners[Consumer]:
+    """Send batches to push consumers."""
+    consumers = services.store.records
+    return Runners(
+        "workers",
+        services,
+        lambda: [each for each in consumers.scan(Consumer) if each.mode == "push"],
+        partial(Feed, services),
+        stop_wait_s=stop_wait_ms / SECOND_MS,
+    )
 
 
 class _Wait(Struct, frozen=True):
@@ -60,29 +58,12 @@ class _Wait(Struct, frozen=True):
     hinted: bool = True
 
 
-class Feed:
-    """Batches are leased under `fence`: another process may have taken over."""
-
-    def __init__(self, consumer: Consumer, services: Services, fence: Fence) -> None:
-        self._id = consumer.id
-        self.fence = fence
+class Feed(Runner):
+    def __init__(self, services: BatchServices, consumer: Consumer, fence: Fence) -> None:
+        super().__init__(services, consumer, fence, line=consumer.parent)
+        self._services = services
         self._queue = consumer.parent
-        self._store = services.store
-        self._records = services.store.records
-        self._broker = services.broker
-        self._clock = services.clock
-        self._places = services.places
-        self._calls = services.calls
-        self._counts = services.counts
-        self._stopped = False
-        self._hint: asyncio.Future[bool] | None = None
-        self._running = 0
-        self._seat = services.slots.seat(
-            tenant=consumer.tenant, queue=consumer.parent, wake=self._look_again
-        )
-        self._share = services.room.share(
-            tenant=consumer.tenant, queue=consumer.parent, wake=self._look_again
-        )
+        self._calls: dict[Call, asyncio.Task[None]] = {}
         # When messages that still wait were first seen waiting.
         self._since_s: float | None = None
         self._missing = False
@@ -95,75 +76,47 @@ class Feed:
         self._failed_s = 0.0
         self._resume_s = 0.0
 
-    async def run(self) -> None:
-        """Send batches until the consumer is gone or pulls, or until stopped."""
-        try:
-            while not self._stopped:
-                # Asked for before looking, or a message could slip between the two.
-                self._hint = self._store.waiters.wait(self._queue)
-                try:
-                    wait = await self._careful_turn()
-                    self._seat.decline()
-                    if wait is None or not wait.hinted:
-                        self._pass_on()
-                    if wait is None or self._stopped:
-                        return
-                    await self._await(wait.seconds)
-                finally:
-                    self._look_again()
-        finally:
-            self._note_missing(False)
-            self._seat.close()
-            self._share.close()
+    async def _turn(self) -> None:
+        self._wait_for_hint()
+        wait = await self._look()
+        self._seat.decline()
+        if wait is None:
+            self.leave()
+            return
+        if not wait.hinted:
+            self._pass_on()
+        await self._woken_within(wait.seconds)
 
-    def stop(self) -> None:
-        """No new batches; those on their way are not this feed's any more."""
-        self._stopped = True
-        self._look_again()
+    def _failed(self, error: Exception) -> float:
+        self._seat.decline()
+        self._pass_on()
+        if isinstance(error, NotFound | Paused):
+            return 0.0  # the next look finds out
+        if isinstance(error, RateLimited):
+            return error.retry_after_ms / SECOND_MS
+        extra = {"queue": self._queue, "reason": str(error)}
+        if isinstance(error, BrokerError):
+            log.warning("batch_not_leased", extra=extra)
+        else:
+            log.exception("batch_not_leased", extra=extra)
+        return self._fail(BACKOFF_S_MAX)
 
-    def _look_again(self) -> None:
-        if self._hint is not None and not self._hint.done():
-            self._hint.set_result(False)
+    async def _end(self) -> bool:
+        self._note_missing(False)
+        self._pass_on()
+        if self._calls:
+            await self._wake.wait()
+        return bool(self._calls)
 
-    def _pass_on(self) -> None:
-        """Wait for hints no more; one that has come already is for somebody else."""
-        assert self._hint is not None
-        hinted = self._hint.done() and self._hint.result()
-        self._look_again()
-        self._hint = asyncio.get_running_loop().create_future()
-        if hinted:
-            self._store.waiters.wake(self._queue)
+    def give_up(self) -> None:
+        for call in self._calls:
+            call.give_up()
 
-    async def _await(self, seconds: float | None) -> None:
-        assert self._hint is not None
-        timer = None
-        if seconds is not None:
-            timer = asyncio.get_running_loop().call_later(seconds, self._look_again)
-        try:
-            await self._hint
-        finally:
-            if timer is not None:
-                timer.cancel()
-
-    async def _careful_turn(self) -> _Wait | None:
-        try:
-            return await self._turn()
-        except (NotFound, Paused):
-            return _Wait(0.0)  # the next look finds out
-        except DutyLost:
-            return None
-        except RateLimited as error:
-            return _Wait(error.retry_after_ms / SECOND_MS, hinted=False)
-        except BrokerError as error:
-            log.warning("batch_not_leased", extra={"queue": self._queue, "reason": str(error)})
-        except Exception:
-            log.exception("batch_not_leased", extra={"queue": self._queue})
-        return _Wait(self._fail(BACKOFF_S_MAX), hinted=False)
-
-    async def _turn(self) -> _Wait | None:
+    async def _look(self) -> _Wait | None:
         """Send a batch if one is due; returns how to wait for the next, None at the end."""
-        consumer = self._records.get(Consumer, self._id)
-        queue = self._records.get(Queue, self._queue)
+        records = self._services.store.records
+        consumer = records.get(Consumer, self._id)
+        queue = records.get(Queue, self._queue)
         if consumer is None or consumer.parent != self._queue or queue is None:
             return None
         if consumer.mode != "push":
@@ -176,7 +129,7 @@ class Feed:
         now_s = asyncio.get_running_loop().time()
         if self._since_s is None:
             self._since_s = now_s
-        place = self._places.find(consumer.tenant, consumer.script)
+        place = self._services.places.find(consumer.tenant, consumer.script)
         self._note_missing(place is None)
         if place is None:
             self._log_missing(consumer, now_s)
@@ -185,7 +138,7 @@ class Feed:
         if now_s < self._resume_s:
             return _Wait(min(LOOK_EVERY_S, self._resume_s - now_s), hinted=False)
         together = 1 if self._failures else consumer.concurrency_max or CONCURRENCY_DEFAULT
-        room = together - self._running
+        room = together - len(self._calls)
         if room <= 0:
             return _Wait(LOOK_EVERY_S, hinted=False)  # or until one of its calls ends
         due_s = self._since_s + consumer.wait_ms_max / SECOND_MS
@@ -193,7 +146,7 @@ class Feed:
             return _Wait(due_s - now_s)
         if not self._reached:
             return await self._knock(place.url)
-        if self._stopped:
+        if self._leaving:
             return None
         # Of a FIFO queue, two batches of one lease could hold messages of one group.
         batches = 1 if queue.fifo else max(1, min(room, waiting // count))
@@ -204,8 +157,8 @@ class Feed:
 
     async def _ready(self, queue: Queue, batch_size: int) -> tuple[int, int]:
         """How many messages wait (or as many as matter), and how many of them go together."""
-        now_ms = self._clock.now_ms()
-        found = await self._store.stats([queue.id], now_ms=now_ms)
+        store, now_ms = self._services.store, self._services.clock.now_ms()
+        found = await store.stats([queue.id], now_ms=now_ms)
         if queue.id not in found:
             raise NotFound("queue", queue.id)
         stats = found[queue.id]
@@ -214,25 +167,27 @@ class Feed:
         count = max(1, min(batch_size, fitting))
         if queue.fifo and ready:
             # Of those, some may wait for others of their group.
-            found_ready = await self._store.messages.peek(
+            found_ready = await store.messages.peek(
                 queue.id, count=count, now_ms=now_ms, bodies=False
             )
             ready = len(found_ready)
         return ready, count
 
     async def _send(
-        self, queue: Queue, consumer: Consumer, place: Place, count: int, batches: int
+        self, queue: Queue, consumer: Consumer, place: WorkerPlace, count: int, batches: int
     ) -> _Wait:
         """Lease up to `batches` batches of `count` messages, and start a call with each."""
         started = 0
+        allowance = self._share.allowance(batches, BATCH_BYTES_MAX)
+        leasing = self._leased(queue, consumer, count * batches, allowance)
         try:
-            messages = await self._leased(queue, consumer, count * batches, batches)
+            messages = await self._take(leasing, allowance)
             for first in range(0, len(messages), count):
                 batch = Batch(queue, consumer, place, messages[first : first + count])
                 started += 1
-                self._running += 1
-                size = sum(message.size for message in batch.messages)
-                self._calls.start(batch, self._ender(place.url, self._seat.begin(), size))
+                call = Call(self._services, batch)
+                sending = self._send_batch(call, self._seat.begin())
+                self._calls[call] = asyncio.create_task(sending)
         except AnswersFull:
             return _Wait(LOOK_EVERY_S, hinted=False)  # or until there is room for it
         finally:
@@ -244,37 +199,31 @@ class Feed:
         return _Wait(0.0)
 
     async def _leased(
-        self, queue: Queue, consumer: Consumer, count: int, slots: int
-    ) -> list[Message]:
+        self, queue: Queue, consumer: Consumer, count: int, allowance: PushAllowance
+    ) -> Sequence[Message]:
         """Raises AnswersFull when there is no room for the first of them."""
-        allowance = self._share.allowance(slots, BATCH_BYTES_MAX)
-        messages: list[Message] = []
+        pulled = await self._services.broker.pull(
+            queue,
+            count=count,
+            lease_ms=lease_ms(self._services),
+            actor=Actor(consumer.id, "worker"),
+            allowance=allowance,
+        )
+        return [message for message, _ in pulled.messages]
+
+    async def _send_batch(self, call: Call, number: int) -> None:
+        """On the slot of this number."""
         try:
-            with fenced(self.fence):
-                pulled = await self._broker.pull(
-                    queue,
-                    count=count,
-                    lease_ms=self._calls.lease_ms,
-                    actor=Actor(consumer.id, "worker"),
-                    allowance=allowance,
-                )
-            messages = [message for message, _ in pulled.messages]
+            await call.run()
         finally:
-            self._share.taken(allowance, [message.size for message in messages])
-        return messages
-
-    def _ender(self, url: str, number: int, size: int) -> Callable[[Ended], None]:
-        def ended(call: Ended) -> None:
-            self._running -= 1
-            self._share.release(size)
+            del self._calls[call]
+            self._share.release(sum(message.size for message in call.batch.messages))
             self._seat.end(number)
-            if url == self._url:
+            if call.batch.place.url == self._url:
                 self._judge(call)
-            self._look_again()
+            self._wake.set()
 
-        return ended
-
-    def _judge(self, call: Ended) -> None:
+    def _judge(self, call: Call) -> None:
         if call.outcome == "done":
             self._failures, self._resume_s = 0, 0.0
             return
@@ -282,7 +231,7 @@ class Feed:
             self._reached = False
         # Calls that were on their way together fail together, and that is one failure.
         if call.began_s >= self._failed_s:
-            asked_ms = retry.asked_ms(call.retry_after, wall_ms=self._clock.wall_ms())
+            asked_ms = retry.asked_ms(call.retry_after, wall_ms=self._services.clock.wall_ms())
             self._fail(BACKOFF_S_MAX, at_least_s=asked_ms / SECOND_MS)
 
     def _fail(self, most_s: float, *, at_least_s: float = 0.0) -> float:
@@ -320,7 +269,7 @@ class Feed:
         return _Wait(0.0)  # things may have changed meanwhile
 
     def _note_missing(self, missing: bool) -> None:
-        self._counts.workers_missing += missing - self._missing
+        self._services.counts.workers_missing += missing - self._missing
         self._missing = missing
 
     def _log_missing(self, consumer: Consumer, now_s: float) -> None:

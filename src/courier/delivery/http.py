@@ -5,6 +5,7 @@ calls back.
 """
 
 import asyncio
+import os
 import re
 import time
 from base64 import b64encode
@@ -121,8 +122,13 @@ class Exchange:
         self._end(PushResult(status, self._took_ms(), "", body, retry_after))
 
     def failed(self, error: Exception) -> None:
-        text = (str(error) or type(error).__name__)[:ERROR_CHARACTERS_MAX]
-        self._end(PushResult(0, self._took_ms(), text))
+        if isinstance(error, ConnectionError) and error.errno:
+            # In words, not the number that the system has for it.
+            says = os.strerror(error.errno).lower()
+            text = f"{says} by {self.endpoint.host}:{self.endpoint.port}"
+        else:
+            text = str(error) or type(error).__name__
+        self._end(PushResult(0, self._took_ms(), text[:ERROR_CHARACTERS_MAX]))
 
     def expired(self) -> None:
         text = f"no whole answer within {self._timeout_ms} ms"

@@ -3,15 +3,15 @@
 import asyncio
 import logging
 from collections import deque
-from contextlib import suppress
+from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from courier import ids
 from courier.core import retry
-from courier.core.duties import DutyLost, Fence, fenced
+from courier.core.duties import Fence
 from courier.core.errors import BrokerError, NotFound, Unavailable
 from courier.core.types import (
     ANSWER_KEPT_BYTES,
@@ -30,15 +30,13 @@ from courier.core.types import (
 )
 from courier.delivery import liveness, requests, secrets
 from courier.delivery.moments import MOMENT_MS
-from courier.delivery.pace import IN_FLIGHT_MAX, Allowance, Pace
+from courier.delivery.pace import IN_FLIGHT_MAX, Bursts, PushPace
 from courier.delivery.prober import Prober
-from courier.delivery.room import PushAllowance, RoomShare
-from courier.delivery.slots import Seat
+from courier.delivery.room import PushAllowance
+from courier.delivery.runner import Runner, Runners
+from courier.delivery.services import PushServices
 from courier.delivery.transport import OnItsWay, Push, PushResult
 from courier.delivery.urls import host_and_port
-
-if TYPE_CHECKING:
-    from courier.delivery.engine import Engine
 
 log = logging.getLogger("courier.delivery")
 
@@ -53,6 +51,8 @@ LEASE_MARGIN_MS = 10 * SECOND_MS
 NOTED_TOGETHER = 100
 STORE_AWAY_S = 1.0
 BLOCKED_LOOK_S = 1.0
+# How long requests that are on their way may still take when the server stops.
+STOP_WAIT_S = 5.0
 _GONE = 410
 _ASKING_TO_WAIT = (429, 503)
 
@@ -65,29 +65,31 @@ class Sending(NamedTuple):
     way: OnItsWay | None
 
 
-class Line:
-    """`sending` are the requests on their way; `_ahead` is what follows, and when it was taken.
+def runners(services: PushServices) -> Runners[Listener]:
+    """Push messages to listeners, as far as there are slots for requests."""
+    return Runners(
+        "listeners",
+        services,
+        lambda: services.store.records.scan(Listener),
+        partial(Line, services),
+        stop_wait_s=STOP_WAIT_S,
+        last=services.notes.finish,
+    )
 
-    What is ready is taken under `fence`. Outcomes are noted without: they count for the attempt
-    that was taken, whichever process serves the listener by then.
-    """
 
-    def __init__(self, engine: "Engine", id: str, fence: Fence) -> None:
-        self._engine = engine
-        self._id = id
-        self.fence = fence
-        self._leaving = False
-        self._pace = Pace()
-        self._allowance = Allowance()
-        self._prober = Prober(engine, id, self._changed)
+class Line(Runner):
+    """`sending` are the requests on their way; `_ahead` is what follows, and when it was taken."""
+
+    def __init__(self, services: PushServices, listener: Listener, fence: Fence) -> None:
+        super().__init__(services, listener, fence, line=listener.id)
+        self._services = services
+        self._pace = PushPace()
+        self._allowance = Bursts()
+        self._prober = Prober(services, listener.id, self._changed)
         self._unanswered = 0
         self._gone = False  # so it said
-        self._seat: Seat | None = None
-        self._share: RoomShare | None = None
         self._ahead: deque[tuple[int, Message]] = deque()
         self._settled: list[PushSettlement] = []
-        self._wake = asyncio.Event()
-        self._hint: asyncio.Future[bool] | None = None
         self._current: tuple[Listener, Queue] | None = None
         self._prepared: tuple[Listener, Queue, requests.Prepared] | None = None
         # How many requests began, and since when.
@@ -95,86 +97,65 @@ class Line:
         self.sending: dict[int, Sending] = {}
 
     async def run(self) -> None:
-        """Until the listener is gone, or another process serves it."""
         prober = asyncio.create_task(self._prober.run())
         try:
-            while True:
-                try:
-                    if not await self._turn():
-                        return
-                except NotFound:
-                    return
-                except DutyLost:
-                    self._leaving = True
-                except Unavailable as error:
-                    log.warning("push_waits", extra={"listener": self._id, "reason": str(error)})
-                    await asyncio.sleep(STORE_AWAY_S)
-                except Exception:
-                    log.exception("push_line_failed", extra={"listener": self._id})
-                    await asyncio.sleep(STORE_AWAY_S)
+            await super().run()
         finally:
             prober.cancel()
-            if self._hint is not None and not self._hint.done():
-                self._hint.set_result(False)
-            self._give_back()
-            if self._seat is not None:
-                self._seat.close()
-            if self._share is not None:
-                self._share.close()
 
-    def leave(self) -> None:
-        """Another process serves the listener: take nothing more."""
-        self._leaving = True
-        self._wake.set()
+    def _failed(self, error: Exception) -> float:
+        extra = {"listener": self._id, "reason": str(error)}
+        if isinstance(error, NotFound):
+            self.leave()
+        elif isinstance(error, Unavailable):
+            log.warning("push_waits", extra=extra)
+        else:
+            log.exception("push_line_failed", extra=extra)
+        return STORE_AWAY_S
 
-    async def _left(self) -> bool:
-        """Note what came of the requests on their way; False: of all of them."""
-        self._wake.clear()
+    async def _end(self) -> bool:
         self._give_back()
-        await self.settle()
+        await self._settle()
         if self.sending:
             await self._wake.wait()
         return bool(self.sending or self._settled)
 
-    async def _turn(self) -> bool:
-        """Note what is done, take what there is room for, wait; False: the listener is gone."""
-        store = self._engine.store
-        listener = store.records.get(Listener, self._id)
-        queue = store.records.get(Queue, listener.parent) if listener else None
+    async def _turn(self) -> None:
+        """Note what is done, take what there is room for, wait."""
+        records = self._services.store.records
+        listener = records.get(Listener, self._id)
+        queue = records.get(Queue, listener.parent) if listener else None
         if listener is None or queue is None:
-            return False
-        if self._leaving:
-            return await self._left()
-        self._current = listener, queue
-        self._wake.clear()
+            self.leave()
+            return
         if self._gone:
             await self._disable(listener)
-            return True
-        seat = self._seat = self._seat or await self._seated(listener)
-        share = self._share = self._share or self._engine.room.share(
-            tenant=listener.tenant, queue=listener.parent, wake=self._wake.set
-        )
-        if self._hint is None or self._hint.done():
-            self._hint = store.waiters.wait(self._id)
-            self._hint.add_done_callback(self._hinted)
+            return
+        if self._current is None:
+            await self._meet(listener)
+        self._current = listener, queue
+        self._wait_for_hint()
         limit = self._limit(listener, queue)
-        now_ms = self._engine.clock.now_ms()
+        now_ms = self._services.clock.now_ms()
         free = max(0, limit - len(self.sending))
         room = min(free, self._allowance.left(listener.per_second_max, now_ms))
-        granted = seat.take(room)
-        seat.decline()
+        granted = self._seat.take(room)
+        self._seat.decline()
         asked = granted + (self._reach(listener) if limit and granted == room else 0)
-        taken: list[Message] = []
-        allowance = share.allowance(granted, TAKEN_BYTES_MAX)
+        taken: Sequence[Message] = ()
+        allowance = self._share.allowance(granted, TAKEN_BYTES_MAX)
         self._note_speed()
         try:
             taken = await self._note_and_take(listener, asked, now_ms, allowance)
         finally:
-            seat.give_back(max(0, granted - len(taken)))
-        self._allowance.take(len(taken))
+            self._seat.give_back(max(0, granted - len(taken)))
         self._ahead.extend([(now_ms, message) for message in taken])
+        if self._leaving:
+            self._seat.give_back(min(granted, len(taken)))
+            return
+        self._allowance.take(len(taken))
         for _ in range(min(granted, len(taken))):  # the oldest, which may be from before
-            self._begin(seat.begin(), listener, queue, self._ahead.popleft()[1])
+            self._begin(self._seat.begin(), listener, queue, self._ahead.popleft()[1])
         self._begin_next()
         if not limit and self._unhinted(listener, queue):
             await self._woken_within(BLOCKED_LOOK_S)
@@ -182,33 +163,21 @@ class Line:
             await self._woken_within(self._allowance.wait_s)
         elif len(taken) < asked or not asked:  # else there may be more
             await self._wake.wait()
-        return True
 
     def _note_speed(self) -> None:
         now_s = asyncio.get_running_loop().time()
         self._pace.began(self._begun, in_s=now_s - self._since_s)
         self._begun, self._since_s = 0, now_s
 
-    def _hinted(self, hint: "asyncio.Future[bool]") -> None:
-        if hint.result():
-            self._wake.set()
-
-    async def _woken_within(self, seconds: float) -> None:
-        """What the line waits for does not wake it."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._wake.wait()
-
-    async def _seated(self, listener: Listener) -> Seat:
-        now_ms = self._engine.clock.now_ms()
-        found = await self._engine.store.pushes.stats([listener.id], now_ms=now_ms)
+    async def _meet(self, listener: Listener) -> None:
+        """One whose last request went well may get many at a time."""
+        now_ms = self._services.clock.now_ms()
+        found = await self._services.store.pushes.stats([listener.id], now_ms=now_ms)
         stats = found.get(listener.id)  # none if it was deleted meanwhile
-        return self._engine.slots.seat(
-            tenant=listener.tenant,
-            queue=listener.parent,
-            wake=self._wake.set,
-            quick=stats is not None and stats.last_success_ms > stats.last_failure_ms,
-        )
+        quick = stats is not None and stats.last_success_ms > stats.last_failure_ms
+        if not quick:
+            self._pace.restart()
+        self._seat.quick = quick
 
     # --- what to send ---
 
@@ -231,11 +200,11 @@ class Line:
         """Whether it waits for something that gives no hint: the end of a pause, a domain."""
         if queue.paused:
             return True
-        return self._engine.domains_required and not self._verified(listener)
+        return self._services.domains_required and not self._verified(listener)
 
     def _verified(self, listener: Listener) -> bool:
         place = host_and_port(listener.url)
-        domains = self._engine.store.records.scan(Domain, tenant=listener.tenant)
+        domains = self._services.store.records.scan(Domain, tenant=listener.tenant)
         return any((d.hostname, d.port) == place and d.verified_ms for d in domains)
 
     def _reach(self, listener: Listener) -> int:
@@ -253,28 +222,19 @@ class Line:
             self._settled += [PushReturned(m.seq, m.attempts) for _, m in self._ahead]
             size = sum(message.size for _, message in self._ahead)
             self._ahead.clear()
-            self._released(size)
-
-    def _released(self, size: int) -> None:
-        assert self._share is not None, "what was taken was counted"
-        self._share.release(size)
+            self._share.release(size)
 
     async def _note_and_take(
         self, listener: Listener, count: int, now_ms: int, allowance: PushAllowance
-    ) -> list[Message]:
+    ) -> Sequence[Message]:
         """Both go into the same commit. What was taken must be sent, whatever came of the rest."""
         if not count and not self._settled:
-            return []
-        settling = asyncio.ensure_future(self.settle())
-        taking = asyncio.ensure_future(self._take(listener, count, now_ms, allowance))
-        try:
-            await asyncio.wait([settling, taking])
-        except asyncio.CancelledError:
-            # The server stops. What is being taken at this moment will not be sent.
-            await asyncio.wait([settling, taking])
-            if not taking.exception():
-                self._ahead.extend((now_ms, message) for message in taking.result())
-            raise
+            return ()
+        settling = asyncio.ensure_future(self._settle())
+        taking = asyncio.ensure_future(
+            self._take(self._ready(listener, count, now_ms, allowance), allowance)
+        )
+        await asyncio.wait([settling, taking])
         if not taking.exception() and taking.result():
             if error := settling.exception():
                 log.warning("outcomes_wait", extra={"listener": self._id, "reason": str(error)})
@@ -282,34 +242,28 @@ class Line:
         settling.result()
         return taking.result()
 
-    async def _take(
+    async def _ready(
         self, listener: Listener, count: int, now_ms: int, allowance: PushAllowance
-    ) -> list[Message]:
-        taken: list[Message] = []
-        try:
-            if count:
-                with fenced(self.fence):
-                    taken = await self._engine.store.pushes.take(
-                        listener.id,
-                        count=count,
-                        lease_ms=listener.timeout_ms + LEASE_MARGIN_MS,
-                        now_ms=now_ms,
-                        allowance=allowance,
-                    )
-        finally:
-            assert self._share is not None, "it has a share before it takes anything"
-            self._share.taken(allowance, [message.size for message in taken])
-        return taken
+    ) -> Sequence[Message]:
+        if not count:
+            return ()
+        return await self._services.store.pushes.take(
+            listener.id,
+            count=count,
+            lease_ms=listener.timeout_ms + LEASE_MARGIN_MS,
+            now_ms=now_ms,
+            allowance=allowance,
+        )
 
-    async def settle(self) -> None:
+    async def _settle(self) -> None:
         """Note what came of the requests that are done."""
         settled, self._settled = self._settled, []
         if not settled:
             return
-        now_ms = self._engine.clock.now_ms()
+        now_ms = self._services.clock.now_ms()
         timed = [_at_a_moment(item, now_ms) for item in settled]
         try:
-            await self._engine.store.pushes.settle(self._id, timed, now_ms=now_ms)
+            await self._services.store.pushes.settle(self._id, timed, now_ms=now_ms)
         except Unavailable:
             self._settled = settled + self._settled
             raise
@@ -321,6 +275,7 @@ class Line:
     def _begin(self, number: int, listener: Listener, queue: Queue, message: Message) -> None:
         """On the slot of this number."""
         self._begun += 1
+        self._services.in_flight += 1
         ended = partial(self._ended, number)
         way = None
         try:
@@ -328,13 +283,13 @@ class Line:
         except (BrokerError, ValueError) as error:
             asyncio.get_running_loop().call_soon(ended, PushResult(0, 0, str(error)))
         else:
-            way = self._engine.transport.begin(push, timeout_ms=listener.timeout_ms, ended=ended)
+            way = self._services.transport.begin(push, timeout_ms=listener.timeout_ms, ended=ended)
         self.sending[number] = Sending(listener, message, way)
 
     def _begin_next(self) -> None:
         """What was taken ahead follows, as long as all goes well."""
         while self._may_follow():
-            assert self._seat is not None and self._current is not None, "it has taken something"
+            assert self._current is not None, "it has taken something"
             if not self._seat.take(1):
                 self._give_back()
                 return
@@ -344,7 +299,7 @@ class Line:
         """Whether what was taken ahead may be sent; what may not, goes back."""
         if not self._ahead or self._current is None:
             return False
-        late = self._ahead[0][0] < self._engine.clock.now_ms() - AHEAD_MS_MAX
+        late = self._ahead[0][0] < self._services.clock.now_ms() - AHEAD_MS_MAX
         if late or not self._pace.quick:
             self._give_back()
             return False
@@ -354,13 +309,13 @@ class Line:
         if number not in self.sending:
             return  # it was given up before it began
         listener, message, _ = self.sending.pop(number)
+        self._services.in_flight -= 1
         try:
             self._note(listener, message, result)
         except Exception:
             # The push is in flight until its lease ends, and then made again.
             log.exception("push_broken", extra={"listener": self._id})
-        self._released(message.size)
-        assert self._seat is not None, "a request has a slot of it"
+        self._share.release(message.size)
         if result.ok and self._may_follow():
             if again := self._seat.again(number):
                 assert self._current is not None
@@ -369,37 +324,37 @@ class Line:
             self._seat.end(number, answered=bool(result.status))
         self._begin_next()
         if len(self._ahead) > self._pace.ahead // 2 and len(self._settled) < NOTED_TOGETHER:
-            self._engine.soon.add(self._wake.set)
+            self._services.soon.add(self._wake.set)
         else:
             self._wake.set()
 
     def give_up(self) -> None:
-        """The server stops. What is on its way may have arrived, so the attempt counts; it is made
-        again after the start."""
+        """It is made again after the start."""
         report = Report(error="the server stopped before an answer came")
         while self.sending:
             number, (_, message, way) = self.sending.popitem()
             if way is not None:
                 way.give_up()
             self._settled.append(PushFailed(message.seq, message.attempts, report, 0))
-            self._released(message.size)
-            assert self._seat is not None, "a request has a slot of it"
+            self._share.release(message.size)
             self._seat.end(number, answered=False)
+            self._services.in_flight -= 1
+        self._wake.set()
 
     def _note(self, listener: Listener, message: Message, result: PushResult) -> None:
         report = Report(
             result.status, result.error, result.duration_ms, result.body[:ANSWER_KEPT_BYTES]
         )
         if result.ok:
-            self._engine.pushed += 1
+            self._services.pushed += 1
             self._pace.reached(duration_ms=result.duration_ms)
             self._unanswered = 0
             self._settled.append(Pushed(message.seq, message.attempts, report))
             return
-        self._engine.failed += 1
+        self._services.failed += 1
         asked_ms = 0
         if result.status in _ASKING_TO_WAIT:
-            asked_ms = retry.asked_ms(result.retry_after, wall_ms=self._engine.clock.wall_ms())
+            asked_ms = retry.asked_ms(result.retry_after, wall_ms=self._services.clock.wall_ms())
         if result.status and not asked_ms:
             self._pace.reached(duration_ms=result.duration_ms)
         else:
@@ -410,7 +365,7 @@ class Line:
             attempts_max=listener.attempts_max,
             luck=ids.luck(),
             asked_ms=asked_ms,
-            percent=self._engine.delay_percent,
+            percent=self._services.delay_percent,
         )
         self._settled.append(PushFailed(message.seq, message.attempts, report, delay_ms))
         if result.status == _GONE:
@@ -424,23 +379,23 @@ class Line:
         return requests.request(
             listener,
             queue,
-            self._engine.broker.opened(queue, message),
+            self._services.broker.opened(queue, message),
             self._preparation(listener, queue),
-            self._engine.spelling,
-            wall_ms=self._engine.clock.wall_ms(),
+            self._services.spelling,
+            wall_ms=self._services.clock.wall_ms(),
         )
 
     def _preparation(self, listener: Listener, queue: Queue) -> requests.Prepared:
         """Made once for each version of the listener, and again while a secret is running out."""
         known = self._prepared
         if known is None or known[0] is not listener or known[1] is not queue:
-            sealer, now_ms = self._engine.sealer, self._engine.clock.now_ms()
+            sealer, now_ms = self._services.sealer, self._services.clock.now_ms()
             prepared = requests.prepared(
                 listener,
                 queue,
                 secrets.opened(listener, sealer, now_ms=now_ms),
                 secrets.request_headers(listener, sealer),
-                self._engine.spelling,
+                self._services.spelling,
             )
             known = listener, queue, prepared
             lasting = not any(secret.until_ms for secret in listener.secrets)
@@ -453,7 +408,7 @@ class Line:
         """It said that it is gone: the rest of its messages wait for somebody to enable it."""
         self._gone = False
         try:
-            await self._engine.admin.listeners.disable(listener.id, "gone", actor=BROKER)
+            await self._services.listeners.disable(listener.id, "gone", actor=BROKER)
         except BrokerError as error:
             log.warning("listener_not_disabled", extra={"listener": self._id, "reason": str(error)})
 

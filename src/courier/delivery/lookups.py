@@ -19,6 +19,9 @@ LOOKUPS_MAX = 64
 # Answers are used again for so long, failures too.
 REMEMBERED_S = 10.0
 NAMES_MAX = 10_000
+# Of one name and kind of address. A zone may have thousands, which would each be judged, tried and
+# remembered; two are enough to go on when one of them is down.
+ADDRESSES_MAX = 2
 
 Found = list[tuple[Any, ...]]
 Look = Callable[[str, int, int], Coroutine[Any, Any, Found]]
@@ -56,7 +59,7 @@ class Lookups:
         turn = Turn(self._slots, tenant=_zone(host), queue=host, quick=found_before)
         try:
             async with turn:
-                return await self._look(*key)
+                return _few(await self._look(*key))
         finally:
             turn.close()
 
@@ -72,6 +75,12 @@ class Lookups:
             self._known[key] = now_s, error
         elif error is None:
             self._known[key] = now_s, task.result()
+
+
+def _few(found: Found) -> Found:
+    families = dict.fromkeys(place[0] for place in found)
+    few = [[each for each in found if each[0] == family][:ADDRESSES_MAX] for family in families]
+    return [place for part in few for place in part]
 
 
 def _zone(host: str) -> str:

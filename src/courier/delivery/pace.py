@@ -3,7 +3,7 @@
 Outcomes are judged in groups of `width`. If every request of the group reached the listener, the
 width doubles, up to the limit; otherwise it shrinks by half the share of those that did not. Any
 answer counts as reached, whatever it says about the message; no answer, or one that asks for time,
-does not. A listener that was away starts again with one.
+does not. A listener that is new, failed last or was away starts with one.
 """
 
 from courier.core.types import SECOND_MS
@@ -16,7 +16,7 @@ AHEAD_FOR_S = 0.03
 AHEAD_MIN, AHEAD_MAX = 20, 200
 
 
-class Pace:
+class PushPace:
     """`width` is how many. `quick`: it is going as well as can be, and `ahead` may follow."""
 
     def __init__(self) -> None:
@@ -62,7 +62,7 @@ class Pace:
         self._seen = self._unreached = 0
 
 
-class Allowance:
+class Bursts:
     """How many requests may begin now, at `per_second` (0: any number), in bursts of one second."""
 
     def __init__(self) -> None:

@@ -21,7 +21,7 @@ class BadPlaces(Exception):
     """The setting cannot be used; the message is one sentence for the operator."""
 
 
-class Place(Struct, frozen=True):
+class WorkerPlace(Struct, frozen=True):
     """The newest secret comes first."""
 
     url: str
@@ -32,20 +32,14 @@ Urls = Mapping[tuple[str, str], str]
 
 
 class Places:
-    """`urls` is what the setting says: the names of a tenant and of a script -> URL.
+    """`urls` is what the setting says: the names of a tenant and of a script -> URL."""
 
-    `first` names the tenant whose workers may know the secret that all tenants once shared.
-    """
-
-    def __init__(
-        self, store: Store, clock: Clock, sealer: Sealer, urls: Urls, *, first: str
-    ) -> None:
+    def __init__(self, store: Store, clock: Clock, sealer: Sealer, urls: Urls) -> None:
         self._store = store
         self._records = store.records
         self._clock = clock
         self._sealer = sealer
         self._urls = urls
-        self._first = first
 
     def set_urls(self, tenant: str) -> dict[str, str]:
         """The scripts of a tenant that the setting names -> URL."""
@@ -56,26 +50,17 @@ class Places:
         found = self._records.get(Tenant, tenant)
         return "" if found is None else found.name
 
-    def find(self, tenant: str, script: str) -> Place | None:
+    def find(self, tenant: str, script: str) -> WorkerPlace | None:
         worker = self._records.named(Worker, tenant=tenant, name=script)
         if worker is not None:
             secrets = opened(worker, self._sealer, now_ms=self._clock.now_ms())
-            return Place(worker.url, tuple(secrets))
-        name = self._name(tenant)
-        url = self._urls.get((name, script))
+            return WorkerPlace(worker.url, tuple(secrets))
+        url = self._urls.get((self._name(tenant), script))
         if url is None:
             return None
-        derived = [self._derived(f"worker {tenant} {script}")]
-        if name == self._first:
-            # What its older workers verify. Other tenants get nothing signed with it: they could
-            # show that to a worker of the first.
-            derived.append(self._derived(f"worker {script}"))
-        return Place(url, tuple(derived))
-
-    def _derived(self, purpose: str) -> str:
-        """A secret that need not be kept: the same at every start, and another for each worker."""
-        key = hmac.digest(self._store.secret, purpose.encode(), sha256)
-        return "whsec_" + base64.b64encode(key).decode()
+        # A secret that need not be kept: the same at every start, and another for each worker.
+        key = hmac.digest(self._store.secret, f"worker {tenant} {script}".encode(), sha256)
+        return WorkerPlace(url, ("whsec_" + base64.b64encode(key).decode(),))
 
 
 def urls(setting: str, *, tenant: str) -> dict[tuple[str, str], str]:

@@ -3,16 +3,13 @@
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from courier import ids
 from courier.core.errors import BrokerError
 from courier.core.types import MINUTE_MS, SECOND_MS, Listener, Liveness
 from courier.delivery import liveness
+from courier.delivery.services import PushServices
 from courier.delivery.slots import Turn
-
-if TYPE_CHECKING:
-    from courier.delivery.engine import Engine
 
 log = logging.getLogger("courier.delivery")
 
@@ -26,8 +23,10 @@ SAVE_EVERY_MS = MINUTE_MS
 class Prober:
     """`changed` is called when the listener's state is another: with what it was before."""
 
-    def __init__(self, engine: "Engine", id: str, changed: Callable[[Liveness], None]) -> None:
-        self._engine = engine
+    def __init__(
+        self, services: PushServices, id: str, changed: Callable[[Liveness], None]
+    ) -> None:
+        self._services = services
         self._id = id
         self._changed = changed
         self._known: Liveness | None = None
@@ -36,7 +35,7 @@ class Prober:
 
     def known(self, listener: Listener) -> Liveness:
         if self._known is None:
-            self._known = self._engine.store.records.get(Liveness, listener.id) or Liveness(
+            self._known = self._services.store.records.get(Liveness, listener.id) or Liveness(
                 id=listener.id,
                 tenant=listener.tenant,
                 parent=listener.id,
@@ -48,12 +47,12 @@ class Prober:
         """Too many requests in a row got no answer at all."""
         known = self.known(listener)
         if known.state != "inactive":
-            now_ms = self._engine.clock.now_ms()
+            now_ms = self._services.clock.now_ms()
             self._note(known, liveness.silent(known, now_ms=now_ms, why=why))
 
     async def run(self) -> None:
         """Until cancelled: often while messages are waiting, and else now and then."""
-        every_s = self._engine.liveness_every_s
+        every_s = self._services.liveness_every_ms / SECOND_MS
         wait_s, rest = every_s / FIRST_PROBE_PART, 0
         try:
             while True:
@@ -73,32 +72,34 @@ class Prober:
 
     async def _are_waiting(self) -> bool:
         """Whether there are messages that the listener has still to get."""
-        now_ms = self._engine.clock.now_ms()
-        stats = await self._engine.store.pushes.stats([self._id], now_ms=now_ms)
+        now_ms = self._services.clock.now_ms()
+        stats = await self._services.store.pushes.stats([self._id], now_ms=now_ms)
         return self._id in stats and stats[self._id].open > 0
 
     async def _probe(self) -> None:
-        engine = self._engine
-        listener = engine.store.records.get(Listener, self._id)
+        services = self._services
+        listener = services.store.records.get(Listener, self._id)
         if listener is None or listener.disabled_by:
             return
         if self._turn is None:
-            self._turn = Turn(engine.probe_slots, tenant=listener.tenant, queue=listener.parent)
+            self._turn = Turn(services.probe_slots, tenant=listener.tenant, queue=listener.parent)
         async with self._turn:
-            result = await engine.transport.get(listener.liveness_url, timeout_ms=PROBE_TIMEOUT_MS)
+            result = await services.transport.get(
+                listener.liveness_url, timeout_ms=PROBE_TIMEOUT_MS
+            )
         why = result.error or f"answered {result.status}"
         known = self.known(listener)
-        now_ms = engine.clock.now_ms()
+        now_ms = services.clock.now_ms()
         self._note(known, liveness.probed(known, ok=result.ok, now_ms=now_ms, why=why))
 
     def _note(self, known: Liveness, new: Liveness) -> None:
         """Remember it; write it down when it says something new, or now and then."""
         self._known = new
-        now_ms = self._engine.clock.now_ms()
+        now_ms = self._services.clock.now_ms()
         if new.state != known.state:
             self._changed(known)
         elif now_ms - self._saved_ms < SAVE_EVERY_MS:
             return
         self._saved_ms = now_ms
         # Only this change is news to subscribers, and changes what is sent.
-        self._engine.notes.add(new, urgent="inactive" in (new.state, known.state))
+        self._services.notes.add(new, urgent="inactive" in (new.state, known.state))

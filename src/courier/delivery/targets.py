@@ -21,12 +21,14 @@ Network = IPv4Network | IPv6Network
 
 # Of IPv6, what can be a public host at all: no address of another kind, however it is spelled.
 _UNICAST = ip_network("2000::/3")
-# Global by Python's word or within the above, and yet ways into a network of the operator's.
+# Global by Python's word or within the above, and yet ways into a network of the operator's, or
+# for documentation only.
 _SPECIAL = [
     ip_network("192.0.0.0/24"),
     ip_network("192.88.99.0/24"),
     ip_network("2001::/32"),
     ip_network("2002::/16"),
+    ip_network("3fff::/20"),
 ]
 
 

@@ -4,34 +4,34 @@ from courier import ids
 from courier.core.errors import BrokerError
 from courier.core.types import Listener, Message, Queue
 from courier.delivery import requests, secrets
-from courier.delivery.engine import Engine
+from courier.delivery.services import PushServices
 from courier.delivery.slots import Turn
 from courier.delivery.transport import PushResult
 
 BODY = b'{"test":true}'
 
 
-async def send(engine: Engine, listener: Listener, queue: Queue) -> PushResult:
+async def send(services: PushServices, listener: Listener, queue: Queue) -> PushResult:
     """What came of it. Nothing is stored, and nothing is judged by it."""
-    now_ms = engine.clock.now_ms()
+    now_ms = services.clock.now_ms()
     id = ids.message_id(published_ms=now_ms, seq=0, queue=queue.id)
     message = Message(0, id, now_ms, BODY, "json", attempts=1)
     try:
         prepared = requests.prepared(
             listener,
             queue,
-            secrets.opened(listener, engine.sealer, now_ms=now_ms),
-            {**secrets.request_headers(listener, engine.sealer), "x-courier-test": "true"},
-            engine.spelling,
+            secrets.opened(listener, services.sealer, now_ms=now_ms),
+            {**secrets.request_headers(listener, services.sealer), "x-courier-test": "true"},
+            services.spelling,
         )
         push = requests.request(
-            listener, queue, message, prepared, engine.spelling, wall_ms=engine.clock.wall_ms()
+            listener, queue, message, prepared, services.spelling, wall_ms=services.clock.wall_ms()
         )
     except (BrokerError, ValueError) as error:
         return PushResult(0, 0, str(error))
-    turn = Turn(engine.probe_slots, tenant=listener.tenant, queue=listener.parent)
+    turn = Turn(services.probe_slots, tenant=listener.tenant, queue=listener.parent)
     try:
         async with turn:
-            return await engine.transport.send(push, timeout_ms=listener.timeout_ms)
+            return await services.transport.send(push, timeout_ms=listener.timeout_ms)
     finally:
         turn.close()

@@ -13,7 +13,7 @@ back would lose it. A body that is no object (`OK`, an empty one) says nothing.
 """
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, Protocol
 
 import msgspec
 from msgspec import Struct
@@ -24,6 +24,16 @@ from courier.delivery.transport import PushResult
 DELAY_MS_MAX = DAY_MS
 
 BatchOutcome = Literal["done", "refused", "unanswered"]
+
+
+class BatchCounts(Protocol):
+    """What monitoring asks about workers."""
+
+    workers_missing: int
+
+    def batch_began(self) -> None: ...
+
+    def batch_ended(self, outcome: BatchOutcome) -> None: ...
 
 
 class Verdict(Struct, frozen=True):

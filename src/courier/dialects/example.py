@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
-HOST = "http://127.0.0.1:8787"
 # Members of an object that has none it needs.
 MEMBERS_SHOWN = 3
 DEPTH_MAX = 8
@@ -23,16 +23,60 @@ _TEXTS = (
 _REFERENCE = "#/$defs/"
 
 
+class Shell(Struct, frozen=True):
+    """The variables of `courier credentials --env` that the lines of curl of an API are made of.
+
+    `base` is the address, up to and with `below`; `names` are parts of paths. `login` is the line
+    that gets a token, if it is not among them.
+    """
+
+    base: str
+    token: str = "TOKEN"
+    below: str = ""
+    names: Mapping[str, str] = {}
+    login: str = ""
+
+
+_ANYPOINT = {
+    "organizationId": "ANYPOINT_ORGANIZATION_ID",
+    "environmentId": "ANYPOINT_ENVIRONMENT_ID",
+    "regionId": "ANYPOINT_REGION",
+}
+_ACCESS_TOKEN = """sed 's/.*"access_token":"\\([^"]*\\)".*/\\1/'"""
+OPERATOR = Shell("ADMIN_BASE_URL", "ADMIN_TOKEN")
+DISCUE = Shell("DISCUE_BASE_URL", "DISCUE_API_KEY", "/v1")
+CLOUDFLARE = Shell(
+    "CLOUDFLARE_BASE_URL",
+    "CLOUDFLARE_API_TOKEN",
+    "/client/v4",
+    {"account_id": "CLOUDFLARE_ACCOUNT_ID"},
+)
+ANYPOINT_APP = Shell(
+    "ANYPOINT_BASE_URL",
+    names=_ANYPOINT,
+    login='TOKEN=$(curl -s "$ANYPOINT_BASE_URL/api/v1/authorize" -d grant_type=client_credentials '
+    '-d "client_id=$ANYPOINT_CLIENT_ID" -d "client_secret=$ANYPOINT_CLIENT_SECRET" '
+    f"| {_ACCESS_TOKEN})",
+)
+ANYPOINT_USER = Shell(
+    "ANYPOINT_BASE_URL",
+    names=_ANYPOINT,
+    login='TOKEN=$(curl -s "$ANYPOINT_BASE_URL/accounts/login" '
+    '-d "username=$ANYPOINT_USER_USERNAME" -d "password=$ANYPOINT_USER_PASSWORD" '
+    f"| {_ACCESS_TOKEN})",
+)
+
+
 def example(type: Any, samples: Mapping[str, Any] | None = None) -> Any:
     """A value that JSON for this type may have.
 
     `samples` are values for members by name; None leaves a member out that need not be there.
     """
     schema = msgspec.json.schema(type)
-    return _Maker(schema.get("$defs", {}), samples or {}).value(schema, "", 0)
+    return _ExampleMaker(schema.get("$defs", {}), samples or {}).value(schema, "", 0)
 
 
-class _Maker:
+class _ExampleMaker:
     def __init__(self, known: Mapping[str, Any], samples: Mapping[str, Any]) -> None:
         self._known = known
         self._samples = samples
@@ -97,9 +141,13 @@ def _text(schema: dict[str, Any], name: str) -> str:
     return fitting
 
 
-def curl(method: str, path: str, header: str, body: Any = None) -> str:
+def curl(shell: Shell, method: str, path: str, header: str, body: Any = None) -> str:
     """The line to paste. What a path names are variables, as is the token in the header."""
-    address = re.sub(r"{(\w+)}", lambda found: f"${_variable(found[1])}", HOST + path)
+
+    def variable(found: re.Match[str]) -> str:
+        return f"${shell.names.get(found[1]) or _variable(found[1])}"
+
+    address = f"${shell.base}" + re.sub(r"{(\w+)}", variable, path.removeprefix(shell.below))
     parts = ["curl"] if method == "GET" else ["curl", "-X", method]
     parts.append(f'"{address}"')
     if header:

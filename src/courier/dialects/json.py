@@ -34,6 +34,17 @@ _BACKSLASH = ord("\\")
 _COLON = ord(":")
 _MISSING = re.compile(r"Object missing required field `(\w+)`")
 _PATTERN = re.compile(r"Expected `str` matching regex (.*)")
+_BOUND = re.compile(r"Expected `(\w+)` (of length )?(<=|>=) (\S+)")
+_TYPE = re.compile(r"Expected `([\w| ]+)`, got `[\w| ]+`")
+_BOUNDS = {"<=": "at most", ">=": "at least"}
+_LENGTHS = {"str": "characters", "array": "items", "object": "members"}
+_TYPES = {
+    "int": "a whole number",
+    "str": "a string",
+    "bool": "true or false",
+    "array": "an array",
+    "object": "an object",
+}
 _STEP = re.compile(r"\[(\d+)\]|([^.\[]+)")
 
 _members = msgspec.json.Decoder(dict[str, Raw]).decode
@@ -104,6 +115,12 @@ def _mistake(raw: bytes, text: str, wanted: Any) -> InvalidRequest | NotJson:
     reason = re.sub(r"\.0\b", "", reason.replace("`float`", "`int`"))
     if pattern := _PATTERN.fullmatch(reason):
         reason = f"must have {_words(wanted).get(pattern[1], 'another form')}"
+    elif bound := _BOUND.fullmatch(reason):
+        length = f" {_LENGTHS[bound[1]]}" if bound[2] else ""
+        length = length.removesuffix("s") if bound[4] == "1" else length
+        reason = f"must {'have' if length else 'be'} {_BOUNDS[bound[3]]} {bound[4]}{length}"
+    elif kind := _TYPE.fullmatch(reason):
+        reason = "must be " + " or ".join(_TYPES.get(one, one) for one in kind[1].split(" | "))
     elif len(reason) > _REASON_CHARACTERS_MAX:
         reason = reason[:_REASON_CHARACTERS_MAX] + "..."
     path = place.rstrip("`").removeprefix(".").replace("`key` in ", "")

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from courier import __version__
-from courier.dialects.example import curl, example
+from courier.dialects.example import Shell, curl, example
 from courier.web import JSON, Parameter, Request, Response, Route
 
 NO_CONTENT = 204
@@ -39,6 +39,7 @@ class Documents:
         failure_media: str,
         security: Mapping[str, Any],
         samples: Mapping[str, Any],
+        shell: Shell,
     ) -> None:
         self._title = title
         self._prefix = prefix
@@ -50,6 +51,7 @@ class Documents:
         self._failure_media = failure_media
         self._security = security
         self._samples = samples
+        self._shell = shell
 
     def document(self, request: Request) -> Response:
         return _unless_known(self._document, request)
@@ -96,14 +98,22 @@ class Documents:
     def _header(self) -> str:
         """The header that shows a token, as curl sends it."""
         name = self._security["token"].get("name", "")
-        return f"{name}: $TOKEN" if name else "Authorization: Bearer $TOKEN"
+        token = f"${self._shell.token}"
+        return f"{name}: {token}" if name else f"Authorization: Bearer {token}"
+
+    def curl(self, route: Route) -> str:
+        """The line that sends an example of the route."""
+        header = self._header if route.scope else ""
+        asked = "&".join(f"{each.name}={each.example}" for each in route.query if each.example)
+        path = self._prefix + route.path + (asked and f"?{asked}")
+        return curl(self._shell, route.method, path, header, self.example(route))
 
     @cached_property
     def _page(self) -> Response:
         """The same table for a person, with no script and nothing loaded from elsewhere."""
         families: dict[str, list[str]] = {}
         for route in self._routes:
-            section = _section(self._prefix, route, self._header, self.example(route))
+            section = _section(self._prefix, route, self.curl(route))
             families.setdefault(route.family, []).append(section)
         rows = "".join(
             f'<h2 id="{family}">{family.capitalize()}</h2>{"".join(sections)}'
@@ -112,7 +122,8 @@ class Documents:
         links = " · ".join(f'<a href="#{family}">{family}</a>' for family in families)
         home = self._prefix + self._home
         title = html.escape(self._title)
-        page = _PAGE.format(title=title, rows=rows, links=links, home=home).encode()
+        setup = html.escape("\n".join(filter(None, (_VARIABLES, self._shell.login))))
+        page = _PAGE.format(title=title, rows=rows, links=links, home=home, setup=setup).encode()
         return _versioned(page, b"text/html; charset=utf-8")
 
 
@@ -185,7 +196,7 @@ def _query(parameter: Parameter, schema_of: dict[int, dict[str, Any]]) -> dict[s
     }
 
 
-def _section(prefix: str, route: Route, header: str, body: Any) -> str:
+def _section(prefix: str, route: Route, line: str) -> str:
     parts = [
         f"<h3><b>{route.method}</b> <code>{html.escape(prefix + route.path)}</code></h3>",
         f"<p>{html.escape(route.summary)}.</p>",
@@ -195,9 +206,8 @@ def _section(prefix: str, route: Route, header: str, body: Any) -> str:
     for parameter in route.query:
         text = html.escape(parameter.description)
         parts.append(f"<p>Query <code>{parameter.name}</code>: {text}</p>")
-    line = curl(route.method, prefix + route.path, header if route.scope else "", body)
     label = f"curl: {html.escape(route.summary)}"
-    parts.append(f'<pre tabindex="0" aria-label="{label}">{html.escape(line)}</pre>')
+    parts.append(f'<pre class="line" aria-label="{label}">{html.escape(line)}</pre>')
     for label, type in (("Request", route.body), ("Result", route.result)):
         if type not in (None, bytes):
             schema = msgspec.json.format(msgspec.json.encode(msgspec.json.schema(type)))
@@ -207,6 +217,7 @@ def _section(prefix: str, route: Route, header: str, body: Any) -> str:
     return f"<section>{''.join(parts)}</section>"
 
 
+_VARIABLES = 'eval "$(courier credentials --env)"'
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title>
 <meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">
@@ -225,10 +236,13 @@ section {{ border: 1px solid var(--line); border-radius: 6px; padding: .75rem 1r
 section p {{ margin: .25rem 0 }}
 code, pre {{ font: 14px/1.4 ui-monospace, monospace }}
 pre {{ background: var(--soft); padding: .75rem; overflow: auto }}
+pre.line {{ white-space: pre-wrap; overflow-wrap: anywhere }}
 </style></head><body><main>
 <h1>{title}</h1>
 <p>{links} · the same table as <a href="{home}/openapi.json">OpenAPI</a></p>
-<p>For the lines below, <code>eval "$(courier credentials --env)"</code> has tokens and ids.</p>
+<p>For the lines below, set the variables of a tenant first. Those that this does not set, such as
+<code>$QUEUE</code> or <code>$MESSAGE_ID</code>, are names and ids of yours.</p>
+<pre class="line">{setup}</pre>
 {rows}
 </main></body></html>
 """

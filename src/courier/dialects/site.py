@@ -16,6 +16,7 @@ from courier.core.sealed import Sealer
 from courier.core.store import Store
 from courier.core.types import Queue
 from courier.dialects import json, openapi
+from courier.dialects.example import Shell
 from courier.refusals import Refusal, Refusals
 from courier.web import JSON, Call, Head, Request, Response, Route, Site, WrongMethod
 
@@ -86,6 +87,7 @@ class DocumentedSite(Site):
     failure_media = "application/json"
     samples: Mapping[str, Any] = {}
     security: Mapping[str, Any] = BEARER
+    shell: Shell
     content_type = JSON
     docs_path = ""
     segments: Sequence[str] = ()
@@ -104,6 +106,7 @@ class DocumentedSite(Site):
             failure_media=self.failure_media,
             security=self.security,
             samples=self.samples,
+            shell=self.shell,
         )
 
     def routes(self) -> Sequence[Route]:

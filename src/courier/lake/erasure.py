@@ -93,6 +93,8 @@ class Chosen:
 
 def choose(lake: Lake, asked: Asked) -> Chosen:
     """Raises LakeError for a condition that DuckDB does not understand, and for too many."""
+    if asked.where:
+        query.check_condition(lake, asked.where)
     found = query.ask(lake, asked.sql(), limit=MESSAGES_MAX)
     if found.more:
         raise LakeError(

@@ -10,6 +10,8 @@ from courier.lake.client import AWAY_S_MAX, CourierError, Place
 
 PAGE_ROWS = 16_384
 LEASE_MS = 300_000
+# The name of the pipeline into the lake, unless it is given another.
+LAKE_PIPELINE = "lake"
 _PLACE = ("url", "token", "tokenFile", "tenant", "awaySeconds")
 _RANGE = (
     "mode", "queue", "kinds", "columns", "startingOffset", "numPartitions", "pageRows",
@@ -62,6 +64,11 @@ class Options:
 def parse(given: Mapping[str, str], known: Collection[str], use: str = "reading") -> Options:
     """Raises BadOption. Names are compared without regard to case, as Spark does."""
     values = {name.lower(): value for name, value in given.items()}
+    if "provider" in values:
+        raise BadOption(
+            "Spark does not tell a source the options of a table: use CREATE TEMPORARY VIEW ... "
+            "USING courier OPTIONS (...)"
+        )
     lower = {name.lower() for name in (*known, *SPARKS)}
     # This also refuses `load(path)` and `save(path)`, which would otherwise be ignored silently.
     for name in values:
@@ -85,6 +92,11 @@ def parse(given: Mapping[str, str], known: Collection[str], use: str = "reading"
     write_id = values.get("writeid", "")
     if write_id and not re.fullmatch(WRITE_ID, write_id):
         raise BadOption("option 'writeId' is up to 100 letters, digits and . _ : -")
+    if values.get("pipeline") == LAKE_PIPELINE:
+        raise BadOption(
+            f"option 'pipeline' cannot be '{LAKE_PIPELINE}': the lake's own pipeline has that "
+            "name, and the journal would drop what it has not read"
+        )
     return Options(
         place=Place(
             url=values["url"].rstrip("/"),

@@ -105,6 +105,16 @@ def ask(
     return Answer(columns, rows[:limit], more=len(rows) > limit)
 
 
+def check_condition(lake: Lake, sql: str) -> None:
+    """Raises LakeError unless it is one condition: no bracket of its own ends what it stands in."""
+    try:
+        duckdb.SQLExpression(sql)
+    except duckdb.Error as error:
+        with duckdb.connect() as connection:
+            hint = _hint(error, sql, _reserved(connection, lake), [])
+        raise LakeError(_sentence(error) + hint) from error
+
+
 def quoted(text: str) -> str:
     """Text as SQL writes it."""
     return "'" + text.replace("'", "''") + "'"

@@ -4,8 +4,10 @@ A condition is Spark's SQL. What of it means the same to DuckDB, value by value,
 everything else, and whenever DuckDB meets a value of which that is not sure, Spark is asked.
 """
 
+import json
 import re
 from datetime import UTC, datetime
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -19,6 +21,10 @@ from courier.lake.schema import ORDER, ORIGIN
 ROWS_MAX = 10_000
 BYTES_MAX = 64 << 20
 SAMPLES = 3
+# Within these, what is JSON to Python is JSON to DuckDB and to Spark.
+BRACKETS_MAX = 500
+DIGITS_MAX = 500
+NAME_CHARACTERS_MAX = 1_000
 _TEXTS = (
     *("tenant", "queue_id", "queue", "message_id", "dialect", "actor", "outcome", "content_type"),
     *("last_leased_by", "sealed", "body", "ended"),
@@ -49,13 +55,14 @@ _TOKEN = re.compile(
     r"|(?P<sign><=|>=|<>|!=|=|<|>|\(|\)|,)",
     re.IGNORECASE,
 )
-_SELECT = """
+_MEANT = """
 FROM messages
 WHERE tenant = {tenant} AND queue = {queue} AND detail->>'{erased}' IS NULL
   AND published_at >= make_timestamptz({since_ms} * 1000)
   AND published_at < make_timestamptz({until_ms} * 1000)
-  AND ({where})
 """
+# Columns of text, and what its JSON is called in a condition.
+_JSON = {"body": "data", "headers": "headers"}
 _TOTALS = "SELECT count(*), sum(octet_length(bytes)), min(published_at), max(published_at), "
 _TOTALS += "count(*) FILTER (bytes IS NULL) "
 # Values that a replay adds, in the order of their headers; the last one is for listeners.
@@ -87,7 +94,7 @@ def condition(where: str) -> str | None:
     """A condition as DuckDB has it; None unless it surely means the same there."""
     made: list[str] = []
     kinds: list[str] = []
-    place = 0
+    place = depth = 0
     while place < len(where):
         token = _TOKEN.match(where, place)
         if token is None:
@@ -97,7 +104,8 @@ def condition(where: str) -> str | None:
             made.append(" ")
             continue
         sql, kind = _translated(token)
-        if not kind:
+        depth += {"(": 1, ")": -1}.get(sql, 0)
+        if not kind or depth < 0:
             return None
         # Two texts in a row are one to Spark.
         if kind == "text" and kinds[-1:] == ["text"]:
@@ -105,7 +113,7 @@ def condition(where: str) -> str | None:
         made.append(sql)
         kinds.append(kind)
     # Text that has to become a number, or the other way round, does not do so in the same way.
-    return None if not kinds or _mixes(kinds) else "".join(made)
+    return None if not kinds or depth or _mixes(kinds) else "".join(made)
 
 
 def _mixes(kinds: list[str]) -> bool:
@@ -156,6 +164,49 @@ def _field(path: str, kind: str) -> str:
     )
 
 
+def is_same_json(text: str) -> bool:
+    """Whether a text surely is the same object to DuckDB and to Spark, or to both none.
+
+    One of them takes NaN, a comma too many and names that are there twice, the other what stands
+    behind the object.
+    """
+    if text.count("[") + text.count("{") > BRACKETS_MAX:
+        return False
+    try:
+        json.loads(
+            text, object_pairs_hook=_pairs, parse_int=_digits, parse_float=_digits,
+            parse_constant=_refuse,
+        )  # fmt: skip
+    except ValueError:
+        return not text.lstrip().startswith("{")
+    return True
+
+
+def _is_sure(connection: duckdb.DuckDBPyConnection, where: str, meant: str) -> bool:
+    """Whether all JSON that a condition looks into is the same to both."""
+    for column, name in _JSON.items():
+        if re.search(rf"\b{name}:", where, re.IGNORECASE):
+            batches = connection.sql(f"SELECT {column} {meant}").to_arrow_reader()
+            if not all(is_same_json(text.as_py() or "") for each in batches for text in each[0]):
+                return False
+    return True
+
+
+def _pairs(pairs: list[tuple[str, Any]]) -> None:
+    names = {name for name, _ in pairs}
+    if len(names) < len(pairs) or max(map(len, names), default=0) > NAME_CHARACTERS_MAX:
+        raise ValueError
+
+
+def _digits(text: str) -> None:
+    if len(text) > DIGITS_MAX:
+        raise ValueError
+
+
+def _refuse(text: str) -> None:
+    raise ValueError(text)
+
+
 def choose(
     lake: Lake,
     *,
@@ -174,16 +225,18 @@ def choose(
     condition_here = condition(where) if where else "true"
     if condition_here is None:
         return None
-    sql = _SELECT.format(
+    meant = _MEANT.format(
         tenant=query.quoted(tenant),
         queue=query.quoted(queue),
         since_ms=since_ms,
         until_ms=until_ms,
         erased=ERASED,
-        where=condition_here,
     )
+    sql = f"{meant} AND ({condition_here})"
     try:
         with query.connected(lake) as connection:
+            if not _is_sure(connection, where, meant):
+                return None
             totals: pa.Table = connection.sql(_TOTALS + sql).to_arrow_table()
             count, size, first, last, empty = (column[0].as_py() for column in totals.columns)
             if empty or (not only_samples and (count > ROWS_MAX or (size or 0) > BYTES_MAX)):

@@ -110,6 +110,8 @@ class Columns:
         """Raises BadOption unless `schema` has some of the known columns."""
         whole = known.spark()
         for asked in schema:
+            if schema.names.count(asked.name) > 1:
+                raise BadOption(f"column '{asked.name}' is there twice")
             if asked.name not in whole.names:
                 raise BadOption(f"unknown column '{asked.name}'; known: {', '.join(whole.names)}")
             there = whole[asked.name]
@@ -367,8 +369,8 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _known(self, given: dict[str, Any], head: Head) -> int:
         """An offset of the checkpoint; one that cannot be gone on from ends the query."""
         url = self._asked.place.url
-        if given.get("v") != VERSION:
-            raise CourierError(f"this checkpoint was written by another version: {given}")
+        if given.get("v") != VERSION or "epoch" not in given:
+            raise CourierError(f"this checkpoint is not one of a stream of the journal: {given}")
         if given["epoch"] != head.epoch:
             raise Recreated(recreated(url, given["epoch"], head.epoch))
         offset = int(given["offset"])

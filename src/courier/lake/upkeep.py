@@ -10,11 +10,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyarrow.fs as pafs
+
 from courier.clock import SystemClock
 from courier.lake import archive, iceberg, lock, views
 from courier.lake.catalog import LIVE, Lake
 from courier.lake.files import File
-from courier.lake.storage import is_elsewhere
+from courier.lake.storage import filesystem, is_elsewhere
 from courier.lake.tables import (
     FILE_ROWS_MAX,
     LOG_RETENTION_HOURS,
@@ -99,14 +101,15 @@ def vacuum(
         opened = table.open()
         if opened is None:
             continue
-        found += len(
-            opened.vacuum(
-                retention_hours=retention_hours,
-                dry_run=dry_run,
-                enforce_retention_duration=False,
-                full=True,
-            )
+        there = _paths(table)
+        gone = opened.vacuum(
+            retention_hours=retention_hours,
+            dry_run=dry_run,
+            enforce_retention_duration=False,
+            full=True,
         )
+        # The log tells for a while of files that are gone.
+        found += len(there.intersection(gone))
         if not dry_run and not is_elsewhere(table.uri):
             _remove_empty(Path(table.uri) / "data")
     return Vacuumed(found, dry_run)
@@ -182,6 +185,13 @@ def _place(file: File) -> tuple[object, ...]:
         if column in file.low:
             return (file.low[column], file.path)
     return (file.path,)
+
+
+def _paths(table: Table) -> set[str]:
+    """The files that are there, as the log names them."""
+    system, root = filesystem(table.uri)
+    listed = system.get_file_info(pafs.FileSelector(f"{root}/data", True, recursive=True))
+    return {info.path.removeprefix(f"{root}/") for info in listed}
 
 
 def _remove_empty(folder: Path) -> None:

@@ -19,6 +19,8 @@ from courier.lake.tables import LakeError, Table
 
 # The file that the pipeline keeps up to date if it is there.
 FILE = "views.duckdb"
+# Clients often come with a DuckDB of years ago, which cannot open the format of the newest.
+FORMAT = "v1.0.0"
 # A view names each of its files; compact and retain less when there are more.
 FILES_MAX = 100_000
 _TEXT = "CASE WHEN sealed IS NULL THEN TRY(decode(body)) END"
@@ -59,7 +61,10 @@ def write(lake: Lake, file: Path, *, relative: bool = False) -> dict[str, int]:
             if relative:
                 files.make_directory(file.parent)
                 os.chdir(file.parent)
-            with duckdb.connect(str(new)) as connection:
+            with duckdb.connect() as connection:
+                named = str(new).replace("'", "''")
+                connection.execute(f"ATTACH '{named}' AS made (STORAGE_VERSION '{FORMAT}')")
+                connection.execute("USE made")
                 rows = _fill(connection, lake, file.parent if relative else None)
         finally:
             os.chdir(before)

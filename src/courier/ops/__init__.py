@@ -6,13 +6,14 @@ from typing import Any
 from courier.core import keys
 from courier.core.errors import ClaimLost, Forbidden, NotFound, RowsChanged
 from courier.core.types import OPERATOR, Key, Queue, Scope, Tenant
+from courier.dialects import example
 from courier.dialects.site import DocumentedSite, encode
 from courier.ops.bulk import BulkRoutes
 from courier.ops.claims import ClaimRoutes
-from courier.ops.events import EventRoutes
+from courier.ops.events import OpsEventRoutes
 from courier.ops.health import HealthRoutes
 from courier.ops.journal import JournalRoutes, OffsetTrimmed
-from courier.ops.listeners import ListenerRoutes
+from courier.ops.listeners import OpsListenerRoutes
 from courier.ops.operator import OperatorRoutes
 from courier.ops.services import OpsServices
 from courier.ops.workers import WorkerRoutes
@@ -45,6 +46,7 @@ class Ops(DocumentedSite):
     failures = (400, 401, 403, 404, 405, 408, 409, 410, 413, 429, 503)
     failure = _FAILURE
     samples = _SAMPLES
+    shell = example.OPERATOR
 
     def __init__(self, services: OpsServices, *, front: str) -> None:
         """`front` is where browsers that ask for / are sent; "" for nowhere."""
@@ -58,9 +60,9 @@ class Ops(DocumentedSite):
             OperatorRoutes(services),
             BulkRoutes(services),
             ClaimRoutes(services),
-            ListenerRoutes(services),
+            OpsListenerRoutes(services),
             WorkerRoutes(services),
-            EventRoutes(services),
+            OpsEventRoutes(services),
         )
         super().__init__([route for family in families for route in family.table()])
 

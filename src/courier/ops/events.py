@@ -23,7 +23,7 @@ class EventBody(Struct, forbid_unknown_fields=True):
     id: Annotated[str, Meta(min_length=1, max_length=128)] | UnsetType = UNSET
 
 
-class EventRoutes(OpsFamily):
+class OpsEventRoutes(OpsFamily):
     family = "events"
 
     def routes(self) -> list[Route]:

@@ -90,12 +90,12 @@ class HealthRoutes(OpsFamily):
         return [open, missed]
 
     def _counters(self) -> list[Metric]:
-        engine, health = self._services.engine, self._store.health
-        pushes = CounterMetricFamily(
+        pushes, health = self._services.pushes, self._store.health
+        requests = CounterMetricFamily(
             "courier_pushes", "Requests made to listeners.", labels=("outcome",)
         )
-        pushes.add_metric(("taken",), engine.pushed)
-        pushes.add_metric(("failed",), engine.failed)
+        requests.add_metric(("taken",), pushes.pushed)
+        requests.add_metric(("failed",), pushes.failed)
         trims = CounterMetricFamily(
             "courier_journal_forced_trims",
             "Times the journal was cut before its readers were done, for lack of space.",
@@ -104,11 +104,11 @@ class HealthRoutes(OpsFamily):
         figures: dict[str, tuple[str, float | None]] = {
             "courier_pushes_in_flight": (
                 "Requests that listeners have not answered yet.",
-                engine.in_flight,
+                pushes.in_flight,
             ),
             "courier_push_bytes_in_flight": (
                 "Bytes of messages on their way to listeners and workers.",
-                engine.room.held,
+                pushes.room.held,
             ),
             "courier_disk_free_bytes": (
                 "Bytes that the disk has left for messages, with what deleted ones have left.",
@@ -119,7 +119,7 @@ class HealthRoutes(OpsFamily):
             CounterMetricFamily(f"courier_store_{name}", "Counted by the store.", value=value)
             for name, value in health.figures().items()
         ]
-        return [pushes, trims, *_gauges(figures), *counted]
+        return [requests, trims, *_gauges(figures), *counted]
 
     async def _journal_gauges(self) -> list[Metric]:
         """How long the journal lasts is absent as long as the rate of events is not known."""

@@ -10,15 +10,17 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from courier.core import journal
 from courier.core.errors import Forbidden, InvalidRequest, Rejected
-from courier.core.types import OPERATOR, Pipeline, Run
+from courier.core.types import OPERATOR, Head, Pipeline, Run
 from courier.dialects.site import number
 from courier.long_texts import LongTexts
-from courier.ops.services import OpsFamily
+from courier.ops.services import OpsFamily, OpsServices
 from courier.web import Call, Response, Route
 
 PAGE = 1_000
 # A page holds fewer events than were asked for once they take this much of the store.
 PAGE_BYTES_MAX = 16 << 20
+# What is being made of pages takes several times their length.
+PAGES_AT_ONCE = 2
 # Readers of the journal inside the server have names that begin like this.
 OWN_READERS = "courier."
 ARROW = "application/vnd.apache.arrow.stream"
@@ -42,6 +44,10 @@ class OffsetTrimmed(Rejected):
 
 class JournalRoutes(OpsFamily):
     family = "journal"
+
+    def __init__(self, services: OpsServices) -> None:
+        super().__init__(services)
+        self._pages = asyncio.Semaphore(PAGES_AT_ONCE)
 
     def routes(self) -> list[Route]:
         return [
@@ -83,16 +89,27 @@ class JournalRoutes(OpsFamily):
         if after + 1 < head.first:
             raise OffsetTrimmed(after, head.first)
         limit = min(limit, max(0, head.last - after))
+        async with self._pages:
+            return await self._page(call, head, after, limit, wanted, columns if as_arrow else None)
+
+    async def _page(
+        self,
+        call: Call,
+        head: Head,
+        after: int,
+        limit: int,
+        wanted: "_Wanted",
+        columns: Sequence[str] | None,
+    ) -> Response:
+        """`columns` None: as lines of JSON."""
         runs = await self._store.journal.read(after=after, limit=limit, bytes_max=PAGE_BYTES_MAX)
-        cut = list(journal.cut(runs, after=after, limit=limit))
-        upto = after + sum(stop - start for _, start, stop in cut)
-        if limit and (not cut or cut[0][0].offset > after + 1):
+        if limit and (not runs or runs[0].offset > after + 1):
             # It has been trimmed since its head was read.
             raise OffsetTrimmed(after, (await self._store.journal.head()).first)
-        parts = [part for part in cut if wanted(part[0])]
+        upto, parts, size = await asyncio.to_thread(_chosen, runs, after, limit, wanted)
         headers = ((b"x-courier-epoch", head.epoch.encode()), (b"x-courier-upto", b"%d" % upto))
-        call.admit(sum([_body_bytes(*part) for part in parts]))
-        if as_arrow:
+        call.admit(size)
+        if columns is not None:
             stream = await asyncio.to_thread(_stream, parts, columns)
             return Response(stream, content_type=ARROW.encode(), headers=headers)
         lines = await asyncio.to_thread(_lines, parts, call.long_texts())
@@ -177,7 +194,8 @@ def _kinds(given: Sequence[str] | None) -> list[str]:
     names = _names(given)
     for name in names:
         if name not in journal.KINDS:
-            raise InvalidRequest("kinds", f"unknown kind '{name[:80]}'; see /journal/kinds")
+            known = ", ".join(sorted(journal.KINDS))
+            raise InvalidRequest("kinds", f"unknown kind '{name[:80]}'; known: {known}")
     return names
 
 
@@ -200,6 +218,16 @@ def _stream(parts: list[tuple[Run, int, int]], columns: Sequence[str]) -> memory
     from courier import arrow
 
     return arrow.stream(parts, columns)
+
+
+def _chosen(
+    runs: Sequence[Run], after: int, limit: int, wanted: _Wanted
+) -> tuple[int, list[tuple[Run, int, int]], int]:
+    """The last offset of the page, its parts that are wanted, and the bytes of their bodies."""
+    cut = list(journal.cut(runs, after=after, limit=limit))
+    parts = [part for part in cut if wanted(part[0])]
+    upto = after + sum([stop - start for _, start, stop in cut])
+    return upto, parts, sum([_body_bytes(*part) for part in parts])
 
 
 def _body_bytes(run: Run, start: int, stop: int) -> int:

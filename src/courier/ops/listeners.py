@@ -24,7 +24,7 @@ ATTEMPTS_SHOWN = 10
 _Ms = Annotated[int, Meta(ge=0, le=1 << 53)]
 
 
-class BackfillBody(Struct):
+class OpsBackfillBody(Struct):
     """From `since_ms` (or so long ago) to `until_ms`; a page at a time, from `after` on."""
 
     since_ms: _Ms | UnsetType = UNSET
@@ -37,7 +37,7 @@ class EnabledBody(Struct):
     enabled: bool
 
 
-class ListenerBody(Struct):
+class OpsListenerBody(Struct):
     """`liveness_url` is `url` if it is not given, and `secret` is made. 0 is no limit."""
 
     name: str
@@ -52,7 +52,7 @@ class ListenerBody(Struct):
     per_second_max: Annotated[int, Meta(ge=0, le=PER_SECOND_MAX)] = 0
 
 
-class ListenerRoutes(OpsFamily):
+class OpsListenerRoutes(OpsFamily):
     family = "listeners"
 
     def routes(self) -> list[Route]:
@@ -60,7 +60,7 @@ class ListenerRoutes(OpsFamily):
             Route("GET", _LISTENERS, self.list_listeners, "listeners:read", "target",
                   "List listeners"),
             Route("POST", _LISTENERS, self.create_listener, "listeners:write", "target",
-                  "Create a listener; its secret is shown this once", body=ListenerBody),
+                  "Create a listener; its secret is shown this once", body=OpsListenerBody),
             Route("GET", _LISTENER, self.show_listener, "listeners:read", "target",
                   "Show a listener, its last attempts and when the next one is"),
             Route("GET", _LISTENER + "/attempts", self.list_attempts, "listeners:read", "target",
@@ -73,7 +73,7 @@ class ListenerRoutes(OpsFamily):
                   "Let a listener's pushes go on, or wait", body=EnabledBody),
             Route("POST", _LISTENER + "/backfill", self.backfill_listener, "listeners:write",
                   "target",
-                  "Also push what the queue still holds", body=BackfillBody, body_optional=True),
+                  "Also push what the queue still holds", body=OpsBackfillBody, body_optional=True),
         ]  # fmt: skip
 
     def _listener(self, call: Call) -> Listener:
@@ -89,7 +89,7 @@ class ListenerRoutes(OpsFamily):
         return {"listeners": await self._shown(found), "retention_ms": queue.retention_ms}
 
     async def create_listener(self, call: Call) -> dict[str, Any]:
-        body: ListenerBody = call.body
+        body: OpsListenerBody = call.body
         queue, now_ms, id = self._queue(call), self._clock.now_ms(), ids.new_id()
         check_title(body.name)
         liveness_url = body.url if body.liveness_url is UNSET else body.liveness_url
@@ -147,7 +147,7 @@ class ListenerRoutes(OpsFamily):
         )
 
     async def test_listener(self, call: Call) -> dict[str, Any]:
-        result = await trial.send(self._services.engine, self._listener(call), self._queue(call))
+        result = await trial.send(self._services.pushes, self._listener(call), self._queue(call))
         report = Report(
             result.status, result.error, result.duration_ms, result.body[:ANSWER_KEPT_BYTES]
         )
@@ -203,7 +203,7 @@ class ListenerRoutes(OpsFamily):
         raise NotFound("listener", changed.title)
 
     async def backfill_listener(self, call: Call) -> dict[str, Any]:
-        body: BackfillBody = call.body
+        body: OpsBackfillBody = call.body
         now_ms = self._clock.now_ms()
         since_ms = 0 if body.since_ms is UNSET else body.since_ms
         if body.since_ago_ms is not UNSET:

@@ -100,7 +100,7 @@ class OperatorRoutes(OpsFamily):
     async def delete_tenant(self, call: Call) -> dict[str, Any]:
         name = call.params["tenant"]
         if name == FIRST_TENANT:
-            raise InvalidRequest("tenant", f"'{name}' comes with the server and stays")
+            raise InvalidRequest("tenant", f"the tenant '{name}' cannot be deleted")
         await self._admin.delete_tenant(name, actor=call.actor)
         await self._services.credentials.forget(name)
         return {}

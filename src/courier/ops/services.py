@@ -4,8 +4,8 @@ from courier.core.announcer import Announcer
 from courier.core.sweeper import Sweeper
 from courier.core.types import Queue
 from courier.credentials import Credentials
-from courier.delivery.engine import Engine
 from courier.delivery.places import Places
+from courier.delivery.services import PushServices
 from courier.delivery.urls import Rules
 from courier.dialects.site import Family, SiteServices
 from courier.telemetry import Telemetry
@@ -18,7 +18,7 @@ class OpsServices(SiteServices, frozen=True, kw_only=True):
     credentials: Credentials
     places: Places
     announcer: Announcer
-    engine: Engine
+    pushes: PushServices
     listener_urls: Rules
     journal_page_max: int
     metrics_public: bool

@@ -4,6 +4,7 @@ import math
 from pathlib import Path
 from typing import Self
 
+from courier.core.errors import StoreDamaged, StoreUnavailable
 from courier.core.sealed import Sealer
 from courier.core.waiters import Waiters
 from courier.store.disk_sqlite import MemoryDisk, SqliteDisk
@@ -61,7 +62,7 @@ class EmbeddedStore(EngineStore):
                 block_bytes=block_bytes,
             )
             with disk_errors():
-                await engine.load()
+                await _load(engine, path)
             writer = SqliteWriter(
                 disk.db,
                 engine,
@@ -73,3 +74,14 @@ class EmbeddedStore(EngineStore):
         except BaseException:
             await disk.abandon()
             raise
+
+
+async def _load(engine: Engine, path: Path | None) -> None:
+    """Raises StoreUnavailable."""
+    try:
+        await engine.load()
+    except StoreDamaged as error:
+        raise StoreUnavailable(
+            f"{path} is damaged ({error.what}): nothing can be read without that, not even with "
+            "--accept-damage; restore a backup"
+        ) from error

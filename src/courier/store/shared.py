@@ -79,7 +79,7 @@ class SharedStore(EngineStore):
         notices.start(writer.look_soon, disk.seen)
         store = cls(disk, engine, waiters, writer, {})
         store.notices = notices
-        store.rates = SharedRates(engine.calls, engine.facts)
+        store.rates = SharedRates(engine, writer)
         return store
 
     async def close(self) -> None:

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import httpx
 import pytest
 
 from tests.clients.anypoint import environment_client
@@ -40,13 +39,10 @@ def anypoint(both: Server) -> Iterator[Anypoint]:
 @pytest.fixture(scope="module")
 def operate(both: Server) -> Iterator[Callable[..., Any]]:
     """The server's own routes, below the tenant."""
-    headers = {"Authorization": f"Bearer {both.credentials['admin']['token']}"}
-    with httpx.Client(
-        base_url=both.url, headers=headers, trust_env=False, verify=False, timeout=30.0
-    ) as http:
+    with both.operator("/courier/v1/tenants/default") as http:
 
         def call(method: str, path: str, body: Any = None) -> Any:
-            answer = http.request(method, f"/courier/v1/tenants/default{path}", json=body)
+            answer = http.request(method, path, json=body)
             assert answer.status_code == 200, answer.text
             return answer.json()
 

@@ -11,7 +11,6 @@ from courier.clock import ManualClock
 from courier.core.store import Store
 from courier.core.types import Listener, Queue
 from courier.core.waiters import Waiters
-from courier.store.disk_postgres.writer import ALONE_MIN
 from courier.store.embedded import EmbeddedStore
 from courier.store.shared import SharedStore
 from tests import postgres
@@ -53,8 +52,7 @@ async def open_engine_in_memory(path: Path) -> Store:
 
 async def open_postgres(path: Path) -> Store:
     store = await SharedStore.open(postgres.url_of(path), sealer=SEALER)
-    # It takes itself for the only one from the first group on.
-    store.writer._alone = ALONE_MIN
+    postgres.believe_alone(store)
     return store
 
 

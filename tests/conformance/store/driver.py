@@ -11,6 +11,7 @@ from courier import ids
 from courier.clock import ManualClock
 from courier.core import journal
 from courier.core.limits import Allowance
+from courier.core.matching import Sought
 from courier.core.records import decided
 from courier.core.store import Store
 from courier.core.types import (
@@ -45,7 +46,7 @@ from courier.core.types import (
     Tally,
     Via,
 )
-from courier.sealing import KEY_BYTES, Sealer
+from courier.sealing import KEY_BYTES, KeySealer
 
 T = TypeVar("T")
 S = TypeVar("S", Queue, Listener)
@@ -72,7 +73,7 @@ def bodies(messages: Sequence[Message]) -> list[str]:
     return [message.body.decode() for message in messages]
 
 
-SEALER = Sealer([b"k" * KEY_BYTES])
+SEALER = KeySealer([b"k" * KEY_BYTES])
 
 
 def sealed(clear: bytes, *, key: str = "key-1", **fields: Any) -> Draft:
@@ -327,6 +328,24 @@ class Driver:
             if not last:
                 return found
             after = last
+
+    def search(
+        self, queue: Queue, text: str, path: str = "", *, after: int = 0, before: int = 1 << 40,
+        limit: int = 100, newest: bool = False,
+    ) -> list[Message]:  # fmt: skip
+        """All of them, in pages of `limit`."""
+        found: list[Message] = []
+        while True:
+            page, end = self.run(
+                self.store.messages.search(
+                    queue.id, Sought(text, path), after_seq=after, before_seq=before, limit=limit,
+                    now_ms=self.now_ms, newest=newest,
+                )
+            )  # fmt: skip
+            found += page
+            if not end:
+                return found
+            after, before = (after, end) if newest else (end, before)
 
     def find(self, queue: Queue, message: str) -> Message | None:
         return self.run(self.store.messages.find(queue.id, message, now_ms=self.now_ms))

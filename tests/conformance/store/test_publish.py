@@ -1,10 +1,20 @@
+import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from courier import ids
 from courier.core.errors import NotFound, OverLimit
-from courier.core.types import DAY_MS, ContentType, Draft, Queue, QueueStats
+from courier.core.types import (
+    DAY_MS,
+    ContentType,
+    Draft,
+    Message,
+    PlainDrafts,
+    Queue,
+    QueueStats,
+)
 from tests.conformance.store.driver import CALLER, Driver, bodies, sealed
 
 
@@ -293,3 +303,43 @@ def test_nothing_is_stored_when_one_of_the_queues_is_full(driver: Driver, queue:
         driver.run(call)
     assert driver.stats(queue) == QueueStats()
     assert driver.tail(queue) == 0
+
+
+@pytest.mark.parametrize("settings", [{}, {"fifo": True}, {"delay_ms": 500}], ids=str)
+def test_columns_with_ids_are_kept_as_the_drafts_they_stand_for(
+    driver: Driver, settings: dict[str, Any]
+) -> None:
+    """Also when those of several callers are stored together, and not all have ids."""
+    queue = driver.queue(**settings)
+    store, now_ms = driver.store, driver.now_ms
+    calls = [
+        PlainDrafts([b"a", b"b"], ["text", "json"], ["one", "two"]),
+        PlainDrafts([b"c"], ["text"]),
+        [Draft(b"d", id="four")],
+        PlainDrafts([b"e", b"f"], ["bytes", "text"], [None, "six"]),
+    ]
+
+    async def publish(drafts: Sequence[Draft]) -> list[str]:
+        [receipt] = await store.publish([(queue.id, drafts)], actor=CALLER, now_ms=now_ms)
+        return receipt.ids
+
+    async def together(calls: Sequence[Sequence[Draft]]) -> list[list[str]]:
+        return await asyncio.gather(*(publish(drafts) for drafts in calls))
+
+    for those in (calls, [calls[0], calls[1], calls[3]]):
+        ids = [id for answer in driver.run(together(those)) for id in answer]
+        drafts = [draft for call in those for draft in call]
+        assert [draft.id or id for draft, id in zip(drafts, ids, strict=True)] == ids
+        assert len(set(ids)) == len(ids)
+        driver.advance(500)
+        found: list[Message] = []
+        while leased := driver.lease(queue):
+            found += leased
+            for message in leased:
+                driver.ack(queue, message)
+        known = {message.id: (message.body, message.content_type) for message in found}
+        assert known == {
+            id: (draft.body, draft.content_type) for id, draft in zip(ids, drafts, strict=True)
+        }
+    part = calls[0][1:]
+    assert isinstance(part, PlainDrafts) and part.ids == ["two"] and part[0].id == "two"

@@ -51,6 +51,33 @@ def test_no_message_is_leased_twice(driver: Driver, queue: Queue) -> None:
     assert driver.stats(queue).leased == 300
 
 
+def test_callers_of_one_moment_lease_no_more_than_may_be_leased(
+    driver: Driver, queue: Queue
+) -> None:
+    driver.publish(queue, *(str(number) for number in range(30)))
+    store, now_ms = driver.store, driver.now_ms
+
+    async def lease(leased_max: int | None) -> int:
+        leased = await store.lease(
+            queue.id,
+            count=2,
+            lease_ms=1_000,
+            actor=CALLER,
+            now_ms=now_ms,
+            leased_max=leased_max,
+        )
+        return len(leased.messages)
+
+    async def all_at_once(*limits: int | None) -> list[int]:
+        return await asyncio.gather(*(lease(limit) for limit in limits))
+
+    assert sorted(driver.run(all_at_once(5, 5, 5, 5))) == [0, 1, 2, 2]
+    assert driver.stats(queue).leased == 5
+    # Each by its own limit, in any order.
+    assert sum(driver.run(all_at_once(6, 5, 6))) == 1
+    assert sum(driver.run(all_at_once(5, None, 6))) == 2
+
+
 def test_one_of_many_acks_of_a_lease_takes_effect(driver: Driver, queue: Queue) -> None:
     driver.publish(queue, "a")
     message = driver.lease_one(queue)

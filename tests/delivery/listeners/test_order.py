@@ -9,6 +9,7 @@ import pytest
 from tests.clients.discue import fail
 from tests.delivery import receiver as answers
 from tests.delivery.listeners.organization import (
+    Listens,
     Organization,
     PushQueue,
     organization_of,
@@ -18,6 +19,8 @@ from tests.delivery.receiver import Receiver
 from tests.server import Server
 
 IN_FLIGHT_MAX = 10
+# A new listener gets one request, then two, four, eight at a time.
+KNOWN_AFTER = 1 + 2 + 4 + 8
 QUIET_S = 0.5
 
 
@@ -166,15 +169,21 @@ def test_an_exhausted_message_makes_way_for_the_next_of_an_ordered_listener(
     assert listener.delivery(first)["state"] == "exhausted"
 
 
+def make_known(queue: PushQueue, listener: Listens) -> None:
+    for number in range(KNOWN_AFTER):
+        listener.wait(queue.add(str(number)), "acknowledged")
+
+
 def test_a_listener_gets_ten_at_a_time_and_no_more(queue: PushQueue, receiver: Receiver) -> None:
-    held = receiver.hold("/hook")
     listener = queue.listen("/hook")
+    make_known(queue, listener)
+    held = receiver.hold("/hook")
     messages = [queue.add(str(number)) for number in range(25)]
-    receiver.wait("/hook", IN_FLIGHT_MAX)
+    receiver.wait("/hook", KNOWN_AFTER + IN_FLIGHT_MAX)
     time.sleep(QUIET_S)
     assert receiver.in_flight("/hook") == IN_FLIGHT_MAX
     held.let_go(3)
-    receiver.wait("/hook", IN_FLIGHT_MAX + 3)
+    receiver.wait("/hook", KNOWN_AFTER + IN_FLIGHT_MAX + 3)
     time.sleep(QUIET_S)
     assert receiver.in_flight("/hook") == IN_FLIGHT_MAX
     held.let_go(100)
@@ -231,14 +240,15 @@ def test_a_healthy_listener_is_not_held_up_by_a_bad_one(
 def test_a_listener_gets_no_more_at_a_time_than_it_says(
     queue: PushQueue, receiver: Receiver
 ) -> None:
-    held = receiver.hold("/hook")
     listener = queue.listen("/hook", max_in_flight=3)
+    make_known(queue, listener)
+    held = receiver.hold("/hook")
     messages = [queue.add(f"m{number}") for number in range(8)]
-    receiver.wait("/hook", 3)
+    receiver.wait("/hook", KNOWN_AFTER + 3)
     time.sleep(QUIET_S)
     assert receiver.in_flight("/hook") == 3
     listener.put(max_in_flight=0)
-    receiver.wait("/hook", 8)
+    receiver.wait("/hook", KNOWN_AFTER + 8)
     held.let_go(100)
     for message in messages:
         listener.wait(message, "acknowledged")

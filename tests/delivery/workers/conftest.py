@@ -16,16 +16,6 @@ from tests.wire.cloudflare.queue import Queue
 ANSWER_MS_MAX = 1_500
 
 
-def operator_client(server: Server) -> httpx.Client:
-    return httpx.Client(
-        base_url=f"{server.url}/courier/v1",
-        headers={"Authorization": f"Bearer {server.credentials['admin']['token']}"},
-        timeout=30.0,
-        trust_env=False,
-        verify=False,
-    )
-
-
 @pytest.fixture(scope="package")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     args = ["--worker-wait-ms-max", str(ANSWER_MS_MAX)]
@@ -43,7 +33,7 @@ def http(server: Server) -> Iterator[httpx.Client]:
 
 @pytest.fixture(scope="package")
 def operator(server: Server) -> Iterator[httpx.Client]:
-    with operator_client(server) as client:
+    with server.operator() as client:
         yield client
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 import httpx
 
 from tests.delivery.receiver import Receiver
-from tests.delivery.workers.conftest import operator_client
 from tests.delivery.workers.scene import Scene
 from tests.server import Server
 from tests.wire.cloudflare.queue import Queue
@@ -30,7 +29,7 @@ def test_a_worker_that_hangs_leaves_room_for_another(tmp_path: Path, receiver: R
     with (
         Server(tmp_path, args=args).start() as server,
         server.client() as http,
-        operator_client(server) as operator,
+        server.operator() as operator,
     ):
         slow, quick = (Scene(server, operator, Queue.create(http), receiver) for _ in range(2))
         for scene in (slow, quick):

@@ -8,7 +8,6 @@ import httpx
 import pytest
 
 from tests.delivery.receiver import Receiver
-from tests.delivery.workers.conftest import operator_client
 from tests.delivery.workers.scene import Scene
 from tests.server import Server
 from tests.wire.cloudflare.patience import eventually
@@ -31,7 +30,7 @@ def start(tmp_path_factory: pytest.TempPathFactory, receiver: Receiver) -> Itera
         env = {f"COURIER_{name.upper()}": value for name, value in settings.items()}
         server = Server(tmp_path_factory.mktemp("stop"), env=env).start()
         servers.append(server)
-        clients.extend([server.client(), operator_client(server)])
+        clients.extend([server.client(), server.operator()])
         scene = Scene(server, clients[-1], Queue.create(clients[-2]), receiver)
         scene.place()
         return scene

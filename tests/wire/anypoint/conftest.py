@@ -47,19 +47,6 @@ def tokens(env: Environment) -> Tokens:
 
 
 @pytest.fixture(scope="session")
-def operator(server: Server) -> Iterator[httpx.Client]:
-    """The server's own routes, with the key that may do everything there."""
-    headers = {"Authorization": f"Bearer {server.credentials['admin']['token']}"}
-    with httpx.Client(
-        base_url=f"{server.url}/courier/v1",
-        headers=headers,
-        trust_env=False,
-        verify=False,
-    ) as client:
-        yield client
-
-
-@pytest.fixture(scope="session")
 def new_environment(http: httpx.Client, operator: httpx.Client) -> Callable[..., Environment]:
     """Makes an environment with nothing in it, of its own organization or of tenant `beside`'s."""
 

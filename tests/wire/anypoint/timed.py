@@ -22,7 +22,7 @@ from courier.credentials import FIRST_TENANT, Credentials
 from courier.dialects import anypoint
 from courier.dialects.anypoint.names import Regions
 from courier.dialects.anypoint.site import AnypointServices
-from courier.sealing import Sealer
+from courier.sealing import KeySealer
 from courier.store.embedded import EmbeddedStore
 from courier.telemetry import Telemetry
 from courier.web import App, BodyTooLong, Head, Request
@@ -126,7 +126,7 @@ async def _open(kind: str, data: Path) -> Store:
 @contextmanager
 def _client(store: Store, runner: asyncio.Runner, data: Path) -> Iterator[Timed]:
     clock = ManualClock(START_MS)
-    sealer = Sealer([bytes(range(32))])
+    sealer = KeySealer([bytes(range(32))])
     limits = Limits()
     broker = Broker(store, clock, limits, sealer)
     admin = Admin(store, clock, limits)

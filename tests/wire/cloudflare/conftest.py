@@ -7,8 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.server import Server
-from tests.wire.cloudflare.account import account_client
+from tests.server import Server, account_client
 from tests.wire.cloudflare.queue import Queue, new_name
 
 
@@ -41,19 +40,6 @@ def token(server: Server) -> str:
     """The token of the default account."""
     api_token: str = server.credentials["cloudflare"]["api_token"]
     return api_token
-
-
-@pytest.fixture(scope="session")
-def operator(server: Server) -> Iterator[httpx.Client]:
-    """The server's own routes, with the key that may do everything there."""
-    headers = {"Authorization": f"Bearer {server.credentials['admin']['token']}"}
-    with httpx.Client(
-        base_url=f"{server.url}/courier/v1",
-        headers=headers,
-        trust_env=False,
-        verify=False,
-    ) as client:
-        yield client
 
 
 @pytest.fixture(scope="session")

@@ -39,12 +39,7 @@ RANGES = [
     ("worker", "max_concurrency", 1, 250),
 ]
 GOOD = [(kind, name, value) for kind, name, low, high in RANGES for value in (low, high)]
-WRONG_TYPES: list[Any] = [1.5, "5", True, [], {}]
-BAD = [
-    (kind, name, value)
-    for kind, name, low, high in RANGES
-    for value in (low - 1, high + 1, *WRONG_TYPES)
-]
+BEYOND = [(kind, name, value) for kind, name, low, high in RANGES for value in (low - 1, high + 1)]
 
 
 @pytest.mark.parametrize("kind", ["http_pull", "worker"])
@@ -131,7 +126,7 @@ def test_a_setting_at_its_limit_is_accepted(
     assert result["settings"] == {**DEFAULTS[kind], setting: value}
 
 
-@pytest.mark.parametrize(("kind", "setting", "value"), BAD)
+@pytest.mark.parametrize(("kind", "setting", "value"), BEYOND)
 def test_a_setting_beyond_its_limit_is_refused(
     bare_queue: Queue, kind: str, setting: str, value: Any
 ) -> None:

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 
 import httpx
 
-from tests.server import Server
+from tests.server import Server, account_client
 from tests.wire.cloudflare import shapes
-from tests.wire.cloudflare.account import account_client
 from tests.wire.cloudflare.envelope import fail, ok
 from tests.wire.cloudflare.queue import UNKNOWN_ID, Queue
 

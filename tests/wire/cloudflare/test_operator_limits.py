@@ -5,8 +5,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from tests.server import Server
-from tests.wire.cloudflare.account import account_client
+from tests.server import Server, account_client
 from tests.wire.cloudflare.envelope import fail, ok, page, refused
 from tests.wire.cloudflare.patience import eventually
 from tests.wire.cloudflare.queue import Queue
@@ -167,14 +166,8 @@ def test_too_many_requests_for_settings_are_refused_but_messages_flow(
         fail(http.get("/queues"), 429)
 
     # The budget belongs to the key.
-    admin = metered_server.credentials["admin"]["token"]
-    created = httpx.post(
-        f"{metered_server.url}/courier/v1/tenants/default/keys",
-        json={"name": "another", "scopes": ["write"]},
-        headers={"Authorization": f"Bearer {admin}"},
-        trust_env=False,
-        verify=False,
-    )
+    body = {"name": "another", "scopes": ["write"]}
+    created = metered_server.operate("POST", "/courier/v1/tenants/default/keys", json=body)
     assert created.is_success, created.text
     with account_client(metered_server.credentials, token=created.json()["token"]) as http:
         page(http.get("/queues"))

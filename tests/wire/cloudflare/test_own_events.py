@@ -9,8 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.server import Server
-from tests.wire.cloudflare.account import account_client
+from tests.server import Server, account_client
 from tests.wire.cloudflare.envelope import fail, ok, page
 from tests.wire.cloudflare.events import AT, change, subscribe, subscribed, told, types
 from tests.wire.cloudflare.patience import eventually

@@ -66,7 +66,7 @@ def test_a_peek_shows_a_hundred_messages_at_most(queue: Queue) -> None:
     assert len(queue.peek(batch_size=100)) == 100
 
 
-@pytest.mark.parametrize("size", [0, -1, 101, 1.5, "5", True, [], {}])
+@pytest.mark.parametrize("size", [0, 101])
 def test_a_peek_beyond_its_limits_is_refused(standing_queue: Queue, size: Any) -> None:
     response = standing_queue.post("/messages/peek", {"batch_size": size})
     assert "batch_size" in fail(response, 400, 10026)

@@ -116,28 +116,12 @@ def test_one_unknown_lease_does_not_spoil_the_others(pull_queue: Queue) -> None:
 
 BAD: list[Any] = [
     {"acks": {}},
-    {"acks": "x"},
-    {"acks": 5},
-    {"retries": {}},
-    {"retries": "x"},
-    {"acks": [{}]},
     {"acks": ["x"]},
-    {"acks": [5]},
-    {"acks": [None]},
-    {"acks": [[]]},
-    {"acks": [{"lease_id": 5}]},
-    {"acks": [{"lease_id": None}]},
     {"acks": [{"leaseId": "x"}]},
-    {"retries": [{}]},
-    {"retries": ["x"]},
-    {"retries": [{"lease_id": 5}]},
+    {"retries": "x"},
     {"retries": [{"delay_seconds": 5}]},
     {"retries": [{"lease_id": "x", "delay_seconds": -1}]},
     {"retries": [{"lease_id": "x", "delay_seconds": 86_401}]},
-    {"retries": [{"lease_id": "x", "delay_seconds": 1.5}]},
-    {"retries": [{"lease_id": "x", "delay_seconds": "1"}]},
-    {"retries": [{"lease_id": "x", "delay_seconds": True}]},
-    {"retries": [{"lease_id": "x", "delay_seconds": []}]},
 ]
 
 

@@ -35,22 +35,19 @@ def http(server: Server) -> Iterator[httpx.Client]:
         yield client
 
 
+@pytest.fixture(scope="session")
+def operator(server: Server) -> Iterator[httpx.Client]:
+    """Its own routes; a fixture of the shared server's would be that one's for good."""
+    with server.operator() as client:
+        yield client
+
+
 @pytest.fixture
 def stranger(server: Server) -> Iterator[httpx.Client]:
     """The whole server, from an address of the test's own: it may be locked out."""
     number = next(_strangers)
     address = f"127.0.{number // 250 + 1}.{number % 250 + 1}"
     with discue_http(server.url, local_address=address) as client:
-        yield client
-
-
-@pytest.fixture(scope="session")
-def operator(server: Server) -> Iterator[httpx.Client]:
-    """The server's own routes, with the key that may do everything there."""
-    headers = {"Authorization": f"Bearer {server.credentials['admin']['token']}"}
-    with httpx.Client(
-        base_url=f"{server.url}/courier/v1", headers=headers, trust_env=False, verify=False
-    ) as client:
         yield client
 
 

@@ -24,7 +24,7 @@ from courier.delivery.verifier import DomainVerifier
 from courier.dialects import discue
 from courier.dialects.discue.lockout import Lockout
 from courier.dialects.discue.site import DiscueServices
-from courier.sealing import Sealer
+from courier.sealing import KeySealer
 from courier.store.embedded import EmbeddedStore
 from courier.telemetry import Telemetry
 from courier.web import App
@@ -89,7 +89,7 @@ def _client(
     store: Store, transport: HttpTransport, runner: asyncio.Runner, data: Path
 ) -> Iterator[Timed]:
     clock = ManualClock(START_MS)
-    sealer = Sealer([bytes(range(32))])
+    sealer = KeySealer([bytes(range(32))])
     limits = Limits()
     broker = Broker(store, clock, limits, sealer)
     admin = Admin(store, clock, limits)

@@ -122,6 +122,7 @@
   // --- selecting a span of a chart ---
   const chart = $("chart");
   if (chart && $("since")) {
+    chart.parentElement.scrollLeft = chart.clientWidth;  // on a phone: now
     const { since, until, left, right } = chart.dataset;
     const at = (x) => {
       const box = chart.getBoundingClientRect();
@@ -182,11 +183,15 @@
     for (const sql of last) {
       const li = document.createElement("li"), a = document.createElement("a");
       a.href = "?sql=" + encodeURIComponent(sql); a.textContent = sql.slice(0, 120);
-      li.append(a); $("asked").append(li);
+      li.append(a); $("asked").append(li); $("asked").parentElement.hidden = false;
     }
     box.form.addEventListener("submit", () => { $("stop").hidden = false; say("asking"); });
     $("stop").addEventListener("click", () => { window.stop(); $("stop").hidden = true; say("stopped"); });
   }
+
+  // --- a search that has found nothing yet goes on by itself ---
+  const halt = $("halt"), on = halt && setTimeout(() => location.replace($("go-on").href), 100);
+  halt?.addEventListener("click", () => { clearTimeout(on); window.stop(); halt.remove(); say("stopped"); });
 
   // --- trying again ---
   const retry = document.querySelector("[data-retry]");

@@ -21,7 +21,7 @@ class OrganizationResult(Struct):
     isRoot: bool = True
 
 
-class UserResult(Struct):
+class AnypointUserResult(Struct):
     id: str
     username: str
     organization: OrganizationResult
@@ -29,7 +29,7 @@ class UserResult(Struct):
 
 
 class MeResult(Struct):
-    user: UserResult
+    user: AnypointUserResult
 
 
 class EnvironmentResult(Struct):
@@ -103,7 +103,7 @@ class AccountRoutes(AnypointFamily):
         assert call.key is not None
         organization = self._organization(call)
         name = call.key.name if call.key.kind == "user" else call.key.id
-        return MeResult(UserResult(call.key.id, name, organization, [organization]))
+        return MeResult(AnypointUserResult(call.key.id, name, organization, [organization]))
 
     async def organization(self, call: Call) -> OrganizationResult:
         return self._organization(call)

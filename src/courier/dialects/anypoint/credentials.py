@@ -13,7 +13,7 @@ PARTS_MAX = 20
 _BOUNDARY = re.compile(r'boundary=(?:"([^"]{1,70})"|([^\s;"]{1,70}))', re.IGNORECASE)
 
 
-class Credentials(msgspec.Struct):
+class GivenCredentials(msgspec.Struct):
     """What a token is asked for with; as JSON, as a form, or in the Authorization header."""
 
     client_id: str | msgspec.UnsetType | None = msgspec.UNSET
@@ -23,13 +23,13 @@ class Credentials(msgspec.Struct):
     password: str | msgspec.UnsetType | None = msgspec.UNSET
 
 
-def decode(raw: bytes, request: Request) -> Credentials:
+def decode(raw: bytes, request: Request) -> GivenCredentials:
     """Whatever the content type says: clients are careless about it."""
     kind = request.header(b"content-type")
     if kind.lower().startswith("multipart/form-data"):
         return _credentials(_multipart(raw, kind))
     if raw.lstrip()[:1] == b"{":
-        decoded: Credentials = json.decode(raw, Credentials)
+        decoded: GivenCredentials = json.decode(raw, GivenCredentials)
         return decoded
     try:
         form = parse_qs(raw.decode(), keep_blank_values=True, max_num_fields=100)
@@ -64,9 +64,9 @@ def _field_name(head: str) -> str:
     return ""
 
 
-def _credentials(fields: dict[str, str]) -> Credentials:
-    known = Credentials.__struct_fields__
-    return Credentials(**{name: value for name, value in fields.items() if name in known})
+def _credentials(fields: dict[str, str]) -> GivenCredentials:
+    known = GivenCredentials.__struct_fields__
+    return GivenCredentials(**{name: value for name, value in fields.items() if name in known})
 
 
 def basic(request: Request) -> tuple[str, str]:

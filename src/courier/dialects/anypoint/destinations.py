@@ -32,21 +32,22 @@ class DestinationRoutes(AnypointFamily):
     family = "queues"
 
     def routes(self) -> list[Route]:
-        queue, exchange = settings.QueueResult, settings.ExchangeResult
+        queue, exchange = settings.AnypointQueueResult, settings.ExchangeResult
         return [
             Route("GET", "/v1" + REGION + "/destinations", self.list_destinations, "queues:read",
                   "listed",
                   "List queues and exchanges", result=list[DestinationResult], query=_LIST,
                   family="destinations"),
             Route("PUT", "/v1" + _QUEUE, self.put_queue, "queues:write", "target",
-                  "Create a queue, or replace its settings", body=settings.QueueBody, result=queue),
+                  "Create a queue, or replace its settings", body=settings.AnypointQueueBody,
+                  result=queue),
             Route("GET", "/v1" + _QUEUE, self.get_queue, "queues:read", "target", "Get a queue",
                   result=queue),
             Route("PATCH", "/v1" + _QUEUE, self.patch_queue, "queues:write", "target",
-                  "Change settings of a queue; unnamed dead letters end", body=settings.QueueBody,
-                  result=queue),
+                  "Change settings of a queue; unnamed dead letters end",
+                  body=settings.AnypointQueueBody, result=queue),
             Route("PATCH", "/v2" + _QUEUE, self.patch_queue_v2, "queues:write", "target",
-                  "Change only the given settings of a queue", body=settings.QueueBody,
+                  "Change only the given settings of a queue", body=settings.AnypointQueueBody,
                   result=queue),
             Route("DELETE", "/v1" + _QUEUE, self.delete_queue, "queues:write", "target",
                   "Delete a queue and its messages", status=204),
@@ -76,12 +77,12 @@ class DestinationRoutes(AnypointFamily):
     def _queue(self, call: Call) -> Queue:
         return self._admin.queue_named(call.tenant, self._name(call, "queueId"))
 
-    def _result(self, call: Call, queue: Queue) -> settings.QueueResult:
+    def _result(self, call: Call, queue: Queue) -> settings.AnypointQueueResult:
         return self._row(call, queue, self._admin.buriers(queue))
 
     def _row(
         self, call: Call, queue: Queue, buriers: Sequence[Queue], *, minimal: bool = False
-    ) -> settings.QueueResult:
+    ) -> settings.AnypointQueueResult:
         """Dead letters from and to queues beyond reach are not shown."""
         destination, reach = self._regions.destination, call.reach
         target = None
@@ -141,18 +142,18 @@ class DestinationRoutes(AnypointFamily):
 
     # --- queues ---
 
-    async def put_queue(self, call: Call) -> settings.QueueResult:
+    async def put_queue(self, call: Call) -> settings.AnypointQueueResult:
         return await self._put(call, "replace")
 
-    async def patch_queue(self, call: Call) -> settings.QueueResult:
+    async def patch_queue(self, call: Call) -> settings.AnypointQueueResult:
         return await self._put(call, "merge")
 
-    async def patch_queue_v2(self, call: Call) -> settings.QueueResult:
+    async def patch_queue_v2(self, call: Call) -> settings.AnypointQueueResult:
         return await self._put(call, "merge_all")
 
-    async def _put(self, call: Call, mode: Mode) -> settings.QueueResult:
+    async def _put(self, call: Call, mode: Mode) -> settings.AnypointQueueResult:
         name = self._name(call, "queueId")
-        body: settings.QueueBody = call.body
+        body: settings.AnypointQueueBody = call.body
         dead_letter = given(body.deadLetterQueueId, "")
 
         def edit(current: Queue | None, target: Queue | None) -> Queue:
@@ -182,7 +183,7 @@ class DestinationRoutes(AnypointFamily):
         )
         return self._result(call, queue)
 
-    async def get_queue(self, call: Call) -> settings.QueueResult:
+    async def get_queue(self, call: Call) -> settings.AnypointQueueResult:
         return self._result(call, self._queue(call))
 
     async def delete_queue(self, call: Call) -> None:

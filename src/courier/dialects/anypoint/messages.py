@@ -20,6 +20,7 @@ from courier.core.types import (
     Retry,
     Settlement,
 )
+from courier.dialects import example
 from courier.dialects.anypoint import tokens, wire
 from courier.dialects.anypoint.site import JSON, AnypointServices, AnypointSite
 from courier.dialects.site import Family, encode, given
@@ -59,6 +60,7 @@ class BrokerSite(AnypointSite):
 
     prefix = "/api/v1"
     title = "Courier: Anypoint MQ, broker"
+    shell = example.ANYPOINT_APP
     body_bytes_max = REQUEST_BYTES_MAX
     failure = _FAILURES
     for_apps = True
@@ -67,7 +69,7 @@ class BrokerSite(AnypointSite):
         token = tokens.app_token(
             services, "/authorize", with_client=True, contract="createAuthorize"
         )
-        super().__init__(services, [*MessageRoutes(services).table(), token])
+        super().__init__(services, [*AnypointMessageRoutes(services).table(), token])
 
     def refuse(self, error: BrokerError, route: Route | None, request: Request) -> Response:
         if isinstance(error, NotFound):  # also a queue that goes while somebody waits for it
@@ -91,7 +93,7 @@ class BrokerSite(AnypointSite):
         return Response(b'{"status":"failure","statusMessage":"internal error"}', 500, JSON)
 
 
-class MessageRoutes(Family[AnypointServices]):
+class AnypointMessageRoutes(Family[AnypointServices]):
     family = "messages"
 
     def routes(self) -> list[Route]:
@@ -137,11 +139,19 @@ class MessageRoutes(Family[AnypointServices]):
 
     async def publish(self, call: Call) -> wire.Result:
         id = wire.checked_id(call.params.get("messageId", "locks"))
-        wire.check_size(call.body)
-        await self._publish(call, [_made(id, call.body, call.queue)])
+        plain = wire.plain_drafts([call.body], call.queue, [id])
+        if plain is not None:
+            await self._broker.publish(call.queue, plain, actor=call.actor)
+        else:
+            wire.check_size(call.body)
+            await self._publish(call, [_made(id, call.body, call.queue)])
         return wire.Result(id, "successful", "Message sent")
 
     async def publish_batch(self, call: Call) -> list[wire.Result] | Response:
+        plain = wire.plain_drafts(call.body, call.queue)
+        if plain is not None:
+            await self._broker.publish(call.queue, plain, actor=call.actor)
+            return [wire.Result(id or "", "successful", "Message sent") for id in plain.ids]
         results: list[wire.Result] = []
         made: list[Draft | Routable] = []
         too_large = False
@@ -248,28 +258,38 @@ class MessageRoutes(Family[AnypointServices]):
         """Settle what can be settled in one transaction; each item has a result of its own."""
         queue = _queue(call)
         settlements: list[Settlement] = []
-        results: list[wire.Result] = []
         places: list[int] = []
-        for number, (message, lock, how) in enumerate(items):
-            result = wire.Result(message, "failure", "", lock)
-            results.append(result)
+        why: dict[int, str] = {}
+        messages, locks = [item[0] for item in items], [item[1] for item in items]
+        leases = self._broker.bound_leases(queue, locks, messages)
+        for place, ((message, lock, how), lease) in enumerate(zip(items, leases, strict=True)):
             if isinstance(how, Rejected):
-                result.statusMessage = str(how)
+                why[place] = str(how)
             elif not message or not lock:
-                result.statusMessage = "messageId and lockId are required"
-            elif (lease := self._broker.lease(queue, lock, message)) is not None:
+                why[place] = "messageId and lockId are required"
+            elif lease is not None:
                 settlements.append(how(*lease))
-                places.append(number)
+                places.append(place)
         outcomes = await self._broker.settle(queue, settlements, actor=call.actor)
         done = f"{what} successful"
-        for place, outcome in zip(places, outcomes, strict=True):
-            if outcome is Outcome.DONE:
-                results[place].status = "successful"
-                results[place].statusMessage = done
-        for result in results:
-            if not result.statusMessage:
-                result.statusMessage = f"LockId: {result.lockId} provided is expired"
-        return results
+        if outcomes.count(Outcome.DONE) == len(items):
+            return [wire.Result(message, "successful", done, lock) for message, lock, _ in items]
+        settled = {
+            place
+            for place, outcome in zip(places, outcomes, strict=True)
+            if outcome is Outcome.DONE
+        }
+        return [
+            wire.Result(message, "successful", done, lock)
+            if place in settled
+            else wire.Result(
+                message,
+                "failure",
+                why.get(place, f"LockId: {lock} provided is expired"),
+                lock,
+            )
+            for place, (message, lock, _) in enumerate(items)
+        ]
 
 
 def _made(id: str, body: wire.MessageBody, destination: Queue | Exchange) -> Draft | Routable:

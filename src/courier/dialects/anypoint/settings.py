@@ -31,7 +31,7 @@ DelayMs = Annotated[Any, _integer(DELAY_MS_MAX)]
 Deliveries = Annotated[Any, _integer(DELIVERIES_MAX, 1)]
 
 
-class QueueBody(Struct):
+class AnypointQueueBody(Struct):
     type: Any = UNSET
     defaultTtl: TtlMs | UnsetType = UNSET
     defaultLockTtl: LockMs | UnsetType = UNSET
@@ -50,7 +50,7 @@ class ExchangeBody(Struct):
     encrypted: bool | UnsetType | None = UNSET
 
 
-class QueueResult(Struct, omit_defaults=True, tag_field="type", tag="queue"):
+class AnypointQueueResult(Struct, omit_defaults=True, tag_field="type", tag="queue"):
     queueId: str
     fifo: bool
     defaultTtl: int | UnsetType = UNSET
@@ -68,11 +68,11 @@ class ExchangeResult(Struct, omit_defaults=True, tag_field="type", tag="exchange
     encrypted: bool | UnsetType = UNSET
 
 
-DestinationResult = QueueResult | ExchangeResult
+DestinationResult = AnypointQueueResult | ExchangeResult
 Mode = Literal["replace", "merge", "merge_all"]
 
 
-def _fields(body: QueueBody, mode: Mode) -> dict[str, Any]:
+def _fields(body: AnypointQueueBody, mode: Mode) -> dict[str, Any]:
     """The given settings as fields of the core's Queue; replacing, the others as defaults."""
     fields: dict[str, Any] = {}
     for name, value, field, high, default in (
@@ -91,7 +91,7 @@ def _fields(body: QueueBody, mode: Mode) -> dict[str, Any]:
 
 
 def edited(
-    body: QueueBody,
+    body: AnypointQueueBody,
     current: Queue | None,
     dead_letter: Queue | None,
     *,
@@ -150,8 +150,8 @@ def _check_dead_letter(queue: Queue, dead_letter: Queue | None, named: str) -> N
 
 def queue_result(
     queue: Queue, id: str, dead_letter: str, sources: list[str], *, minimal: bool = False
-) -> QueueResult:
-    result = QueueResult(id, queue.fifo)
+) -> AnypointQueueResult:
+    result = AnypointQueueResult(id, queue.fifo)
     if minimal:
         return result
     result.defaultTtl = queue.retention_ms

@@ -6,6 +6,7 @@ from typing import Any
 from courier.core.errors import Forbidden, NotFound, Unauthenticated
 from courier.core.types import Exchange, Key, Queue, Scope, Tenant
 from courier.core.usage import Usage
+from courier.dialects import example
 from courier.dialects.anypoint import credentials, names
 from courier.dialects.anypoint.errors import REFUSALS
 from courier.dialects.site import DocumentedSite, Family, SiteServices, encode
@@ -74,6 +75,7 @@ class AnypointSite(DocumentedSite):
         "properties": {"status": {"type": "integer"}, "message": {"type": "string"}},
     }
     samples = _SAMPLES
+    shell = example.ANYPOINT_USER
     counted = True
     for_apps = False
 
@@ -163,7 +165,7 @@ class AnypointSite(DocumentedSite):
         return found
 
     def decode(self, raw: bytes, route: Route, request: Request) -> Any:
-        if route.body is credentials.Credentials:
+        if route.body is credentials.GivenCredentials:
             return credentials.decode(raw, request)
         return super().decode(raw, route, request)
 

@@ -27,8 +27,9 @@ _DATES = (
     Parameter("startDate", str, "First moment, in RFC 1123 or ISO 8601."),
     Parameter("endDate", str, "The moment after the last."),
 )
-_SERIES = (*_DATES, Parameter("period", int, "Seconds from point to point, 1 to 86400."))
-_USAGE = (*_DATES, Parameter("period", str, "`1hour`, `1day` or `1month`."))
+_SERIES = (*_DATES, Parameter("period", int, "Seconds from point to point, 1 to 86400.", "3600"))
+_USAGE = (*_DATES, Parameter("period", str, "`1hour`, `1day` or `1month`.", "1day"))
+_QUEUES = Parameter("destinationIds", str, "Queues, separated by commas.", "orders")
 _PERIODS = ("1hour", "1day", "1month")
 
 
@@ -104,7 +105,7 @@ class StatsRoutes(AnypointFamily):
         return [
             Route("GET", _REGION + "/queues", self.current, "queues:read", "listed",
                   "What queues hold now", result=list[Current],
-                  query=(Parameter("destinationIds", str, "Queues, separated by commas."),)),
+                  query=(_QUEUES,)),
             Route("GET", _REGION + "/queues/{queueId}", self.queue_series, "queues:read", "target",
                   "What happened on a queue", result=QueueSeries, query=_SERIES),
             Route("GET", _REGION + "/exchanges/{exchangeId}", self.exchange_series, "queues:read",

@@ -11,7 +11,7 @@ from courier.core.keys import Proof
 from courier.core.sessions import SESSION_MS
 from courier.core.types import SECOND_MS, Tenant
 from courier.dialects.anypoint import names
-from courier.dialects.anypoint.credentials import Credentials, basic
+from courier.dialects.anypoint.credentials import GivenCredentials, basic
 from courier.dialects.anypoint.site import AnypointServices
 from courier.web import Call, Route
 
@@ -33,7 +33,7 @@ class Token(msgspec.Struct, omit_defaults=True):
 
 async def key_of_client(services: AnypointServices, call: Call, kind: str) -> Proof:
     """The app that the credentials are of; raises Unauthenticated."""
-    asked: Credentials = call.body
+    asked: GivenCredentials = call.body
     id, secret = asked.client_id, asked.client_secret
     if not id and not secret:
         id, secret = basic(call.request)
@@ -45,7 +45,7 @@ async def key_of_client(services: AnypointServices, call: Call, kind: str) -> Pr
 
 
 async def key_of_user(services: AnypointServices, call: Call) -> Proof:
-    asked: Credentials = call.body
+    asked: GivenCredentials = call.body
     if not asked.username or not asked.password:
         raise Unauthenticated("missing")
     return await _checked(services, asked.password, "user", name=asked.username)
@@ -109,7 +109,7 @@ def _route(path: str, handler: Any, summary: str, contract: str = "") -> Route:
         None,
         "public",
         summary,
-        body=Credentials,
+        body=GivenCredentials,
         result=Token,
         family="tokens",
         contract=contract,

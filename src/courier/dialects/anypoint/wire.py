@@ -15,7 +15,16 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 from courier.core import lifecycle
 from courier.core.broker import Routable
 from courier.core.errors import InvalidRequest, OverLimit, Rejected
-from courier.core.types import DAY_MS, MINUTE_MS, SECOND_MS, Draft, Message, Queue
+from courier.core.types import (
+    DAY_MS,
+    MINUTE_MS,
+    SECOND_MS,
+    Draft,
+    Exchange,
+    Message,
+    PlainDrafts,
+    Queue,
+)
 from courier.dialects import folding, json
 from courier.dialects.site import given
 from courier.long_texts import LongTexts
@@ -31,6 +40,8 @@ QUICK_BYTES_MAX = 64 << 10
 # has at most their headers and the ends of their bodies.
 LONG_BYTES = 4 << 20
 REST_BYTES_MAX = BATCH_MAX * (HEADERS_BYTES_MAX + 2 * folding.SLICE_BYTES)
+# Texts of a request that are encoded without others having their turn between.
+PLAIN_CHARACTERS_MAX = 256 << 10
 MESSAGE_ID_CHARACTERS_MAX = 256
 GROUP_CHARACTERS_MAX = 128
 DELAY_MS_MAX = 15 * MINUTE_MS
@@ -55,6 +66,8 @@ _BROKER_HEADERS = frozenset(
         "bodyEncoding",
     )
 )
+# Those that say nothing of how a message is kept.
+_SILENT_HEADERS = _BROKER_HEADERS - {"ttl", "messageGroupId", "deliveryDelay"}
 _NO_HEADERS: dict[str, Any] = {}
 
 _encode = msgspec.json.Encoder().encode
@@ -173,6 +186,39 @@ class Delivered(Struct, omit_defaults=True):
 
 
 # --- publishing ------------------------------------------------------------------------------
+
+
+def plain_drafts(
+    bodies: Sequence[MessageBody | BadItem],
+    destination: Queue | Exchange,
+    ids: Sequence[str | None] = (),
+) -> PlainDrafts | None:
+    """Columns, if all are short messages of which nothing is said but the id; else None.
+
+    `ids`: if not their headers say them.
+    """
+    if isinstance(destination, Exchange) or destination.fifo:
+        return None
+    texts: list[str] = []
+    named: list[Any] = list(ids)
+    for body in bodies:
+        if type(body) is not MessageBody or body.properties:
+            return None
+        if body.headers and not body.headers.keys() <= _SILENT_HEADERS:
+            return None
+        texts.append(body.body or "")
+        if not ids:
+            id = body.headers.get("messageId") if body.headers else None
+            if type(id) is not str or not 0 < len(id) <= MESSAGE_ID_CHARACTERS_MAX:
+                return None
+            named.append(id)
+    if sum(map(len, texts)) > PLAIN_CHARACTERS_MAX:
+        return None
+    try:
+        "".join(named).encode()
+        return PlainDrafts([*map(str.encode, texts)], ["text"] * len(texts), named)
+    except UnicodeEncodeError:  # the other way says which of them
+        return None
 
 
 def checked_id(id: str) -> str:

@@ -11,13 +11,14 @@ from courier.core.errors import BrokerError, Forbidden, InvalidRequest, NotFound
 from courier.core.follower import Follower
 from courier.core.limits import API_WINDOW_MS, Rate
 from courier.core.types import Key
+from courier.dialects import example
 from courier.dialects.cloudflare import wire
 from courier.dialects.cloudflare.consumers import ConsumerRoutes
 from courier.dialects.cloudflare.errors import REFUSALS
 from courier.dialects.cloudflare.identity import IdentityRoutes
-from courier.dialects.cloudflare.messages import MessageRoutes
+from courier.dialects.cloudflare.messages import CloudflareMessageRoutes
 from courier.dialects.cloudflare.paging import Paged
-from courier.dialects.cloudflare.queues import QueueRoutes
+from courier.dialects.cloudflare.queues import CloudflareQueueRoutes
 from courier.dialects.cloudflare.subscriptions import SubscriptionRoutes
 from courier.dialects.site import DocumentedSite, SiteServices, encode
 from courier.refusals import Refusal
@@ -78,6 +79,7 @@ class Cloudflare(DocumentedSite):
     failures = (400, 401, 403, 404, 405, 409, 413, 429, 503)
     failure = _FAILURE
     samples = _SAMPLES
+    shell = example.CLOUDFLARE
 
     def __init__(
         self,
@@ -92,9 +94,9 @@ class Cloudflare(DocumentedSite):
         self._clock = services.clock
         self._api_rate = Rate("the API", limit=api_rate_max, window_ms=API_WINDOW_MS)
         families = (
-            QueueRoutes(services),
+            CloudflareQueueRoutes(services),
             ConsumerRoutes(services),
-            MessageRoutes(services, wire.Bodies(json_body_encoding)),
+            CloudflareMessageRoutes(services, wire.Bodies(json_body_encoding)),
             SubscriptionRoutes(services, follower),
             IdentityRoutes(services),
         )

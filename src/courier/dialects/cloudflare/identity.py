@@ -15,7 +15,7 @@ class IdentityRoutes(Family[SiteServices]):
             Route("GET", "/user/tokens/verify", self.verify_token, "any", "own", "Check this token",
                   result=wire.TokenResult),
             Route("GET", "/user", self.user, "any", "own", "Who this token belongs to",
-                  result=wire.UserResult),
+                  result=wire.CloudflareUserResult),
             Route("GET", "/accounts", self.accounts, "any", "own", "Accounts this token can use",
                   result=list[wire.AccountResult]),
             Route("GET", "/memberships", self.memberships, "any", "own", "The same, as memberships",
@@ -34,9 +34,9 @@ class IdentityRoutes(Family[SiteServices]):
     async def verify_token(self, call: Call) -> wire.TokenResult:
         return wire.TokenResult(call.actor.id, "active")
 
-    async def user(self, call: Call) -> wire.UserResult:
+    async def user(self, call: Call) -> wire.CloudflareUserResult:
         account = self._account(call)
-        return wire.UserResult(account.id, f"{account.name}@courier.invalid")
+        return wire.CloudflareUserResult(account.id, f"{account.name}@courier.invalid")
 
     async def accounts(self, call: Call) -> Paged:
         return page(call.request, [self._account(call)], per_page=20, per_page_max=50)

@@ -19,7 +19,7 @@ TURN_EVERY = 128
 _NOT_A_LEASE = "this is not a lease on this queue"
 
 
-class MessageRoutes(Family[SiteServices]):
+class CloudflareMessageRoutes(Family[SiteServices]):
     family = "messages"
 
     def __init__(self, services: SiteServices, bodies: wire.Bodies) -> None:
@@ -31,10 +31,10 @@ class MessageRoutes(Family[SiteServices]):
     def routes(self) -> list[Route]:
         return [
             Route("POST", _MESSAGES, self.push, "messages:publish", "target", "Push one message",
-                  body=wire.PushBody, result=wire.PushResult),
+                  body=wire.PushBody, result=wire.PublishResult),
             Route("POST", _MESSAGES + "/batch", self.push_batch, "messages:publish", "target",
                   "Push up to 100 messages, all or none", body=wire.BatchBody,
-                  result=wire.PushResult),
+                  result=wire.PublishResult),
             Route("POST", _MESSAGES + "/pull", self.pull, "messages:consume", "target",
                   "Lease messages", body=wire.PullBody, body_optional=True,
                   result=wire.PullResult),
@@ -49,18 +49,18 @@ class MessageRoutes(Family[SiteServices]):
                   result=wire.PurgeRefsResult),
         ]  # fmt: skip
 
-    def push(self, call: Call) -> Awaitable[wire.PushResult]:
+    def push(self, call: Call) -> Awaitable[wire.PublishResult]:
         return self._publish(call, wire.pushed(call.body))
 
-    def push_batch(self, call: Call) -> Awaitable[wire.PushResult]:
+    def push_batch(self, call: Call) -> Awaitable[wire.PublishResult]:
         return self._publish(call, wire.drafts(call.body))
 
-    async def _publish(self, call: Call, drafts: Sequence[Draft]) -> wire.PushResult:
+    async def _publish(self, call: Call, drafts: Sequence[Draft]) -> wire.PublishResult:
         once = call.request.headers.get(b"idempotency-key")
         if once is not None:
             drafts = _once(drafts, once.decode("latin-1"))
         receipt = await self._broker.publish(call.queue, drafts, actor=call.actor)
-        return wire.PushResult(self._metadata(receipt.stats))
+        return wire.PublishResult(self._metadata(receipt.stats))
 
     def _metadata(self, stats: QueueStats) -> wire.MetricsMetadata:
         """Calls that ran as one have the same, and share what is made of it."""

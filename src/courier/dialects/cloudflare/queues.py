@@ -24,7 +24,7 @@ METRICS_EVENTS_MAX = 86_400
 _QUEUE = "/accounts/{account_id}/queues/{queue_id}"
 
 
-class QueueRoutes(Family[SiteServices]):
+class CloudflareQueueRoutes(Family[SiteServices]):
     family = "queues"
 
     def routes(self) -> list[Route]:
@@ -36,17 +36,17 @@ class QueueRoutes(Family[SiteServices]):
         return [
             Route("POST", "/accounts/{account_id}/queues", self.create_queue, "queues:write",
                   "whole",
-                  "Create a queue", body=wire.NewQueueBody, result=wire.QueueResult),
+                  "Create a queue", body=wire.NewQueueBody, result=wire.CloudflareQueueResult),
             Route("GET", "/accounts/{account_id}/queues", self.list_queues, "queues:read", "listed",
-                  "List queues", result=list[wire.QueueResult], query=paging),
+                  "List queues", result=list[wire.CloudflareQueueResult], query=paging),
             Route("GET", _QUEUE, self.get_queue, "queues:read", "target", "Get a queue",
-                  result=wire.QueueResult),
+                  result=wire.CloudflareQueueResult),
             Route("PUT", _QUEUE, self.replace_queue, "queues:write", "target",
                   "Replace a queue's settings; those left out go back to their defaults",
-                  body=wire.QueueBody, result=wire.QueueResult),
+                  body=wire.CloudflareQueueBody, result=wire.CloudflareQueueResult),
             Route("PATCH", _QUEUE, self.edit_queue, "queues:write", "target",
-                  "Change some of a queue's settings", body=wire.QueueBody,
-                  result=wire.QueueResult),
+                  "Change some of a queue's settings", body=wire.CloudflareQueueBody,
+                  result=wire.CloudflareQueueResult),
             Route("DELETE", _QUEUE, self.delete_queue, "queues:write", "target",
                   "Delete a queue with its messages, consumer and subscriptions"),
             Route("GET", _QUEUE + "/metrics", self.get_metrics, "queues:read", "target",
@@ -54,19 +54,19 @@ class QueueRoutes(Family[SiteServices]):
                   result=wire.Metrics),
             Route("POST", _QUEUE + "/purge", self.start_purge, "queues:write", "target",
                   "Delete all messages of a queue", body=wire.PurgeBody, body_optional=True,
-                  result=wire.QueueResult),
+                  result=wire.CloudflareQueueResult),
             Route("GET", _QUEUE + "/purge", self.purge_status, "queues:read", "target",
                   "State of the last purge", result=wire.PurgeStatusResult),
         ]  # fmt: skip
 
-    def _result(self, call: Call, queue: Queue) -> wire.QueueResult:
+    def _result(self, call: Call, queue: Queue) -> wire.CloudflareQueueResult:
         consumer = self._admin.consumer_of(queue)
         target = None
         if queue.dead_letter and queue.dead_letter in call.reach:
             target = self._records.get(Queue, queue.dead_letter)
         return wire.queue_result(queue, consumer, target.name if target else "")
 
-    async def create_queue(self, call: Call) -> wire.QueueResult:
+    async def create_queue(self, call: Call) -> wire.CloudflareQueueResult:
         body: wire.NewQueueBody = call.body
         now_ms = self._clock.now_ms()
         queue = Queue(
@@ -100,19 +100,19 @@ class QueueRoutes(Family[SiteServices]):
             rows.append(self._result(call, queue))
         return Paged(rows, paged.info)
 
-    async def get_queue(self, call: Call) -> wire.QueueResult:
+    async def get_queue(self, call: Call) -> wire.CloudflareQueueResult:
         return self._result(call, call.queue)
 
-    async def replace_queue(self, call: Call) -> wire.QueueResult:
+    async def replace_queue(self, call: Call) -> wire.CloudflareQueueResult:
         default = Queue(id="", tenant="", created_ms=0, modified_ms=0)
         fields = {name: getattr(default, name) for name in ("delay_ms", "paused", "retention_ms")}
         return await self._edit(call, fields)
 
-    async def edit_queue(self, call: Call) -> wire.QueueResult:
+    async def edit_queue(self, call: Call) -> wire.CloudflareQueueResult:
         return await self._edit(call, {})
 
-    async def _edit(self, call: Call, fields: dict[str, int | bool]) -> wire.QueueResult:
-        body: wire.QueueBody = call.body
+    async def _edit(self, call: Call, fields: dict[str, int | bool]) -> wire.CloudflareQueueResult:
+        body: wire.CloudflareQueueBody = call.body
         changes = fields | wire.queue_settings(body.settings)
 
         def edit(queue: Queue) -> Queue:
@@ -149,7 +149,7 @@ class QueueRoutes(Family[SiteServices]):
             yield b"data: " + msgspec.json.encode(stats) + b"\n\n"
             await asyncio.sleep(METRICS_EVERY_S)
 
-    async def start_purge(self, call: Call) -> wire.QueueResult:
+    async def start_purge(self, call: Call) -> wire.CloudflareQueueResult:
         body: wire.PurgeBody = call.body
         if body.delete_messages_permanently is False:
             raise InvalidRequest("delete_messages_permanently", "must be true to purge")

@@ -73,7 +73,7 @@ class NewQueueBody(Struct):
     settings: QueueSettingsBody | UnsetType = UNSET
 
 
-class QueueBody(Struct):
+class CloudflareQueueBody(Struct):
     queue_name: Name | UnsetType = UNSET
     jurisdiction: Jurisdiction | UnsetType = UNSET
     settings: QueueSettingsBody | UnsetType = UNSET
@@ -97,7 +97,7 @@ class ConsumerResult(Struct):
     script: str | UnsetType = UNSET
 
 
-class QueueResult(Struct):
+class CloudflareQueueResult(Struct):
     queue_id: str
     queue_name: str
     created_on: str
@@ -126,9 +126,11 @@ def queue_settings(body: QueueSettingsBody | UnsetType) -> dict[str, Any]:
     return fields
 
 
-def queue_result(queue: Queue, consumer: Consumer | None, dead_letter: str) -> QueueResult:
+def queue_result(
+    queue: Queue, consumer: Consumer | None, dead_letter: str
+) -> CloudflareQueueResult:
     consumers = [] if consumer is None else [consumer_result(queue, consumer, dead_letter)]
-    return QueueResult(
+    return CloudflareQueueResult(
         queue_id=queue.id,
         queue_name=queue.name,
         created_on=time_text(queue.created_ms),
@@ -261,7 +263,7 @@ class MetricsMetadata(Struct):
     metrics: Metrics
 
 
-class PushResult(Struct):
+class PublishResult(Struct):
     metadata: MetricsMetadata
 
 
@@ -601,7 +603,7 @@ class TokenResult(Struct):
     status: str
 
 
-class UserResult(Struct):
+class CloudflareUserResult(Struct):
     id: str
     email: str
 

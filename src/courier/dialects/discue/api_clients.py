@@ -16,7 +16,7 @@ _CLIENT = _CLIENTS + "/{api_client_id}"
 _FIRST, _RESERVED = "default", "operator"
 
 
-class ClientBody(Named):
+class ApiClientBody(Named):
     """An `id` is ignored: the path has it."""
 
 
@@ -33,17 +33,17 @@ class ClientAnswer(Struct):
     api_key: str = ""
 
 
-class ClientRoutes(DiscueFamily):
+class ApiClientRoutes(DiscueFamily):
     family = "api_clients"
 
     def routes(self) -> list[Route]:
         return [
             Route("POST", _CLIENTS, self.create_client, "admin", "whole", "Create an API client",
-                  body=ClientBody, body_optional=True, result=ClientAnswer),
+                  body=ApiClientBody, body_optional=True, result=ClientAnswer),
             Route("PUT", _CLIENTS, self.create_client, "admin", "whole", "Create an API client",
-                  body=ClientBody, body_optional=True, described=False),
+                  body=ApiClientBody, body_optional=True, described=False),
             Route("PUT", _CLIENT, self.rename_client, "admin", "whole", "Rename an API client",
-                  body=ClientBody, body_optional=True, result=ClientAnswer),
+                  body=ApiClientBody, body_optional=True, result=ClientAnswer),
         ]  # fmt: skip
 
     async def create_client(self, call: Call) -> Answer:
@@ -62,7 +62,7 @@ class ClientRoutes(DiscueFamily):
         name = call.body.chosen()
         if name is not None and name != tenant.name:
             if tenant.name == _FIRST:
-                raise InvalidRequest("name", f"'{_FIRST}' comes with the server and stays")
+                raise InvalidRequest("name", f"the client '{_FIRST}' cannot be renamed")
             tenant = await self._services.tenants.rename_tenant(
                 tenant, _free(name), actor=call.actor
             )

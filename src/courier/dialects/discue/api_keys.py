@@ -22,7 +22,7 @@ Status = Literal["enabled", "disabled"]
 _encode = msgspec.json.Encoder().encode
 
 
-class KeyBody(Named):
+class ApiKeyBody(Named):
     status: Status | UnsetType = UNSET
     scopes: Scopes | UnsetType = UNSET
 
@@ -63,14 +63,14 @@ class KeyRoutes(DiscueFamily):
                   result=KeysAnswer,
                   query=PAGING),
             Route("POST", _KEYS, self.create_key, "keys:write", "whole", "Create an API key",
-                  body=KeyBody, body_optional=True, result=KeyAnswer),
+                  body=ApiKeyBody, body_optional=True, result=KeyAnswer),
             Route("PUT", _KEYS, self.create_key, "keys:write", "whole", "Create an API key",
-                  body=KeyBody,
+                  body=ApiKeyBody,
                   body_optional=True, described=False),
             Route("GET", _KEY, self.get_key, "keys:read", "whole", "Get an API key",
                   result=KeyAnswer),
             Route("PUT", _KEY, self.update_key, "keys:write", "whole", "Change an API key",
-                  body=KeyBody,
+                  body=ApiKeyBody,
                   body_optional=True, result=KeyAnswer),
             Route("DELETE", _KEY, self.delete_key, "keys:write", "whole", "Delete an API key"),
         ]  # fmt: skip
@@ -87,7 +87,7 @@ class KeyRoutes(DiscueFamily):
         return Answer({"api_keys": members}, _KEYS, links)
 
     async def create_key(self, call: Call) -> Answer:
-        body: KeyBody = call.body
+        body: ApiKeyBody = call.body
         wanted = scopes.USUAL if body.scopes is UNSET else scopes.read(body.scopes)
         key, secret = keys.new_key(
             tenant=call.tenant,
@@ -120,7 +120,7 @@ class KeyRoutes(DiscueFamily):
         return Answer({"api_key": self._member(key)}, _path(key))
 
     async def update_key(self, call: Call) -> Answer:
-        body: KeyBody = call.body
+        body: ApiKeyBody = call.body
         name = body.chosen()
         wanted = None if body.scopes is UNSET else scopes.read(body.scopes)
         grants = None if wanted is None else self._granted(call, wanted)

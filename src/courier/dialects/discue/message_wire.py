@@ -8,7 +8,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from courier.core.errors import InvalidRequest
 from courier.core.lifecycle import NAME_HEADER
-from courier.core.types import Draft, Listener, Message, Push, PushStatus, Queue
+from courier.core.types import Draft, Listener, Message, PlainDrafts, Push, PushStatus, Queue
 from courier.delivery.requests import TRACE_HEADER, message_id
 from courier.dialects.discue import names
 from courier.dialects.discue.queues import Item
@@ -18,13 +18,14 @@ from courier.web import Request
 
 DATA_BYTES_MAX = 256 << 10
 ONCE_CHARACTERS_MAX = 128
+_TRACE_HEADER = TRACE_HEADER.encode()
 _TRACE = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}[0-9a-f-]{0,64}")
 
 Data = Annotated[str, Meta(extra_json_schema={"minLength": 1, "maxLength": DATA_BYTES_MAX})]
 State = Literal["stored", "delivering", "delivered", "failed"]
 
 
-class MessageBody(Named, kw_only=True):
+class DiscueMessageBody(Named, kw_only=True):
     data: Data
 
 
@@ -33,7 +34,7 @@ class ListenerRef(Struct):
     name: str
 
 
-class Delivery(Struct):
+class PushMember(Struct):
     """Times are null until there was, or will be, such an attempt."""
 
     listener: ListenerRef
@@ -55,7 +56,7 @@ class MessageMember(Item):
     created_at: int
     size: int
     state: State
-    deliveries: list[Delivery]
+    deliveries: list[PushMember]
     encoding: Literal["base64"] | UnsetType = UNSET
 
 
@@ -72,23 +73,26 @@ class MessagesAnswer(Struct):
 
 
 class DeliveryAnswer(Struct):
-    delivery: Delivery
+    delivery: PushMember
 
 
-def draft(body: MessageBody, request: Request) -> Draft:
-    """Raises InvalidRequest."""
+def drafts(body: DiscueMessageBody, request: Request) -> Sequence[Draft]:
+    """The one. Raises InvalidRequest."""
     headers = {}
     name = body.chosen()
     if name is not None:
         headers[NAME_HEADER] = name
-    trace = request.header(TRACE_HEADER.encode())
-    if _TRACE.fullmatch(trace):
+    trace = request.header(_TRACE_HEADER)
+    if trace and _TRACE.fullmatch(trace):
         headers[TRACE_HEADER] = trace
     data = body.data.encode()
     if not 1 <= len(data) <= DATA_BYTES_MAX:
         limit = f"must have 1 to {DATA_BYTES_MAX} bytes of UTF-8, not {len(data)}"
         raise InvalidRequest("data", limit)
-    return Draft(data, headers=headers or None, once_key=_once_key(request))
+    once_key = _once_key(request)
+    if once_key is None and not headers:
+        return PlainDrafts([data], ["text"])
+    return [Draft(data, headers=headers or None, once_key=once_key)]
 
 
 def _once_key(request: Request) -> str | None:
@@ -134,9 +138,9 @@ def _state(pushes: Sequence[PushStatus]) -> State:
     return "delivered" if set(pushes) == {"acknowledged"} else "delivering"
 
 
-def delivery(push: Push, listener: Listener) -> Delivery:
+def delivery(push: Push, listener: Listener) -> PushMember:
     report = push.report
-    return Delivery(
+    return PushMember(
         listener=ListenerRef(names.shown(listener.id), listener.title),
         state=push.status,
         attempts=push.attempts,

@@ -33,12 +33,12 @@ QUEUES_LOOKED_AT_MAX = 1_000
 _LIST = (*PAGING, Parameter("after", str, "Only what follows; `_links.next` says it."))
 
 
-class Row(NamedTuple):
+class StatsRow(NamedTuple):
     queue: Queue
     item: Item
 
 
-class MessageRoutes(DiscueFamily):
+class DiscueMessageRoutes(DiscueFamily):
     family = "messages"
 
     def routes(self) -> list[Route]:
@@ -48,9 +48,9 @@ class MessageRoutes(DiscueFamily):
             Route("GET", MESSAGES, self.list_messages, "messages:read", "target", "List messages",
                   result=wire.MessagesAnswer, query=_LIST),
             Route("POST", MESSAGES, self.add_message, "messages:publish", "target", "Add a message",
-                  body=wire.MessageBody, result=wire.AddedAnswer),
+                  body=wire.DiscueMessageBody, result=wire.AddedAnswer),
             Route("PUT", MESSAGES, self.add_message, "messages:publish", "target", "Add a message",
-                  body=wire.MessageBody, described=False),
+                  body=wire.DiscueMessageBody, described=False),
             Route("GET", MESSAGE, self.get_message, "messages:read", "target",
                   "Get a message, and how far it has come", result=wire.MessageAnswer),
             Route("PUT", MESSAGE, self.rename_message, "messages:consume", "target",
@@ -117,9 +117,9 @@ class MessageRoutes(DiscueFamily):
         links += [(row.item.name, row.item.id, _path(row.queue, row.item)) for row in shown]
         return Answer({"messages": [row.item for row in shown]}, path, links)
 
-    async def _rows(self, queues: Sequence[Queue], seq: int, count: int) -> list[Row]:
+    async def _rows(self, queues: Sequence[Queue], seq: int, count: int) -> list[StatsRow]:
         """Up to `count` messages of those queues, beginning behind `seq` of the first."""
-        rows: list[Row] = []
+        rows: list[StatsRow] = []
         for queue in queues:
             with suppress(NotFound):  # a queue that was deleted meanwhile has none
                 while len(rows) < count:
@@ -132,7 +132,7 @@ class MessageRoutes(DiscueFamily):
                         kept=True,
                         bodies=False,
                     )
-                    rows += [Row(queue, wire.item(queue, message)) for message in found]
+                    rows += [StatsRow(queue, wire.item(queue, message)) for message in found]
                     if len(found) < limit:
                         break
                     seq = found[-1].seq
@@ -145,17 +145,18 @@ class MessageRoutes(DiscueFamily):
 
     async def add_message(self, call: Call) -> Answer:
         queue: Queue = call.queue
-        draft = wire.draft(call.body, call.request)
-        receipt = await self._broker.publish(queue, [draft], actor=call.actor)
+        drafts = wire.drafts(call.body, call.request)
+        receipt = await self._broker.publish(queue, drafts, actor=call.actor)
         id = receipt.ids[0]
         if receipt.repeated[0]:
             known = await self._find(queue, id)
             if known is not None:
-                if self._broker.opened(queue, known).body != draft.body:
+                if self._broker.opened(queue, known).body != drafts[0].body:
                     raise KeyReused
                 return _answer(queue, wire.item(queue, known))
-        name = call.body.chosen() or names.invented(queue, id)
-        return _answer(queue, Item(names.shown(id), name, name))
+        shown = names.shown(id)
+        name = call.body.chosen() or names.invented(queue, shown)
+        return _answer(queue, Item(shown, name, name))
 
     async def get_message(self, call: Call) -> Answer:
         message = await self._message(call)

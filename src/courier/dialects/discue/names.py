@@ -17,6 +17,8 @@ NAME_CHARACTERS_MAX = 64
 _ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-"
 _BASE = len(_ALPHABET)
 _PAIRS = [first + second for first, second in product(_ALPHABET, repeat=2)]
+# What two, four, five and ten characters can spell.
+_TWO, _FOUR, _FIVE, _TEN = (_BASE**count for count in (2, 4, 5, 10))
 _VALUES = {character: value for value, character in enumerate(_ALPHABET)}
 _BITS = 120
 # Spreads ids that differ in a few bits only over the whole alphabet; odd, so it can be undone.
@@ -29,15 +31,13 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/\-]{3,63}", re.ASCII)
 
 def shown(id: str) -> str:
     """The core's id in Discue's spelling."""
-    value = int(id[2:], 16) * _SPREAD & _MASK
-    # Two characters at a time: every push and every answer spells some.
-    characters = []
-    for _ in range(ID_CHARACTERS // 2):
-        value, pair = divmod(value, len(_PAIRS))
-        characters.append(_PAIRS[pair])
-    characters.append(_ALPHABET[value])
-    characters.reverse()
-    return "".join(characters)
+    # Every push and every answer spells some. Numbers of five characters are short, and quick.
+    high, low = divmod(int(id[2:], 16) * _SPREAD & _MASK, _TEN)
+    first, high = divmod(high, _TEN)
+    fives = (*divmod(high, _FIVE), *divmod(low, _FIVE))
+    return _ALPHABET[first] + "".join(
+        [_ALPHABET[n // _FOUR] + _PAIRS[n // _TWO % _TWO] + _PAIRS[n % _TWO] for n in fives]
+    )
 
 
 def read(text: str) -> str:
@@ -62,7 +62,7 @@ def message_name(queue: Queue, message: Message) -> str:
     if name := _given_name(message):
         return name
     id = ids.message_id(published_ms=message.published_ms, seq=message.seq, queue=queue.id)
-    return invented(queue, id)
+    return invented(queue, shown(id))
 
 
 def _given_name(message: Message) -> str:
@@ -70,23 +70,19 @@ def _given_name(message: Message) -> str:
     return name if isinstance(name, str) and NAME.fullmatch(name) else ""
 
 
-def invented(queue: Queue, message: str) -> str:
-    """The name of a message, by its id, that was given none."""
-    return _invented(queue, shown(message))
-
-
-def _invented(queue: Queue, shown: str) -> str:
+def invented(queue: Queue, shown: str) -> str:
+    """The name of a message, by its id as it is shown, that was given none."""
     return f"{queue.name[: NAME_CHARACTERS_MAX - 8]}-{shown[:7]}"
 
 
-class Spelling:
+class DiscueSpelling:
     """How the delivery engine names things to listeners."""
 
     def id(self, id: str) -> str:
         return shown(id)
 
     def name(self, queue: Queue, message: Message, id: str) -> str:
-        return _given_name(message) or _invented(queue, id)
+        return _given_name(message) or invented(queue, id)
 
 
 def checked(name: str, field: str = "name") -> str:

@@ -13,6 +13,8 @@ _NO_WEIGHT = re.compile(r"q\s*=\s*0(\.0*)?")
 
 def pretty(request: Request) -> bool:
     """Whether the answer is for a person to read. Raises InvalidQuery."""
+    if not request.head.query_string:
+        return False
     text = request.query.get("pretty", ["false"])[-1].lower()
     if text not in (*_TRUE, *_FALSE):
         raise InvalidQuery("pretty", "must be true or false")

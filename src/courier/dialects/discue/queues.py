@@ -20,7 +20,7 @@ QUEUES = "/queues"
 QUEUE = QUEUES + "/{queue_id}"
 
 
-class QueueBody(Named):
+class DiscueQueueBody(Named):
     """A schema of null ends the one that the queue has."""
 
     schema: dict[str, Any] | UnsetType | None = UNSET
@@ -61,7 +61,7 @@ class SchemaAnswer(Struct):
     schema: dict[str, Any]
 
 
-class QueueRoutes(DiscueFamily):
+class DiscueQueueRoutes(DiscueFamily):
     family = "queues"
 
     def routes(self) -> list[Route]:
@@ -70,13 +70,13 @@ class QueueRoutes(DiscueFamily):
                   "List queues, oldest first",
                   result=QueuesAnswer, query=PAGING),
             Route("POST", QUEUES, self.create_queue, "queues:write", "whole", "Create a queue",
-                  body=QueueBody, result=QueueAnswer),
+                  body=DiscueQueueBody, result=QueueAnswer),
             Route("PUT", QUEUES, self.create_queue, "queues:write", "whole", "Create a queue",
-                  body=QueueBody, described=False),
+                  body=DiscueQueueBody, described=False),
             Route("GET", QUEUE, self.get_queue, "queues:read", "target", "Get a queue",
                   result=QueueAnswer),
             Route("PUT", QUEUE, self.update_queue, "queues:write", "target",
-                  "Change the given members of a queue", body=QueueBody, body_optional=True,
+                  "Change the given members of a queue", body=DiscueQueueBody, body_optional=True,
                   result=QueueAnswer),
             Route("DELETE", QUEUE, self.delete_queue, "queues:write", "target",
                   "Delete a queue with its listeners and messages"),
@@ -96,7 +96,7 @@ class QueueRoutes(DiscueFamily):
         return Answer({"queues": items}, QUEUES, links)
 
     async def create_queue(self, call: Call) -> Answer:
-        body: QueueBody = call.body
+        body: DiscueQueueBody = call.body
         now_ms = self._clock.now_ms()
         queue = Queue(
             id=ids.new_id(),
@@ -117,7 +117,7 @@ class QueueRoutes(DiscueFamily):
         return self._answer(call.queue)
 
     async def update_queue(self, call: Call) -> Answer:
-        body: QueueBody = call.body
+        body: DiscueQueueBody = call.body
         name, schema = body.chosen(), body.checked_schema()
         queue = await self._admin.update_queue(
             call.tenant,

@@ -16,6 +16,7 @@ from courier.core.errors import BrokerError, Rejected, Unauthenticated
 from courier.core.limits import API_WINDOW_MS, Rate
 from courier.core.types import MINUTE_MS, SECOND_MS, Actor, Key, Tenant
 from courier.delivery.urls import Rules
+from courier.dialects import example
 from courier.dialects.discue import names
 from courier.dialects.discue.errors import REFUSALS, Stale, Unsupported
 from courier.dialects.discue.lockout import LockedOut, Lockout
@@ -85,7 +86,7 @@ _FAILURE = {
 }
 
 
-class Tenants(Protocol):
+class TenantMaker(Protocol):
     """Makes tenants, with their first keys for every dialect."""
 
     async def create_tenant(self, name: str, *, actor: Actor) -> tuple[Tenant, dict[str, Any]]: ...
@@ -100,7 +101,7 @@ class DiscueServices(SiteServices, frozen=True, kw_only=True):
     api_rate: Rate
     edit: asyncio.Lock
     url: str
-    tenants: Tenants
+    tenants: TenantMaker
     verifier: Verifier
     listener_urls: Rules
 
@@ -131,6 +132,7 @@ class Discue(DocumentedSite):
     failure = _FAILURE
     samples = _SAMPLES
     security = _KEY
+    shell = example.DISCUE
 
     def __init__(self, services: DiscueServices, routes: Sequence[Route], *, prefix: str) -> None:
         self.prefix = prefix
@@ -269,6 +271,8 @@ class Discue(DocumentedSite):
 
     def _rate_headers(self, request: Request) -> tuple[tuple[bytes, bytes], ...]:
         """How much is left, for those who are limited at all."""
+        if not self._services.api_rate.limit:
+            return ()
         found = self._services.api_rate.standing(keys.id_of(request.header(b"x-api-key")))
         if found is None:
             return ()

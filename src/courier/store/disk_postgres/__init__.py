@@ -26,6 +26,8 @@ from courier.store.disk_postgres.connection import (
 from courier.store.disk_postgres.database_time import DatabaseTime
 from courier.store.engine.blocks import BlockRow
 from courier.store.engine.disk import (
+    SEARCHED_BLOCKS,
+    SEARCHED_BYTES,
     At,
     Below,
     Between,
@@ -38,6 +40,7 @@ from courier.store.engine.disk import (
     InGroup,
     Loose,
     Missed,
+    Needles,
     OfClaim,
     Open,
     Opened,
@@ -45,8 +48,10 @@ from courier.store.engine.disk import (
     Ready,
     ReadyGroups,
     Which,
+    searched,
 )
-from courier.store.engine.layout import DELAYED, LEASED, NEVER_MS, SEQ_BITS, SPAN
+from courier.store.engine.journal import packet_bytes
+from courier.store.engine.layout import DELAYED, LEASED, NEVER_MS, SEQ_BITS, SEQ_MASK, SPAN
 from courier.store.engine.lines import Delivery
 from courier.store.engine.masks import packed_mask, unpacked_mask
 
@@ -57,6 +62,8 @@ _PACKETS_MAX = 64
 # How many groups are remembered for nodes that were away; who was away for longer reads everything.
 GROUPS_KEPT = 5_000
 _FORGET_EVERY = 500
+# As much of what others have published is read with the note of it.
+PUBLISHED_BYTES_MAX = 256 << 10
 
 
 class _Head(NamedTuple):
@@ -67,6 +74,9 @@ class _Head(NamedTuple):
     journal_first: int
     journal_start_bytes: int
     next_due_ms: int
+
+
+_HEAD_COLUMNS = len(_Head._fields) + 1  # and whose group was the last that this node has seen
 
 
 class _Unlocked:
@@ -106,14 +116,18 @@ class _Unlocked:
         if not self.locked and await self.connection.fetchval(sql.GROUP_NO) != self.after:
             raise Overtaken
 
-    async def commit(self, *args: Any) -> None:
+    async def commit(self, args: Sequence[Any]) -> None:
         """The group is one statement. Raises Overtaken, or InDoubt."""
         try:
-            status = await self.connection.execute(sql.APPLY_AFTER, *args, self.after)
+            await _apply(self.connection, args)
         except LOST as error:
             raise InDoubt(str(error)) from error
-        if status != "UPDATE 1":
-            raise Overtaken
+
+
+async def _apply(connection: Connection, values: Sequence[Any]) -> None:
+    """Raises Overtaken when another group has come since."""
+    if await connection.execute(sql.APPLY, *values) != "SELECT 1":
+        raise Overtaken
 
 
 class PostgresDisk:
@@ -174,7 +188,10 @@ class PostgresDisk:
     async def _read_head(self, connection: Connection, statement: str) -> bool:
         self._connection = connection
         self.is_committed = False
-        *head, token = await connection.fetchrow(statement, self.seen)
+        return self._put_head(await connection.fetchrow(statement, self.seen))
+
+    def _put_head(self, row: Sequence[Any]) -> bool:
+        *head, token = row
         self._head = _Head(*head)
         known = token is None or self._seen_token is None or token == self._seen_token
         self.went_back = self._head.grp < self.seen or not known
@@ -200,9 +217,28 @@ class PostgresDisk:
         self.seen += 1
         self._seen_token = self._token
 
-    async def changed(self, is_fifo: Callable[[int], bool]) -> Changed | None:
-        """What other nodes have changed since the last look; None: it is not known any more."""
-        groups, found, held = await self._connection.fetchrow(sql.CHANGED, self.seen)
+    async def changed(self, is_fifo: Callable[[int], bool], *, bodies: bool) -> Changed | None:
+        """What other nodes have changed since the last look; None: it is not known any more.
+        `bodies`: with some of what they have published."""
+        bytes_max = PUBLISHED_BYTES_MAX if bodies else 0
+        row = await self._connection.fetchrow(sql.CHANGED, self.seen, bytes_max)
+        return await self._changed(row, is_fifo)
+
+    async def look_in_turn(
+        self, connection: Connection, is_fifo: Callable[[int], bool]
+    ) -> tuple[bool, Changed | None]:
+        """`begin_unlocked`, and what others have changed if they have: (False, None) if it is not
+        known."""
+        row = await connection.fetchrow(sql.HEAD_CHANGED, self.seen, PUBLISHED_BYTES_MAX)
+        same = self._put_head(row[:_HEAD_COLUMNS])
+        self._connection = _Unlocked(connection, self._head.grp)
+        self.is_committed = False
+        if same or self.went_back:
+            return same and not self.went_back, None
+        return False, await self._changed(row[_HEAD_COLUMNS:], is_fifo)
+
+    async def _changed(self, row: Sequence[Any], is_fifo: Callable[[int], bool]) -> Changed | None:
+        groups, found, held, published = row
         if len(groups) != self._head.grp - self.seen:
             return None
         lines = {no for group in groups for no in group["lines"]}
@@ -223,6 +259,7 @@ class PostgresDisk:
             groups_of,
             dict.fromkeys(ranges) | _ranges(held),
             [key for group in groups for key in group["blocks"]],
+            [BlockRow(*block) for block in published],
             records,
             (*head[1:6],),
             head.next_due_ms,
@@ -441,13 +478,14 @@ class PostgresDisk:
             [(*minute, *totals) for minute, totals in changes.minutes.items()],
             [note],
             *self._head,
+            head.grp,
         )
         connection = self._connection
         if isinstance(connection, _Unlocked) and not connection.locked and _is_all(changes, grp):
-            await connection.commit(*values)
+            await connection.commit(values)
             self.is_committed = True
         else:
-            await connection.execute(sql.APPLY, *values)
+            await _apply(connection, values)
 
     # --- trimming, inside a group ---
 
@@ -504,7 +542,7 @@ class PostgresDisk:
                     blocks = [BlockRow(*b) for b in await db.fetch(sql.BLOCKS_OF, packet.last)]
                     found.append((packet, blocks))
                     count += min(packet.length, packet.last - after)
-                    size += len(packet.data) + sum([len(block.data or b"") for block in blocks])
+                    size += packet_bytes(packet, blocks)
                     if count >= limit or (bytes_max is not None and size >= bytes_max):
                         return found
                 after = packet.last
@@ -523,6 +561,25 @@ class PostgresDisk:
                 else:
                     upto, found = middle, packet
         return before, found
+
+    async def holding(
+        self, line: int, needles: Needles, *, first: int, last: int, newest: bool, limit: int
+    ) -> tuple[list[BlockRow], int]:
+        base = line << SEQ_BITS
+        search = sql.SEARCH_BACKWARDS if newest else sql.SEARCH
+        async with self._reading() as db:
+            begin = await db.fetchrow(sql.BLOCK_AT, base, base | first)
+            low, high = base | first, base | last
+            if begin is not None and begin[0] + begin[1] > low:
+                low = begin[0]
+            part = (low, high, SEARCHED_BLOCKS, SEARCHED_BYTES)
+            low, high = await db.fetchrow(search.part, *part)
+            if low is None:
+                return [], 0
+            rest = (base | needles.seq, needles.name, line, SEQ_MASK, limit)
+            values = (low, high, *needles.bodies, *needles.rest, *rest)
+            found = [BlockRow(*row) for row in await db.fetch(search.holding, *values)]
+        return found, searched(found, (low, high), (first, last), newest=newest, limit=limit)
 
     async def tallies(
         self, tenant: str, id: str | None, since_minute: int, until_minute: int

@@ -20,6 +20,15 @@ IDLE_MS_MAX = 10_000
 # A server that does not answer at all for so long counts as lost.
 ANSWER_S_MAX = 15.0
 SCHEMA = "courier"
+# Statements are planned once for a connection, most of them while tables are small: so only such
+# plans as stay right when tables grow, which find each row by a key and in order.
+_PLANS = {
+    "plan_cache_mode": "force_generic_plan",
+    **dict.fromkeys(
+        [f"enable_{way}" for way in ("seqscan", "bitmapscan", "hashjoin", "mergejoin", "sort")],
+        "off",
+    ),
+}
 
 # What a connection that is lost raises, or one that was never made.
 LOST = (
@@ -83,6 +92,7 @@ class Address:
                 "lock_timeout": str(LOCK_MS_MAX),
                 "idle_in_transaction_session_timeout": "0" if patient else str(IDLE_MS_MAX),
                 "jit": "off",
+                **_PLANS,
             },
         )
 

@@ -50,6 +50,8 @@ class Notices:
         self._token = token
         self._seen = 0
         self._due = asyncio.Event()
+        self._must_beat = self._must_tell = False
+        self._beat_ns = 0
         self._news = asyncio.Event()
         self._connection: Any = None
         self._busy = asyncio.Lock()
@@ -65,6 +67,7 @@ class Notices:
 
     def tell(self) -> None:
         """This node has written something that others may wait for."""
+        self._must_tell = True
         self._due.set()
 
     def saw(self, group: int, *, settings: bool) -> None:
@@ -72,6 +75,7 @@ class Notices:
         settings are among it."""
         self._seen = group
         if settings:
+            self._must_beat = self._must_tell = True
             self._due.set()
 
     async def spread(self, group: int) -> None:
@@ -117,13 +121,13 @@ class Notices:
             await connection.add_listener(self._channel, self._told)
             await self._time.measure(connection)
             self._connection = connection
+            self._must_beat = True
             while not self._closed:
+                self._due.clear()
                 async with self._busy:
-                    asked_ns = elapsed_ns()
-                    us: int = await connection.fetchval(_BEAT, self._token, self._seen)
-                    self._time.answered(us, asked_ns=asked_ns)
-                    if self._due.is_set():
-                        self._due.clear()
+                    await self._beat(connection)
+                    if self._must_tell:
+                        self._must_tell = False
                         told = (self._channel, str(self._token))
                         await connection.execute("SELECT pg_notify($1, $2)", *told)
                 await asyncio.sleep(EVERY_S)
@@ -134,6 +138,15 @@ class Notices:
         finally:
             self._connection = None
             connection.terminate()
+
+    async def _beat(self, connection: Any) -> None:
+        asked_ns = elapsed_ns()
+        if not self._must_beat and asked_ns - self._beat_ns < BEAT_S * 1e9:
+            return
+        self._must_beat = False
+        us: int = await connection.fetchval(_BEAT, self._token, self._seen)
+        self._beat_ns = asked_ns
+        self._time.answered(us, asked_ns=asked_ns)
 
     def _told(self, connection: Any, pid: int, channel: str, payload: str) -> None:
         if payload != str(self._token):

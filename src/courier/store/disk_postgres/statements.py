@@ -11,24 +11,32 @@ EPOCH = "SELECT epoch FROM meta"
 NEW_EPOCH = "UPDATE meta SET epoch = $1 WHERE epoch = $2"
 # More groups than anybody remembers, so that all nodes read everything.
 SKIP_GROUPS = "UPDATE head SET grp = grp + $1"
-HEAD = """
-SELECT grp, journal_last, journal_bytes, journal_ms, journal_first, journal_start_bytes,
-    next_due_ms, (SELECT token FROM grp WHERE no = $1)
-FROM head
-"""
+# A row that every group changes has many dead versions while somebody holds a snapshot. Going
+# backward, an index comes to the newest first; forward it passes by all of them.
+_NEWEST = "FROM head ORDER BY one DESC LIMIT 1"
+_HEAD = """grp, journal_last, journal_bytes, journal_ms, journal_first, journal_start_bytes,
+    next_due_ms, (SELECT token FROM grp WHERE no = $1)"""
+HEAD = f"SELECT {_HEAD} {_NEWEST} "
 LOCK_HEAD = HEAD + "FOR UPDATE"
-GROUP_NO = "SELECT grp FROM head"
+GROUP_NO = f"SELECT grp {_NEWEST}"
 LOCK_GROUP = f"{GROUP_NO} FOR UPDATE"
 BARRIER = "UPDATE head SET barriers = barriers + 1"
 TOKEN = "SELECT token FROM grp WHERE no = $1"
-# What groups have changed since, of all that is kept in memory, in one round trip.
-CHANGED = """
-SELECT ARRAY(SELECT g FROM grp AS g WHERE no > $1 ORDER BY no),
-    ARRAY(SELECT l FROM lines AS l
-        WHERE no IN (SELECT unnest(lines) FROM grp WHERE no > $1)),
-    ARRAY(SELECT r FROM range AS r
-        WHERE id IN (SELECT unnest(ranges) FROM grp WHERE no > $1))
+# What groups have changed since, of all that is kept in memory, and what they have published, up to
+# some bytes, all in one round trip.
+_CHANGED = """
+ARRAY(SELECT g FROM grp AS g WHERE no > $1 ORDER BY no),
+ARRAY(SELECT l FROM lines AS l WHERE no IN (SELECT unnest(lines) FROM grp WHERE no > $1)),
+ARRAY(SELECT r FROM range AS r WHERE id IN (SELECT unnest(ranges) FROM grp WHERE no > $1)),
+ARRAY(SELECT b FROM block AS b WHERE id = ANY(ARRAY(
+    SELECT id FROM (
+        SELECT id, sum(length(data)) OVER (ORDER BY id) AS upto FROM block
+        WHERE id = ANY(ARRAY(SELECT unnest(blocks) FROM grp WHERE no > $1))) AS new
+    WHERE upto <= $2)))
 """
+CHANGED = f"SELECT {_CHANGED}"
+# The same with where the state stands, of one moment.
+HEAD_CHANGED = f"SELECT {_HEAD}, {_CHANGED} {_NEWEST}"
 FORGET_GROUPS = "DELETE FROM grp WHERE no <= $1"
 RECORDS = "SELECT body FROM record"
 RECORD = "SELECT body FROM record WHERE kind = $1 AND id = $2"
@@ -56,47 +64,62 @@ EMPTY = (
 _LINE_COLUMNS = """queue, listener, tail, cursor, count, bytes, fresh, again, leased, delayed,
     exhausted, gone, renamed, missed, acknowledged, last_success_ms, last_failure_ms, dropped,
     spent, pulled, expired"""
-_EXCLUDED = ", ".join(f"excluded.{column.strip()}" for column in _LINE_COLUMNS.split(","))
+_NEW_LINE = ", ".join(f"(new).{column.strip()}" for column in _LINE_COLUMNS.split(","))
 _BLOCK_COLUMNS = "at_ms, flags, only_line, count, last, meta_sum, data_sum, meta, data"
 _BLOCK_EXCLUDED = ", ".join(f"excluded.{column.strip()}" for column in _BLOCK_COLUMNS.split(","))
 
 
-def _apply(turn: str, where: str, upon: str) -> str:
-    """The rows that nearly every group writes, in one round trip."""
-    return f"""
-WITH {turn}put_lines AS (
-    INSERT INTO lines SELECT * FROM unnest($1::lines[]) {where}
-    ON CONFLICT (no) DO UPDATE SET ({_LINE_COLUMNS}) = ROW ({_EXCLUDED})
+_IN_TURN = "WHERE EXISTS (SELECT FROM turn)"
+
+
+def _placed(table: str, key: str, rows: str) -> str:
+    """Rows, and where those of these keys are now: see `_NEWEST`."""
+    keys = key.split(", ")
+    of_new = ", ".join(f"new.{column}" for column in keys)
+    order = ", ".join(f"{column} DESC" for column in keys)
+    return f"""SELECT new, (
+        SELECT ctid FROM {table} WHERE ({key}) >= ({of_new}) AND ({key}) <= ({of_new})
+        ORDER BY {order} LIMIT 1) AS place
+    FROM unnest({rows}::{table}[]) AS new {_IN_TURN}"""
+
+
+# The rows that nearly every group writes, in one round trip, if no group has come since $15;
+# otherwise nothing.
+APPLY = f"""
+WITH turn AS (
+    UPDATE head SET grp = $8, journal_last = $9, journal_bytes = $10, journal_ms = $11,
+        journal_first = $12, journal_start_bytes = $13, next_due_ms = $14
+    WHERE grp = $15 AND ctid = (SELECT ctid {_NEWEST}) RETURNING grp
+), lines_placed AS MATERIALIZED (
+    {_placed("lines", "no", "$1")}
+), put_lines AS (
+    UPDATE lines SET ({_LINE_COLUMNS}) = ROW ({_NEW_LINE}) FROM lines_placed
+    WHERE lines.ctid = place
+), new_lines AS (
+    INSERT INTO lines SELECT (new).* FROM lines_placed WHERE place IS NULL
 ), blocks AS (
-    INSERT INTO block SELECT * FROM unnest($2::block[]) {where}
+    INSERT INTO block SELECT * FROM unnest($2::block[]) {_IN_TURN}
     ON CONFLICT (id) DO UPDATE SET ({_BLOCK_COLUMNS}) = ROW ({_BLOCK_EXCLUDED})
 ), ranges AS (
-    INSERT INTO range SELECT * FROM unnest($3::range[]) {where}
+    INSERT INTO range SELECT * FROM unnest($3::range[]) {_IN_TURN}
     ON CONFLICT (id) DO UPDATE SET (until_ms, at_ms, count, claim, done) =
         ROW (excluded.until_ms, excluded.at_ms, excluded.count, excluded.claim, excluded.done)
 ), ended AS (
-    DELETE FROM range WHERE id IN (SELECT unnest($4::bigint[]) {where})
+    DELETE FROM range WHERE id IN (SELECT unnest($4::bigint[]) {_IN_TURN})
 ), packets AS (
-    INSERT INTO packet SELECT * FROM unnest($5::packet[]) {where}
-), minutes AS (
-    INSERT INTO minute SELECT * FROM unnest($6::minute[]) {where}
-    ON CONFLICT (minute, queue, kind) DO UPDATE
-    SET count = minute.count + excluded.count, bytes = minute.bytes + excluded.bytes
+    INSERT INTO packet SELECT * FROM unnest($5::packet[]) {_IN_TURN}
+), minutes_placed AS MATERIALIZED (
+    {_placed("minute", "minute, queue, kind", "$6")}
+), put_minutes AS (
+    UPDATE minute SET count = count + (new).count, bytes = bytes + (new).bytes
+    FROM minutes_placed WHERE minute.ctid = place
+), new_minutes AS (
+    INSERT INTO minute SELECT (new).* FROM minutes_placed WHERE place IS NULL
 ), groups AS (
-    INSERT INTO grp SELECT * FROM unnest($7::grp[]) {where}
+    INSERT INTO grp SELECT * FROM unnest($7::grp[]) {_IN_TURN}
 )
-UPDATE head SET grp = $8, journal_last = $9, journal_bytes = $10, journal_ms = $11,
-    journal_first = $12, journal_start_bytes = $13, next_due_ms = $14 {upon}
+SELECT FROM turn
 """
-
-
-APPLY = _apply("", "", "")
-# The same as a transaction of its own, if no group has come since $15; otherwise nothing.
-APPLY_AFTER = _apply(
-    "turn AS MATERIALIZED (SELECT 1 FROM head WHERE head.grp = $15 FOR UPDATE), ",
-    "WHERE EXISTS (SELECT FROM turn)",
-    "FROM turn",
-)
 
 # --- blocks ---
 
@@ -112,6 +135,43 @@ FROM block WHERE id >= $1 AND id < $2 ORDER BY id LIMIT $3
 BLOCK_SIZES = """
 SELECT count, length(data) FROM block WHERE id >= $1 AND id < $2 ORDER BY id LIMIT $3
 """
+
+
+class PostgresSearch(NamedTuple):
+    """A search in the order of sequences, or backwards."""
+
+    part: str
+    holding: str
+
+
+def _search(order: str) -> PostgresSearch:
+    return PostgresSearch(
+        # The ends of the blocks that are looked at next, by their number and their bytes.
+        part=f"""
+SELECT min(id), max(id + count - 1) FROM (
+    SELECT id, count, sum(size) OVER (ORDER BY id {order}) - size AS before FROM (
+        SELECT id, count, length(data) AS size FROM block
+        WHERE id >= $1 AND id <= $2 ORDER BY id {order} LIMIT $3) AS next) AS summed
+WHERE before < $4
+""",
+        holding=f"""
+SELECT id, at_ms, flags, only_line, count, last, meta_sum, data_sum, meta, data FROM block
+WHERE id >= $1 AND id <= $2 AND (
+    position($3::bytea IN data) > 0 OR position($4::bytea IN data) > 0
+    OR position($5::bytea IN meta) > 0 OR position($6::bytea IN meta) > 0
+    OR ($7::bigint >= id AND $7 < id + count)
+    OR ($8::bytea IS NOT NULL AND EXISTS (
+        SELECT 1 FROM fact WHERE line = $9 AND kind = 'name'
+        AND key >= convert_to(lpad(to_hex(id & $10), 11, '0'), 'UTF8')
+        AND key < convert_to(lpad(to_hex((id & $10) + count), 11, '0'), 'UTF8')
+        AND position($8 IN value) > 0)))
+ORDER BY id {order} LIMIT $11
+""",
+    )
+
+
+SEARCH = _search("")
+SEARCH_BACKWARDS = _search("DESC")
 BLOCKS_OF = """
 SELECT id, at_ms, flags, only_line, count, last, meta_sum, data_sum, meta, data
 FROM block WHERE last = $1 ORDER BY id

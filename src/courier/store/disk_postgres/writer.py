@@ -2,6 +2,7 @@
 
 A group locks the head of the state, takes in what other nodes have changed, runs its calls against
 the engine's memory and writes the rows that they changed. Nobody is answered before COMMIT was.
+A node that may count on being the next (`turns.py`) does without the lock.
 
 When the connection is lost after COMMIT was sent, nobody knows whether the group happened. Then
 the writer connects again, to the next primary if there is one, and looks whether the group is
@@ -14,6 +15,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any, TypeVar
 
 from courier.clock import elapsed_ns
@@ -35,6 +37,8 @@ from courier.store.disk_postgres.connection import (
     sentence,
 )
 from courier.store.disk_postgres.notices import Notices
+from courier.store.disk_postgres.turns import Turns
+from courier.store.engine.disk import Changed
 from courier.store.engine.engine import Engine
 from courier.store.engine.joins import Alone, Joined
 from courier.store.engine.units import (
@@ -63,10 +67,10 @@ LOOK_EVERY_S = 0.25
 UNSEEN_S_MAX = 1.0
 # How often a group that other transactions stood in the way of is tried.
 TRIES_MAX = 5
-# After how many groups of its own a node takes itself for the only one that writes, and for how
-# long it does not, once it was wrong.
-ALONE_MIN = 20
-OVERTAKEN_REST_S = 10.0
+# Rounds of the loop after which those who were answered have called again, if they do so at once.
+ROUNDS_TO_RETURN = 2
+# How often a group is added to by what early answers lead to.
+EARLY_TIMES = 8
 _LOOK = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _NOT_ON_STANDBY = "canceling wait for synchronous replication"
 
@@ -81,6 +85,13 @@ class _FencedCall(GroupCall):
     def __init__(self, op: Callable[[], Any], future: "asyncio.Future[Any]", fence: Fence) -> None:
         super().__init__(op, future)
         self.fence = fence
+
+
+class _EarlyCall(GroupCall):
+    """One that is answered before its group is written, since what its caller asks for next belongs
+    to the same group."""
+
+    __slots__ = ()
 
 
 class PostgresWriter:
@@ -114,9 +125,7 @@ class PostgresWriter:
         # Since when the database is away, and what it said last.
         self._away: tuple[float, StoreUnavailable] | None = None
         self._local_only = False
-        # Groups of this node that followed each other; until when it locks the head in any case.
-        self._alone = 0
-        self._locked_until_s = 0.0
+        self._turns = Turns(address.schema)
         # The last group of this node that changed settings.
         self._settings_group = 0
         self.groups = self.calls = self.doubts = 0
@@ -128,6 +137,14 @@ class PostgresWriter:
 
         An op that raises Rejected must not have changed anything.
         """
+        fence = FENCE.get()
+        return self._submit(op, GroupCall if fence is None else partial(_FencedCall, fence=fence))
+
+    def submit_early(self, op: Callable[[], T]) -> "asyncio.Future[T]":
+        """The answer comes before it is durable. `op` may run again after that."""
+        return self._submit(op, _EarlyCall)
+
+    def _submit(self, op: Callable[[], T], kind: Callable[..., GroupCall]) -> "asyncio.Future[T]":
         future = self._loop.create_future()
         if self._closed:
             future.set_exception(ShuttingDown())
@@ -135,9 +152,7 @@ class PostgresWriter:
         if self._away is not None and (self._gave_up or len(self._waiting) >= WAITING_MAX):
             future.set_exception(self._away[1])
             return future
-        fence = FENCE.get()
-        call = GroupCall(op, future) if fence is None else _FencedCall(op, future, fence)
-        self._waiting.append(call)
+        self._waiting.append(kind(op, future))
         self._arrived.set()
         return future
 
@@ -201,6 +216,8 @@ class PostgresWriter:
 
     async def _serve(self) -> None:
         while self._waiting or self._lookers or not self._closed:
+            if self._turns.mine:
+                await self._end_turn()
             if not self._waiting and not self._lookers:
                 self._arrived.clear()
                 with suppress(TimeoutError):
@@ -281,18 +298,14 @@ class PostgresWriter:
                 return
 
     async def _attempt(self, calls: list[GroupCall]) -> None:
-        connection = self._connection
         for call in calls:
             call.forget()
         lookers, self._lookers = self._lookers, []
         begun_ns = elapsed_ns()
         try:
-            if self._may_lock_late(calls):
-                self._disk.begin_unlocked(connection)
-            else:
-                await self._catch_up(await self._begin(connection))
-                await self._refuse_late(calls)
-            for unit in units(calls):
+            locked = await self._begin_group(calls)
+            await self._run_early(calls, locked=locked)
+            for unit in units([call for call in calls if not isinstance(call, _EarlyCall)]):
                 if later := await self._run(unit):
                     calls[:] = [call for call in calls if call not in later]
                     self._waiting.extendleft(reversed(later))
@@ -330,20 +343,69 @@ class PostgresWriter:
             raise InDoubt("no standby has confirmed it")
         return True
 
-    def _may_lock_late(self, calls: list[GroupCall]) -> bool:
-        """Whether nobody else seems to be writing. It costs much to be wrong."""
-        return (
-            self._alone >= ALONE_MIN
-            and self._loop.time() >= self._locked_until_s
-            and not self._stale
-            and not any(isinstance(call, _FencedCall) for call in calls)
-        )
+    async def _begin_group(self, calls: list[GroupCall]) -> bool:
+        """From here on memory is what is in the database, or the group will do nothing. True: the
+        head is locked."""
+        fenced = any(isinstance(call, _FencedCall) for call in calls)
+        if (self._turns.alone or self._turns.mine) and not self._stale and not fenced:
+            self._disk.begin_unlocked(self._connection)
+            return False
+        locked = not await self._begin_turn(may_look=not self._stale and not fenced)
+        if locked:
+            await self._catch_up(await self._begin(self._connection), bodies=True)
+        self._join_late(calls, locked=locked)
+        if locked:
+            await self._refuse_late(calls)
+        return locked
+
+    async def _begin_turn(self, *, may_look: bool) -> bool:
+        """Wait until others are done. False: the head has to be locked."""
+        sure = await self._turns.take(self._connection)
+        if not sure or not may_look:
+            return False
+        same, changed = await self._disk.look_in_turn(self._connection, self._engine.book.is_fifo)
+        if same:
+            self._turns.saw(others=False)
+        elif changed is not None:
+            await self._take_in(changed)
+        return same or changed is not None
+
+    async def _end_turn(self) -> None:
+        """If it is time, or nobody has anything for another group."""
+        await self._let_return()
+        if self._turns.is_over(idle=not self._waiting):
+            await self._turns.end(self._connection)
+
+    async def _let_return(self) -> None:
+        for _ in range(ROUNDS_TO_RETURN):
+            await asyncio.sleep(0)
+
+    async def _run_early(self, calls: list[GroupCall], *, locked: bool) -> None:
+        """And take what their callers ask for next, a few times over."""
+        ran = 0
+        for times_left in reversed(range(EARLY_TIMES)):
+            early = [call for call in calls if isinstance(call, _EarlyCall)][ran:]
+            if not early:
+                return
+            for call in early:
+                await self._run([call])
+                call.answer()
+            ran += len(early)
+            await self._let_return()
+            if times_left or not any(isinstance(call, _EarlyCall) for call in self._waiting):
+                self._join_late(calls, locked=locked)
+
+    def _join_late(self, calls: list[GroupCall], *, locked: bool) -> None:
+        """Take those too that came while others were at work."""
+        if any(call.alone for call in (*calls, *self._waiting)):
+            return
+        if locked or not any(isinstance(call, _FencedCall) for call in self._waiting):
+            calls += take(self._waiting, self._calls_max - len(calls))
 
     def _overtaken(self) -> None:
         """Memory has to be read again, which must not happen often."""
         self._stale = True
-        self._alone = 0
-        self._locked_until_s = self._loop.time() + OVERTAKEN_REST_S
+        self._turns.overtaken()
 
     def _give_up_later(self, calls: list[GroupCall]) -> asyncio.TimerHandle:
         """COMMIT was sent: nobody waits for its outcome for longer than this."""
@@ -363,19 +425,22 @@ class PostgresWriter:
         await connection.execute("BEGIN")
         return await self._disk.lock(connection)
 
-    async def _catch_up(self, same: bool) -> None:
+    async def _catch_up(self, same: bool, *, bodies: bool) -> None:
         if self._stale:
             await self._engine.catch_up(None)
             self._stale = False
             self._notices.saw(self._disk.seen, settings=True)
         elif same:
-            self._alone += 1
+            self._turns.saw(others=False)
         else:
-            self._alone = 0
-            changed = await self._disk.changed(self._engine.book.is_fifo)
-            await self._engine.catch_up(changed)
-            settings = changed is None or bool(changed.records)
-            self._notices.saw(self._disk.seen, settings=settings)
+            book = self._engine.book
+            await self._take_in(await self._disk.changed(book.is_fifo, bodies=bodies))
+
+    async def _take_in(self, changed: Changed | None) -> None:
+        self._turns.saw(others=True)
+        await self._engine.catch_up(changed)
+        settings = changed is None or bool(changed.records)
+        self._notices.saw(self._disk.seen, settings=settings)
 
     async def _refuse_late(self, calls: list[GroupCall]) -> None:
         """Calls of duties that other nodes have by now."""
@@ -449,7 +514,7 @@ class PostgresWriter:
             if self._disk.went_back:
                 await self._connection.execute("COMMIT")
                 same = await self._begin(self._connection)
-            await self._catch_up(same)
+            await self._catch_up(same, bodies=False)
             await self._connection.execute("COMMIT")
         except ERRORS as error:
             self._stale = True
@@ -486,6 +551,7 @@ class PostgresWriter:
             if self._closed and refused:
                 return False
             self._connection.terminate()
+            self._turns.lost()
             try:
                 self._connection = await self._address.connect()
             except ERRORS as again:
@@ -509,7 +575,7 @@ class PostgresWriter:
         finally:
             timer.cancel()
             # Who was told that nobody knows is not served once more.
-            calls[:] = [call for call in calls if not call.future.done()]
+            calls[:] = [c for c in calls if isinstance(c, _EarlyCall) or not c.future.done()]
 
     async def _decided(self, calls: list[GroupCall], doubt: InDoubt, since_s: float) -> bool:
         while True:

@@ -1,5 +1,5 @@
-"""Reads of the journal and of past numbers, beside the group: on threads and connections of their
-own."""
+"""Reads of the journal, of past numbers and of messages that are searched, beside the group: on
+threads and connections of their own."""
 
 import asyncio
 import threading
@@ -16,7 +16,15 @@ from courier.store.disk_sqlite import statements as sql
 from courier.store.disk_sqlite.connection import connect, disk_errors
 from courier.store.disk_sqlite.volume import Unlimited, Volume
 from courier.store.engine.blocks import BlockRow
-from courier.store.engine.disk import Packet
+from courier.store.engine.disk import (
+    SEARCHED_BLOCKS,
+    SEARCHED_BYTES,
+    Needles,
+    Packet,
+    searched,
+)
+from courier.store.engine.journal import packet_bytes
+from courier.store.engine.layout import SEQ_BITS, SEQ_MASK
 
 T = TypeVar("T")
 
@@ -49,7 +57,7 @@ class PastReads:
                 blocks = [BlockRow(*b) for b in db.execute(sql.BLOCKS_OF, (packet.last,))]
                 found.append((packet, blocks))
                 count += min(packet.length, packet.last - after)
-                size += len(packet.data) + sum([len(block.data or b"") for block in blocks])
+                size += packet_bytes(packet, blocks)
                 if count >= limit or (bytes_max is not None and size >= bytes_max):
                     break
         return found
@@ -72,6 +80,31 @@ class PastReads:
                 else:
                     upto, found = middle, packet
         return before, found
+
+    async def holding(
+        self, line: int, needles: Needles, *, first: int, last: int, newest: bool, limit: int
+    ) -> tuple[list[BlockRow], int]:
+        return await self._read(
+            self._holding, line << SEQ_BITS, needles, first, last, newest, limit
+        )
+
+    def _holding(
+        self, base: int, needles: Needles, first: int, last: int, newest: bool, limit: int
+    ) -> tuple[list[BlockRow], int]:
+        search = sql.SEARCH_BACKWARDS if newest else sql.SEARCH
+        with disk_errors(), self._reader() as db:
+            begin = db.execute(sql.BLOCK_AT, (base, base | first)).fetchone()
+            low, high = base | first, base | last
+            if begin is not None and begin[0] + begin[1] > low:
+                low = begin[0]
+            part = (low, high, SEARCHED_BLOCKS, SEARCHED_BYTES)
+            [(low, high)] = db.execute(search.part, part)
+            if low is None:
+                return [], 0
+            rest = (base | needles.seq, needles.name, base >> SEQ_BITS, SEQ_MASK, limit)
+            values = (low, high, *needles.bodies, *needles.rest, *rest)
+            found = [BlockRow(*row) for row in db.execute(search.holding, values)]
+        return found, searched(found, (low, high), (first, last), newest=newest, limit=limit)
 
     async def tallies(
         self, tenant: str, id: str | None, since_minute: int, until_minute: int

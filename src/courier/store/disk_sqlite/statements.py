@@ -48,6 +48,41 @@ BLOCK_METAS = """
 SELECT id, at_ms, flags, only, count, last, meta_sum, data_sum, meta, NULL
 FROM block WHERE id >= ? AND id < ? ORDER BY id LIMIT ?
 """
+
+
+class SqliteSearch(NamedTuple):
+    """A search in the order of sequences, or backwards."""
+
+    part: str
+    holding: str
+
+
+def _search(order: str) -> SqliteSearch:
+    return SqliteSearch(
+        # The ends of the blocks that are looked at next, by their number and their bytes.
+        part=f"""
+SELECT min(id), max(id + count - 1) FROM (
+    SELECT id, count, sum(size) OVER (ORDER BY id {order}) - size AS before FROM (
+        SELECT id, count, length(data) AS size FROM block
+        WHERE id >= ? AND id <= ? ORDER BY id {order} LIMIT ?))
+WHERE before < ?
+""",
+        holding=f"""
+SELECT id, at_ms, flags, only, count, last, meta_sum, data_sum, meta, data FROM block
+WHERE id >= ?1 AND id <= ?2 AND (
+    instr(data, ?3) OR instr(data, ?4) OR instr(meta, ?5) OR instr(meta, ?6)
+    OR (?7 >= id AND ?7 < id + count)
+    OR (?8 IS NOT NULL AND EXISTS (
+        SELECT 1 FROM fact WHERE line = ?9 AND kind = 'name'
+        AND key >= printf('%011x', id & ?10) AND key < printf('%011x', (id & ?10) + count)
+        AND instr(value, ?8))))
+ORDER BY id {order} LIMIT ?11
+""",
+    )
+
+
+SEARCH = _search("")
+SEARCH_BACKWARDS = _search("DESC")
 BLOCKS_OF = """
 SELECT id, at_ms, flags, only, count, last, meta_sum, data_sum, meta, data
 FROM block INDEXED BY block_last WHERE last = ? ORDER BY id

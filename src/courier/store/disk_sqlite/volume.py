@@ -137,9 +137,8 @@ class Volume:
         try:
             self._db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
         except apsw.FullError:
-            if not self._reserve.exists():
+            if not self._reserve.exists() or not self._empty_reserve():
                 raise
-            os.truncate(self._reserve, 0)
             self._db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
 
     def checkpoint(self) -> None:
@@ -198,13 +197,21 @@ class Volume:
 
     def _release(self) -> bool:
         """Give the reserve up, and shorten the log with what it gives; False: it is gone."""
-        if not self.reserved:
+        if not self.reserved or not self._empty_reserve():
             return False
         log.error("disk_full", extra={"released_bytes": self._reserve_bytes})
-        os.truncate(self._reserve, 0)
         self.reserved = False
         self._measured(0)  # until the next look: what was given up is not for publishers
         self._full = True
+        return True
+
+    def _empty_reserve(self) -> bool:
+        """False: the disk refuses even that, as one that copies on write may."""
+        try:
+            os.truncate(self._reserve, 0)
+        except OSError as error:
+            log.error("reserve_not_released", extra={"reason": str(error)})
+            return False
         return True
 
     def look(self) -> None:
@@ -212,7 +219,10 @@ class Volume:
 
         Pages that deleted rows have left in the database count: new rows are written there.
         """
-        room = os.statvfs(self._path.parent)
+        try:
+            room = os.statvfs(self._path.parent)
+        except OSError as error:  # for callers an error of the disk like any other
+            raise apsw.IOError(str(error)) from error
         free = room.f_bavail * room.f_frsize
         if self._reserve_bytes and not self.reserved and free >= 2 * self._reserve_bytes:
             try:

@@ -48,6 +48,8 @@ class EngineStore:
         """`accepted`: what the start has accepted of damage, for the journal."""
         self.disk = disk
         self.engine = engine
+        # The same each time, so that it costs little to tell that calls ask for the same.
+        self._publish, self._lease, self._settle = engine.publish, engine.lease, engine.settle
         self.writer = writer
         self.waiters = waiters
         self._calls = calls = engine.calls
@@ -122,7 +124,7 @@ class EngineStore:
         self._calls.room.require_space()
         if len(batches) == 1 and via is None:
             queue, drafts = batches[0]
-            key = (self.engine.publish, (queue, actor, bytes_max), now_ms // MINUTE_MS)
+            key = (self._publish, (queue, actor, bytes_max), now_ms // MINUTE_MS)
             op = Joined(key, (drafts, now_ms))
             try:
                 return [await self.writer.submit(op)]
@@ -149,31 +151,21 @@ class EngineStore:
         leased_max: int | None = None,
         allowance: Allowance | None = None,
     ) -> Leased:
-        if leased_max is None:
-            apart = (now_ms // MINUTE_MS, allowance is None)
-            key = (self.engine.lease, (queue, lease_ms, actor), apart)
-            # Late, so that it finds what the same group publishes.
-            op = Joined(key, (count, now_ms, allowance), late=True)
-            try:
-                leased: Leased = await self.writer.submit(op)
-                return leased
-            except StoreDamaged as error:
-                self._calls.note_damage(error)
-                raise
-
-        async def lease() -> Leased:
-            await self.engine.time.pass_time(now_ms)
-            line = self.engine.book.line(queue)
-            return await self.engine.leases.lease(
-                line, [count], lease_ms, actor, now_ms, leased_max=leased_max, allowance=allowance
-            )
-
-        return await self._calls.run(lease)
+        apart = (now_ms // MINUTE_MS, allowance is None)
+        key = (self._lease, (queue, lease_ms, actor, leased_max), apart)
+        # Late, so that it finds what the same group publishes.
+        op = Joined(key, (count, now_ms, allowance), late=True)
+        try:
+            leased: Leased = await self.writer.submit(op)
+            return leased
+        except StoreDamaged as error:
+            self._calls.note_damage(error)
+            raise
 
     async def settle(
         self, queue: str, items: Sequence[Settlement], *, actor: Actor, now_ms: int
     ) -> list[Outcome]:
-        key = (self.engine.settle, (queue, actor), now_ms // MINUTE_MS)
+        key = (self._settle, (queue, actor), now_ms // MINUTE_MS)
         op = Joined(key, (items, now_ms))
         try:
             outcomes: list[Outcome] = await self.writer.submit(op)

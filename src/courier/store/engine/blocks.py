@@ -238,7 +238,7 @@ class Blocks:
             self.forget(block.key)
             block.bodies = None
 
-    def _keep(self, block: Block) -> None:
+    def keep(self, block: Block) -> None:
         self.forget(block.key)
         self._insert(block)
         self._bytes += block.nbytes
@@ -283,7 +283,7 @@ class Blocks:
             )
             read = [block_of(row) for row in rows]
             for block in read if bodies else ():
-                self._keep(block)
+                self.keep(block)
             if read:
                 found = read[0]
             else:

@@ -11,7 +11,7 @@ import msgspec
 from courier.core.errors import NotFound, OverLimit, StoreDamaged
 from courier.core.types import MINUTE_MS, Actor, AnyRecord, Consumer, Listener, Queue
 from courier.core.waiters import Waiters
-from courier.store.engine.blocks import Blocks, checksum
+from courier.store.engine.blocks import Blocks, block_of, checksum
 from courier.store.engine.columns import EventColumns
 from courier.store.engine.disk import Changed, Changes, Disk, Opened, Packet
 from courier.store.engine.journal import PackedRun, sealed
@@ -126,6 +126,8 @@ class Book:
             self._follow_range(self.by_no[key >> SEQ_BITS], key & SEQ_MASK, found)
         for key in changed.blocks:
             self.blocks.forget(key)
+        for block in changed.published:
+            self.blocks.keep(block_of(block))
         stale = [key for key in self.leased_rows if key >> SEQ_BITS in changed.lines]
         for key in stale:
             del self.leased_rows[key]

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol
 
 from courier.core.types import Level, Tally
 from courier.store.engine.blocks import Block, BlockRow
+from courier.store.engine.layout import SEQ_MASK
 from courier.store.engine.lines import Delivery, PushLine, QueueLine, Range
 
 
@@ -64,13 +65,15 @@ class Changed(NamedTuple):
     """What other nodes have changed of all that is kept in memory. None: it is gone.
 
     `groups`: of lines of FIFO queues, how many messages of each group are leased. `blocks` may be
-    gone or others by now. `journal` as in Opened; no row comes due before `next_due_ms`.
+    gone or others by now; `published` are some that are there. `journal` as in Opened; no row comes
+    due before `next_due_ms`.
     """
 
     lines: dict[int, tuple[Any, ...] | None]
     groups: dict[int, dict[str, int]]
     ranges: dict[int, tuple[Any, ...] | None]
     blocks: list[int]
+    published: list[BlockRow]
     records: dict[tuple[str, str], bytes | None]
     journal: tuple[int, ...]
     next_due_ms: int
@@ -137,6 +140,41 @@ class OfClaim(NamedTuple):
 
 
 Which = Ready | ReadyGroups | Open | Missed | Between | At | InGroup | GroupHeads | OfClaim
+
+
+class Needles(NamedTuple):
+    """What is looked for in blocks; None: nothing.
+
+    `bodies`, `rest`: one of these bytes in the bodies, or in what else is stored of the messages.
+    `seq`: the message with this sequence. `name`: these bytes in a name given later.
+    """
+
+    bodies: tuple[bytes | None, bytes | None]
+    rest: tuple[bytes | None, bytes | None] = (None, None)
+    seq: int = 0
+    name: bytes | None = None
+
+
+# A part of the blocks that are searched: whichever comes first.
+SEARCHED_BLOCKS = 10_000
+SEARCHED_BYTES = 8 << 20
+
+
+def searched(
+    found: Sequence[BlockRow],
+    looked: tuple[int, int],
+    wanted: tuple[int, int],
+    *,
+    newest: bool,
+    limit: int,
+) -> int:
+    """What `holding` has come to: `looked` are the ends of the part as keys, `wanted` sequences."""
+    low, high = looked
+    if len(found) == limit:
+        low, high = found[-1].key, found[-1].key + found[-1].length - 1
+    if newest:
+        return low & SEQ_MASK if low & SEQ_MASK > wanted[0] else 0
+    return high & SEQ_MASK if high & SEQ_MASK < wanted[1] else 0
 
 
 class Due(NamedTuple):
@@ -226,6 +264,14 @@ class Disk(Protocol):
     ) -> list[BlockRow]:
         """From the block that holds `seq` on, or the next one, until they hold `messages`, or
         bodies of `bytes_max`."""
+        ...
+
+    async def holding(
+        self, line: int, needles: Needles, *, first: int, last: int, newest: bool, limit: int
+    ) -> tuple[list[BlockRow], int]:
+        """Of a part of the blocks with messages in [first, last], by sequence or backwards: up to
+        `limit` that have one of the needles. And the sequence up to which, or down to which, blocks
+        were looked at; 0: all. Committed ones only."""
         ...
 
     async def deliveries(

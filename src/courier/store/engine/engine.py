@@ -108,6 +108,7 @@ class Engine:
         queue: str,
         lease_ms: int,
         actor: Actor,
+        leased_max: int | None,
     ) -> Sequence[Leased | Later]:
         """Together they are handed out no more than the first of them may have."""
         now_ms = max([now_ms for _, now_ms, _ in calls])
@@ -115,7 +116,9 @@ class Engine:
         line = self.book.line(queue)
         first = calls[0][2]
         counts = [max(0, count) for count, _, _ in calls]
-        leased = await self.leases.lease(line, counts, lease_ms, actor, now_ms, allowance=first)
+        leased = await self.leases.lease(
+            line, counts, lease_ms, actor, now_ms, leased_max=leased_max, allowance=first
+        )
         if len(calls) == 1:
             return [leased]
         answers: list[Leased | Later] = []
@@ -201,5 +204,5 @@ def _shared(
 
 
 def _once(calls: Sequence[tuple[Sequence[Draft], int]]) -> bool:
-    singles = [drafts for drafts, _ in calls if not isinstance(drafts, PlainDrafts)]
+    singles = [drafts for drafts, _ in calls if type(drafts) is not PlainDrafts]
     return any([draft.once_key is not None for drafts in singles for draft in drafts])

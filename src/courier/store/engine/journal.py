@@ -45,10 +45,18 @@ def sealed(runs: list[PackedRun]) -> bytes:
     return _encode(runs)
 
 
-def unfolded(packet: Packet, rows: Sequence[BlockRow]) -> list[Run]:
-    """The runs of a packet. Raises StoreDamaged when it is not what was written."""
-    blocks = {row.key: block_of(row) for row in rows}
-    return list(_runs(packet, blocks))
+def packet_bytes(packet: Packet, rows: Sequence[BlockRow]) -> int:
+    """With the blocks that it names."""
+    return len(packet.data) + sum([len(row.data or b"") for row in rows])
+
+
+def unfolded(page: Sequence[tuple[Packet, Sequence[BlockRow]]]) -> list[Run]:
+    """The runs of packets. Raises StoreDamaged when one is not what was written."""
+    runs: list[Run] = []
+    for packet, rows in page:
+        blocks = {row.key: block_of(row) for row in rows}
+        runs += _runs(packet, blocks)
+    return runs
 
 
 def headers_of(packet: Packet) -> list[tuple[int, int]]:

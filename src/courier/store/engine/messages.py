@@ -37,8 +37,8 @@ class StoredMessages:
         found: list[Message] = []
         for block, at, count in spans:
             places = range(at, at + count)
-            found += _messages(line, block, places, [attempt] * count, bodies=True)
-        return await self._named(line, found) if line.renamed else found
+            found += messages_of(line.id, block, places, [attempt] * count, bodies=True)
+        return await self.named(line, found) if line.renamed else found
 
     async def handed_out(
         self, line: QueueLine, rows: Sequence[Delivery], spans: Sequence[BlockSpan]
@@ -71,11 +71,11 @@ class StoredMessages:
                 stop += 1
             part = wanted[done:stop]
             places, attempts = [seq - first for seq, _ in part], [each for _, each in part]
-            found += _messages(line, block, places, attempts, bodies=bodies)
+            found += messages_of(line.id, block, places, attempts, bodies=bodies)
             done = stop
-        return await self._named(line, found) if line.renamed else found
+        return await self.named(line, found) if line.renamed else found
 
-    async def _named(self, line: QueueLine, messages: list[Message]) -> list[Message]:
+    async def named(self, line: QueueLine, messages: list[Message]) -> list[Message]:
         """With the names that some were given later."""
         keys = {name_key(message.seq): message.seq for message in messages}
         known = await self._facts.known(line, "name", list(keys)) if keys else {}
@@ -103,12 +103,12 @@ def renamed(message: Message, name: str) -> Message:
     return msgspec.structs.replace(message, headers=headers)
 
 
-def _messages(
-    line: QueueLine, block: Block, places: Sequence[int], attempts: Sequence[int], *, bodies: bool
+def messages_of(
+    queue: str, block: Block, places: Sequence[int], attempts: Sequence[int], *, bodies: bool
 ) -> list[Message]:
     """Messages of one block."""
     first, at_ms, count = block.first, block.at_ms, len(places)
-    made = ids.message_ids([(at_ms, first + place) for place in places], queue=line.id)
+    made = ids.ids_together(at_ms, [first + place for place in places], queue=queue)
     texts: list[Any] = [b""] * count
     if bodies:
         assert block.bodies is not None, "the block was read with its bodies"

@@ -93,13 +93,13 @@ class Publishing:
             await self.insert(line, together, actor, now_ms)
         stats = await self._stats.of(line)
         answers: list[Receipt | Rejected] = []
+        id = line.id
         for place, drafts in enumerate(calls):
-            if place in refused:
+            if refused and place in refused:
                 answers.append(refused[place])
                 continue
             count = len(drafts)
-            made = partial(_ids, line.id, drafts, seq, now_ms)
-            answers.append(Receipt(made, [False] * count, stats))
+            answers.append(Receipt(partial(_ids, id, drafts, seq, now_ms), [False] * count, stats))
             seq += count
         return answers
 
@@ -320,6 +320,9 @@ class Publishing:
         base, ending = block.count, 0
         same = delays is None and not fifo and not doubt_ms
         if same and isinstance(drafts, PlainDrafts):
+            if drafts.ids:
+                named = enumerate(drafts.ids, base)
+                block.rare.update([(place, Rare(id)) for place, id in named if id is not None])
             return 0
         unusual = [
             (place, draft)
@@ -441,10 +444,9 @@ def _rows(line: QueueLine | PushLine, block: Block, first: int, count: int) -> l
 
 
 def _ids(queue: str, drafts: Sequence[Draft], first: int, now_ms: int) -> list[str]:
-    seqs = range(first, first + len(drafts))
-    made = ids.message_ids([(now_ms, seq) for seq in seqs], queue=queue)
+    made = ids.ids_together(now_ms, range(first, first + len(drafts)), queue=queue)
     if isinstance(drafts, PlainDrafts):
-        return made
+        return [own or id for own, id in zip(drafts.ids, made, strict=True)] if drafts.ids else made
     return [draft.id or id for draft, id in zip(drafts, made, strict=True)]
 
 

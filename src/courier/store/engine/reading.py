@@ -1,9 +1,16 @@
 """Looking at the messages of a queue, and naming them."""
 
+import asyncio
+
+import msgspec
+
 from courier import ids
 from courier.core import events
+from courier.core.errors import StoreDamaged
 from courier.core.limits import Allowance
+from courier.core.matching import Sought, matcher
 from courier.core.types import Actor, Message, MessageState, Standing
+from courier.store.engine import searching
 from courier.store.engine.blocks import NOT_RARE
 from courier.store.engine.book import Book
 from courier.store.engine.calls import GroupRunner, Verbs, on_queue
@@ -111,6 +118,70 @@ class Reading(Verbs):
         found = [_standing(each, now_ms) for each in looked]
         last = looked[-1].seq if len(looked) == limit else 0
         return [each for each in found if state in (None, each.state)], last
+
+    async def search(
+        self,
+        queue: str,
+        /,
+        sought: Sought,
+        *,
+        after_seq: int,
+        before_seq: int,
+        limit: int,
+        now_ms: int,
+        newest: bool = False,
+    ) -> tuple[list[Message], int]:
+        """Blocks are found and judged beside the group; it is asked which messages stand."""
+        no, renamed, first, last = await self._searched(
+            queue, after_seq=after_seq, before_seq=before_seq, now_ms=now_ms
+        )
+        if first > last:
+            return [], 0
+        rows, end = await self._book.disk.holding(
+            no,
+            searching.needles(queue, sought, renamed=renamed),
+            first=first,
+            last=last,
+            newest=newest,
+            limit=searching.NAMED_BLOCKS_MAX if renamed else searching.BLOCKS_MAX,
+        )
+        fits = matcher(queue, sought)
+        try:
+            found = await asyncio.to_thread(
+                searching.judged, queue, rows, (first, last), None if renamed else fits
+            )
+        except StoreDamaged as error:
+            self.calls.note_damage(error)
+            raise
+        found.sort(key=lambda message: message.seq, reverse=newest)
+        if not renamed and len(found) > limit:
+            found, end = found[:limit], found[limit - 1].seq
+        if found:
+            found = [each for each in await self._held(queue, found, now_ms=now_ms) if fits(each)]
+        if len(found) > limit:
+            found, end = found[:limit], found[limit - 1].seq
+        return found, end
+
+    @on_queue
+    async def _searched(
+        self, line: QueueLine, *, after_seq: int, before_seq: int, now_ms: int
+    ) -> tuple[int, bool, int, int]:
+        """Number of the line, whether messages have names given later, and where to look."""
+        first = max(after_seq + 1, await self._deliveries.first_seq(line))
+        return line.no, line.renamed > 0, first, min(before_seq - 1, line.tail)
+
+    @on_queue
+    async def _held(
+        self, line: QueueLine, messages: list[Message], *, now_ms: int
+    ) -> list[Message]:
+        """Those that stand, as they are now."""
+        held = await self._deliveries.standing_at(line, [each.seq for each in messages])
+        there = [
+            msgspec.structs.replace(each, attempts=held[each.seq].attempt)
+            for each in messages
+            if each.seq in held
+        ]
+        return await self._messages.named(line, there) if line.renamed else there
 
     @on_queue
     async def find(self, line: QueueLine, message: str, *, now_ms: int) -> Message | None:

@@ -89,7 +89,7 @@ def units(calls: Sequence[GroupCall]) -> list[list[GroupCall]]:
     late: list[list[GroupCall]] = []
     for call in calls:
         op = call.op
-        if not isinstance(op, Joined):
+        if type(op) is not Joined:
             found.append([call])
             continue
         those = joined.get(op.key)

@@ -15,11 +15,13 @@ from courier.core.types import (
 )
 from courier.store.engine.calls import GroupRunner, Verbs
 from courier.store.engine.disk import Disk
-from courier.store.engine.journal import headers_of, unfolded
+from courier.store.engine.journal import headers_of, packet_bytes, unfolded
 from courier.store.engine.trim import Trim
 
-# Longer packets of the journal are read on a thread.
+# Longer pages of the journal are unfolded on a thread, and two are read at a time: each is in
+# memory as a whole, and threads take turns with the event loop.
 INLINE_BYTES_MAX = 256 << 10
+PAGES_AT_ONCE = 2
 
 
 class EnginePast(Verbs):
@@ -52,6 +54,7 @@ class EngineJournal(Verbs):
         super().__init__(calls)
         self._disk = disk
         self._trim = trim
+        self._pages = asyncio.Semaphore(PAGES_AT_ONCE)
 
     async def note(self, notes: Sequence[Note], *, now_ms: int) -> None:
         async def note() -> None:
@@ -75,17 +78,15 @@ class EngineJournal(Verbs):
         return Head(book.journal_first, book.journal_last, book.epoch, size, book.journal_ms)
 
     async def read(self, *, after: int, limit: int, bytes_max: int | None = None) -> list[Run]:
-        runs: list[Run] = []
         try:
-            for packet, blocks in await self._disk.packets(after, limit=limit, bytes_max=bytes_max):
-                if sum([len(block.data or b"") for block in blocks]) > INLINE_BYTES_MAX:
-                    runs += await asyncio.to_thread(unfolded, packet, blocks)
-                else:
-                    runs += unfolded(packet, blocks)
+            async with self._pages:
+                page = await self._disk.packets(after, limit=limit, bytes_max=bytes_max)
+                if sum([packet_bytes(*each) for each in page]) > INLINE_BYTES_MAX:
+                    return await asyncio.to_thread(unfolded, page)
+                return unfolded(page)
         except StoreDamaged as error:
             self.calls.note_damage(error)
             raise
-        return runs
 
     async def offset_at(self, at_ms: int) -> int:
         before, packet = await self._disk.packet_at(at_ms)

@@ -1,0 +1,3 @@
+from tests.core.desk import desk
+
+__all__ = ["desk"]
