@@ -8,6 +8,7 @@ never sees a message before it has acknowledged the one before.
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 
 import pytest
 
@@ -135,15 +136,15 @@ def deliver(
     trial: PushTrial, publishers: Sequence[Publisher], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Kill, and check that every message arrives at every listener."""
-    trial.run(publishers)
-    wait_until(trial.delivered, "messages are still on their way", seconds=DELIVERED_SECONDS_MAX)
-    trial.check()
-    history, ledger = trial.history, trial.ledger
-    history.check_delivered(ledger)
-    for name, listening in ledger.listeners.items():
-        assert trial.numbers(name) == (len(ledger.seqs), 0)
-        assert listening.missed == 0
-    trial.close()
+    with closing(trial):
+        trial.run(publishers)
+        wait_until(trial.delivered, "not all are delivered", seconds=DELIVERED_SECONDS_MAX)
+        trial.check()
+        history, ledger = trial.history, trial.ledger
+        history.check_delivered(ledger)
+        for name, listening in ledger.listeners.items():
+            assert trial.numbers(name) == (len(ledger.seqs), 0)
+            assert listening.missed == 0
     assert "Traceback" not in trial.server.log()
     with capsys.disabled():
         print(
