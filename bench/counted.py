@@ -27,7 +27,7 @@ from courier.config import Config
 from courier.connection import Connection
 from courier.proxies import Proxies
 from courier.store.disk_sqlite import writer
-from courier.traffic import Limits, Traffic
+from courier.traffic import Traffic, TrafficLimits
 
 # What callgrind is told to write its counts at. Nothing else in the server calls it.
 MARK = "getsid"
@@ -283,7 +283,7 @@ async def main(directory: Path, names: Sequence[str], go: Path | None) -> None:
     )
     courier = app.build(store, config, clock, port=config.port)
     _, made = await courier.credentials.create_tenant("default")
-    traffic = Traffic(courier.app, Limits(), Proxies(()))
+    traffic = Traffic(courier.app, TrafficLimits(), Proxies(()))
     loads = [load for load in LOADS if load.name in names]
     asked = Asked(traffic, made)
     queues = [await getattr(asked, load.dialect)(f"bench-{n}") for n, load in enumerate(loads)]

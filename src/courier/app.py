@@ -469,8 +469,8 @@ async def _keep_time(clock: Clock, record: ClockRecord, steering: Steering | Non
         await asyncio.sleep(RECORD_EVERY_S)
 
 
-def _limits(config: Config) -> traffic.Limits:
-    return traffic.Limits(
+def _limits(config: Config) -> traffic.TrafficLimits:
+    return traffic.TrafficLimits(
         connections_max=config.connections_max,
         connections_per_address_max=config.connections_per_address_max,
         header_bytes_max=config.header_bytes_max,

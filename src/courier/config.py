@@ -47,7 +47,7 @@ class ConfigError(Exception):
 
 
 @dataclass(frozen=True)
-class Rule:
+class Spec:
     """What a setting is for and which values it takes."""
 
     help: str
@@ -70,14 +70,14 @@ class Rule:
 class Config:
     """The settings of one server, checked. `sources` says where each value came from."""
 
-    host: Annotated[str, Rule("Address to listen on.")] = "127.0.0.1"
-    port: Annotated[int, Rule("Port to listen on; 0 takes any free port.", high=65_535)] = 8787
-    data: Annotated[Path, Rule("Directory of the store and of the credentials files.")] = Path(
+    host: Annotated[str, Spec("Address to listen on.")] = "127.0.0.1"
+    port: Annotated[int, Spec("Port to listen on; 0 takes any free port.", high=65_535)] = 8787
+    data: Annotated[Path, Spec("Directory of the store and of the credentials files.")] = Path(
         "courier-data"
     )
     store: Annotated[
         str,
-        Rule(
+        Spec(
             "Where messages are kept: a file in the data directory, memory for a demo, or a "
             "PostgreSQL database that several servers share.",
             choices=("sqlite", "memory"),
@@ -86,53 +86,53 @@ class Config:
     ] = "sqlite"
     public_url: Annotated[
         str,
-        Rule("Address clients use, when it differs from that of host and port (empty).", url=True),
+        Spec("Address clients use, when it differs from that of host and port (empty).", url=True),
     ] = ""
     tls_certificate: Annotated[
         str,
-        Rule("PEM file with the server's certificate chain. Empty: no TLS.", empty=True),
+        Spec("PEM file with the server's certificate chain. Empty: no TLS.", empty=True),
     ] = ""
     tls_key: Annotated[
-        str, Rule("PEM file with the private key of that certificate.", empty=True)
+        str, Spec("PEM file with the private key of that certificate.", empty=True)
     ] = ""
     trusted_proxies: Annotated[
         str,
-        Rule(
+        Spec(
             "Networks of proxies whose X-Forwarded-For or Forwarded header is believed, with "
             "commas between, such as 10.0.0.0/8. Empty: none.",
             empty=True,
         ),
     ] = ""
     log_level: Annotated[
-        str, Rule("Least severe log lines to write.", choices=("debug", "info", "warning", "error"))
+        str, Spec("Least severe log lines to write.", choices=("debug", "info", "warning", "error"))
     ] = "info"
     log_format: Annotated[
         str,
-        Rule(
+        Spec(
             "Form of log lines; auto is text on a terminal and JSON elsewhere.",
             choices=("auto", "json", "text"),
         ),
     ] = "auto"
     metrics_public: Annotated[
         bool,
-        Rule("Serve /metrics without a key; it names every tenant, queue and listener."),
+        Spec("Serve /metrics without a key; it names every tenant, queue and listener."),
     ] = False
-    console: Annotated[bool, Rule("Serve the pages under /console.")] = True
+    console: Annotated[bool, Spec("Serve the pages under /console.")] = True
     plans_bytes_max: Annotated[
         int,
-        Rule(
+        Spec(
             "Most bytes of messages kept to undo plans of the console; the oldest go first.",
             low=_MIB,
             high=_TIB,
         ),
     ] = _GIB
-    log_requests: Annotated[bool, Rule("Write one log line for every request.")] = False
+    log_requests: Annotated[bool, Spec("Write one log line for every request.")] = False
     request_bytes_max: Annotated[
-        int, Rule("Largest request body accepted.", low=_KIB, high=_GIB)
+        int, Spec("Largest request body accepted.", low=_KIB, high=_GIB)
     ] = 64 * _MIB
     bodies_bytes_max: Annotated[
         int,
-        Rule(
+        Spec(
             "Most bytes of request bodies being received and handled at a time.",
             low=_MIB,
             high=_TIB,
@@ -140,54 +140,54 @@ class Config:
     ] = 256 * _MIB
     answers_bytes_max: Annotated[
         int,
-        Rule(
+        Spec(
             "Most bytes of messages that are being sent to clients at a time.",
             low=16 * _MIB,
             high=_TIB,
         ),
     ] = 256 * _MIB
     request_wait_ms_max: Annotated[
-        int, Rule("Longest wait for the whole of a request body.", low=100, high=_HOUR_MS)
+        int, Spec("Longest wait for the whole of a request body.", low=100, high=_HOUR_MS)
     ] = 30 * _SECOND_MS
     header_bytes_max: Annotated[
-        int, Rule("Largest request line and headers accepted.", low=_KIB, high=16 * _MIB)
+        int, Spec("Largest request line and headers accepted.", low=_KIB, high=16 * _MIB)
     ] = 64 * _KIB
     header_wait_ms_max: Annotated[
-        int, Rule("Longest wait for the whole of a request's headers.", low=100, high=_HOUR_MS)
+        int, Spec("Longest wait for the whole of a request's headers.", low=100, high=_HOUR_MS)
     ] = 15 * _SECOND_MS
     connections_max: Annotated[
-        int, Rule("Most connections open at a time.", low=1, high=1_000_000)
+        int, Spec("Most connections open at a time.", low=1, high=1_000_000)
     ] = 10_000
     connections_per_address_max: Annotated[
         int,
-        Rule(
+        Spec(
             "Most connections open at a time from one address; trusted proxies may have more.",
             low=1,
             high=1_000_000,
         ),
     ] = 5_000
     idle_wait_ms_max: Annotated[
-        int, Rule("Longest wait for the next request on an open connection.", low=100, high=_DAY_MS)
+        int, Spec("Longest wait for the next request on an open connection.", low=100, high=_DAY_MS)
     ] = 75 * _SECOND_MS
     drain_wait_ms_max: Annotated[
-        int, Rule("Longest wait for running requests when the server stops.", high=_HOUR_MS)
+        int, Spec("Longest wait for running requests when the server stops.", high=_HOUR_MS)
     ] = 25 * _SECOND_MS
     commit_calls_max: Annotated[
-        int, Rule("Most store calls that share one commit to disk.", low=1, high=100_000)
+        int, Spec("Most store calls that share one commit to disk.", low=1, high=100_000)
     ] = 1_024
     commit_inline_ms_max: Annotated[
         int,
-        Rule(
+        Spec(
             "Commits that usually take less than this are not worth a thread; 0 always uses one.",
             high=_MINUTE_MS,
         ),
     ] = 1
     cache_bytes: Annotated[
-        int, Rule("Memory the store may use to cache its file.", low=_MIB, high=_TIB)
+        int, Spec("Memory the store may use to cache its file.", low=_MIB, high=_TIB)
     ] = 32 * _MIB
     disk_free_bytes_min: Annotated[
         int,
-        Rule(
+        Spec(
             "Room on the disk below which publishing is refused while messages can still be "
             "pulled and acknowledged; at most a sixteenth of the disk; 0 is no limit.",
             high=_TIB,
@@ -195,65 +195,65 @@ class Config:
     ] = 256 * _MIB
     check_at_start: Annotated[
         str,
-        Rule(
+        Spec(
             "How the database is checked for damage at the start: quick takes half a second at "
             "most, full reads all of it.",
             choices=("off", "quick", "full"),
         ),
     ] = "quick"
     accept_damage: Annotated[
-        bool, Rule("Start with what can be read of a damaged store, and lose the rest.")
+        bool, Spec("Start with what can be read of a damaged store, and lose the rest.")
     ] = False
     sweep_every_ms: Annotated[
         int,
-        Rule("Longest time between two sweeps for due things.", low=1, high=_MINUTE_MS),
+        Spec("Longest time between two sweeps for due things.", low=1, high=_MINUTE_MS),
     ] = 200
     sweep_batch_max: Annotated[
-        int, Rule("Most due things handled in one step of a sweep.", low=1, high=100_000)
+        int, Spec("Most due things handled in one step of a sweep.", low=1, high=100_000)
     ] = 1_000
     clock_step_wait_ms: Annotated[
         int,
-        Rule(
+        Spec(
             "Time that a step of the wall clock by more than a minute must last to be followed.",
             low=100,
             high=_DAY_MS,
         ),
     ] = _MINUTE_MS
     journal_retention_ms: Annotated[
-        int, Rule("Time that journal events are kept at least.", high=3_650 * _DAY_MS)
+        int, Spec("Time that journal events are kept at least.", high=3_650 * _DAY_MS)
     ] = 7 * _DAY_MS
     journal_bytes_max: Annotated[
         int,
-        Rule(
+        Spec(
             "Journal size above which the oldest events go, read or not.",
             low=64 * _KIB,
             high=1_024 * _TIB,
         ),
     ] = 20 * _GIB
     journal_page_max: Annotated[
-        int, Rule("Most events in one answer of GET /journal.", low=1, high=1_000_000)
+        int, Spec("Most events in one answer of GET /journal.", low=1, high=1_000_000)
     ] = 50_000
-    queues_max: Annotated[int, Rule("Most queues of one tenant.", low=1, high=1_000_000)] = 10_000
+    queues_max: Annotated[int, Spec("Most queues of one tenant.", low=1, high=1_000_000)] = 10_000
     queue_bytes_max: Annotated[
-        int, Rule("Most body bytes waiting in one queue.", low=1, high=1_024 * _TIB)
+        int, Spec("Most body bytes waiting in one queue.", low=1, high=1_024 * _TIB)
     ] = 25_000_000_000
     queue_rate_max: Annotated[
-        int, Rule("Most messages per second and queue; 0 is no limit.", high=1_000_000)
+        int, Spec("Most messages per second and queue; 0 is no limit.", high=1_000_000)
     ] = 0
     api_rate_max: Annotated[
         int,
-        Rule("Most settings requests per key in five minutes; 0 is no limit.", high=1_000_000),
+        Spec("Most settings requests per key in five minutes; 0 is no limit.", high=1_000_000),
     ] = 0
     json_body_encoding: Annotated[
         str,
-        Rule(
+        Spec(
             "How the Cloudflare dialect hands out bodies of JSON messages.",
             choices=("base64", "plain"),
         ),
     ] = "base64"
     region: Annotated[
         str,
-        Rule(
+        Spec(
             "Region that Anypoint clients find this server's queues in, unless they name another.",
             choices=(
                 "us-east-1",
@@ -272,7 +272,7 @@ class Config:
     ] = "us-east-1"
     encryption_keys: Annotated[
         str,
-        Rule(
+        Spec(
             "Keys of encrypted queues, 32 bytes in base64 each, with commas between: the first "
             "encrypts, all decrypt. Empty: the file encryption.key in the data directory, made "
             "when it is missing.",
@@ -282,7 +282,7 @@ class Config:
     ] = ""
     push_networks: Annotated[
         str,
-        Rule(
+        Spec(
             "Private networks that pushes may reach, with commas between, such as "
             "127.0.0.0/8,10.1.0.0/16. Empty: public addresses only.",
             empty=True,
@@ -290,7 +290,7 @@ class Config:
     ] = ""
     pushes_max: Annotated[
         int,
-        Rule(
+        Spec(
             "Most requests to listeners and workers on their way at a time. One tenant uses "
             "three quarters of them at most.",
             low=1,
@@ -299,7 +299,7 @@ class Config:
     ] = 1_000
     pushes_bytes_max: Annotated[
         int,
-        Rule(
+        Spec(
             "Most bytes of messages on their way to listeners and workers at a time. One tenant "
             "uses three quarters of them at most; small messages of others need not wait.",
             low=_MIB,
@@ -308,7 +308,7 @@ class Config:
     ] = 256 * _MIB
     push_delay_percent: Annotated[
         int,
-        Rule(
+        Spec(
             "Part of the usual wait before a failed push is made again; less than 100 is for "
             "testing receivers.",
             low=1,
@@ -317,7 +317,7 @@ class Config:
     ] = 100
     liveness_every_ms: Annotated[
         int,
-        Rule(
+        Spec(
             "Time between two looks at a listener that has messages waiting; ten times as long "
             "for one that has none.",
             low=100,
@@ -325,11 +325,11 @@ class Config:
         ),
     ] = 30 * _SECOND_MS
     domains_required: Annotated[
-        bool, Rule("Push only to hosts that their tenant has shown to be its own.")
+        bool, Spec("Push only to hosts that their tenant has shown to be its own.")
     ] = False
     worker_urls: Annotated[
         str,
-        Rule(
+        Spec(
             "Where the scripts of worker consumers run, as name=URL or, for another tenant than "
             "the first, tenant/name=URL, with commas between; `courier worker add` does the same.",
             empty=True,
@@ -337,7 +337,7 @@ class Config:
         ),
     ] = ""
     worker_wait_ms_max: Annotated[
-        int, Rule("Longest wait for a worker's answer to a batch.", low=100, high=_HOUR_MS)
+        int, Spec("Longest wait for a worker's answer to a batch.", low=100, high=_HOUR_MS)
     ] = 30 * _SECOND_MS
     sources: Mapping[str, str] = field(default_factory=dict, compare=False)
 
@@ -362,7 +362,7 @@ class Setting:
 
     name: str
     kind: type
-    rule: Rule
+    rule: Spec
     default: Any
 
     @property

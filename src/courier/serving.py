@@ -9,7 +9,7 @@ import socket
 from courier.connection import Connection
 from courier.proxies import Proxies
 from courier.tls import LOOK_EVERY_S, Certificate
-from courier.traffic import Limits, Traffic
+from courier.traffic import Traffic, TrafficLimits
 from courier.web import App
 
 WATCH_EVERY_S = 0.25
@@ -40,7 +40,7 @@ class Server:
     def __init__(
         self,
         app: App,
-        limits: Limits,
+        limits: TrafficLimits,
         *,
         proxies: Proxies,
         certificate: Certificate | None,

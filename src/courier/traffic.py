@@ -35,7 +35,7 @@ SMALL_BODY_BYTES = 64 << 10
 SMALL_BODIES_SHARE = 4
 
 
-class Limits(Struct, frozen=True, kw_only=True):
+class TrafficLimits(Struct, frozen=True, kw_only=True):
     """What connections may ask of the server; waits are in seconds.
 
     `lingering_max` is for connections that are over but for their client's reading the last
@@ -93,7 +93,7 @@ class Held:
 class Traffic:
     """What all connections share."""
 
-    def __init__(self, app: App, limits: Limits, proxies: Proxies) -> None:
+    def __init__(self, app: App, limits: TrafficLimits, proxies: Proxies) -> None:
         self.app = app
         self.limits = limits
         self.proxies = proxies

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from courier import config
-from courier.config import Config, ConfigError, Rule, Setting, described, has_password, load
+from courier.config import Config, ConfigError, Setting, Spec, described, has_password, load
 
 
 def refusal(
@@ -186,7 +186,7 @@ def test_clients_are_told_an_address_they_can_use(flags: dict[str, str], url: st
 
 
 def test_a_secret_is_masked_when_shown_and_in_refusals() -> None:
-    setting = Setting("token", str, Rule("A secret.", secret=True), "")
+    setting = Setting("token", str, Spec("A secret.", secret=True), "")
     assert setting.shown("s3cret") == "********"
     assert setting.shown("") == ""
     with pytest.raises(ConfigError) as caught:

@@ -13,8 +13,8 @@ from courier.core.errors import InvalidRequest
 from courier.delivery import hosts
 from courier.delivery.hosts import BadHost
 from courier.delivery.http import HttpTransport
-from courier.delivery.targets import Refused, Targets, networks
-from courier.delivery.transport import Push, PushResult, Target
+from courier.delivery.targets import TargetRefused, Targets, networks
+from courier.delivery.transport import PushRequest, PushResult, Target
 from courier.delivery.urls import check
 from tests.delivery.receiver import Receiver
 
@@ -118,9 +118,9 @@ def test_a_private_address_is_refused_in_every_spelling(
         url = form.format(host)
         with pytest.raises(InvalidRequest):
             check(url, Targets(), field="notify_url")
-        with pytest.raises((Refused, BadHost)):
+        with pytest.raises((TargetRefused, BadHost)):
             Targets().check_url(url)
-        with pytest.raises((Refused, BadHost)):
+        with pytest.raises((TargetRefused, BadHost)):
             asyncio.run(Targets().resolve(host.strip("[]"), 80, 0))
 
 
@@ -136,7 +136,7 @@ def test_our_own_check_refuses_at_the_call_without_the_clients(
     async def sent(allowed: str) -> PushResult:
         transport = HttpTransport(Targets(networks(allowed)), connections_max=2)
         try:
-            push = Push(Target(f"http://{host}:{receiver.port}/spelled", {}), b"", {})
+            push = PushRequest(Target(f"http://{host}:{receiver.port}/spelled", {}), b"", {})
             return await transport.send(push, timeout_ms=5_000)
         finally:
             await transport.close()
@@ -162,7 +162,7 @@ def test_a_socket_is_opened_to_an_address_that_may_be_called_only() -> None:
         (*six, ("fe80::1%lo", 80, 0, 1)),
         (*six, ("::ffff:10.0.0.1", 80, 0, 0)),
     ):
-        with pytest.raises(Refused):
+        with pytest.raises(TargetRefused):
             targets.open_socket(place)
 
 
@@ -175,7 +175,7 @@ def test_a_client_that_skips_every_other_check_is_stopped_at_the_socket(
         transport = HttpTransport(Targets(), connections_max=2)
         try:
             # An address in its usual spelling, which the client does not look up.
-            push = Push(Target(f"http://127.0.0.1:{receiver.port}/", {}), b"", {})
+            push = PushRequest(Target(f"http://127.0.0.1:{receiver.port}/", {}), b"", {})
             return await transport.send(push, timeout_ms=5_000)
         finally:
             await transport.close()

@@ -12,7 +12,7 @@ from courier.clock import SystemClock
 from courier.core.lifecycle import NAME_HEADER
 from courier.core.types import ContentType, Listener, Message, Queue
 from courier.delivery import requests, signing
-from courier.delivery.transport import Push
+from courier.delivery.transport import PushRequest
 
 QUEUE = Queue(id=ids.new_id(), tenant="t", name="orders", created_ms=0, modified_ms=0)
 LISTENER = Listener(
@@ -77,19 +77,19 @@ def request(
     listener: Listener = LISTENER,
     queue: Queue = QUEUE,
     headers: dict[str, str] | None = None,
-) -> Push:
+) -> PushRequest:
     prepared = requests.prepared(listener, queue, [SECRET], headers or {}, Spelling())
     return requests.request(
         listener, queue, sent, prepared, Spelling(), wall_ms=SystemClock().now_ms()
     )
 
 
-def names(push: Push) -> list[str]:
+def names(push: PushRequest) -> list[str]:
     """Of its headers, as the other side reads them."""
     return [name.lower() for name in all_headers(push)]
 
 
-def all_headers(push: Push) -> dict[str, str]:
+def all_headers(push: PushRequest) -> dict[str, str]:
     """All headers that are not the client's; none of those is there twice."""
     assert push.headers.keys().isdisjoint(push.target.headers)
     return {**push.target.headers, **push.headers}

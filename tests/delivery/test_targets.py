@@ -7,8 +7,8 @@ from ipaddress import ip_address
 import pytest
 
 from courier.delivery.http import HttpTransport
-from courier.delivery.targets import BadNetwork, Refused, Targets, networks
-from courier.delivery.transport import Push, PushResult, Target
+from courier.delivery.targets import BadNetwork, TargetRefused, Targets, networks
+from courier.delivery.transport import PushRequest, PushResult, Target
 from tests.delivery.names import NamesLoop, look, run_with_names
 from tests.delivery.receiver import Receiver
 
@@ -78,7 +78,7 @@ NUMBERS = [
 
 @pytest.mark.parametrize("address", DANGEROUS)
 def test_an_address_that_is_not_public_is_refused(address: str) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(TargetRefused):
         Targets().check(ip_address(address))
 
 
@@ -106,7 +106,7 @@ def test_the_operator_may_allow_a_network(allowed: str, address: str) -> None:
 
 @pytest.mark.parametrize("address", ["10.2.0.1", "127.0.0.1", "::1", "fd01::1", "64:ff9b::a01:1"])
 def test_what_is_beside_an_allowed_network_stays_refused(address: str) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(TargetRefused):
         Targets(networks("10.1.0.0/16,fd00::/16")).check(ip_address(address))
 
 
@@ -128,7 +128,7 @@ def test_a_network_that_cannot_be_read_is_said_so(text: str) -> None:
 async def sent(url: str, *, allowed: str = "") -> PushResult:
     transport = HttpTransport(Targets(networks(allowed), look), connections_max=10)
     try:
-        return await transport.send(Push(Target(url, {}), b"body", {}), timeout_ms=5_000)
+        return await transport.send(PushRequest(Target(url, {}), b"body", {}), timeout_ms=5_000)
     finally:
         await transport.close()
 
@@ -239,7 +239,7 @@ def test_every_address_of_a_name_is_checked_before_it_is_called() -> None:
     """Not only the one that the client would choose."""
 
     async def main(loop: NamesLoop) -> None:
-        with pytest.raises(Refused, match="not a public address"):
+        with pytest.raises(TargetRefused, match="not a public address"):
             await Targets(look=look).resolve("both.example", 80, socket.AF_UNSPEC)
 
     run_with_names({"both.example": [["8.8.8.8", "127.0.0.1"]]}, main)
@@ -297,7 +297,7 @@ def test_the_operators_own_urls_may_be_anywhere(receiver: Receiver) -> None:
     async def main() -> PushResult:
         transport = HttpTransport(Targets(), connections_max=10)
         try:
-            push = Push(Target(receiver.url("/trusted"), {}, trusted=True), b"body", {})
+            push = PushRequest(Target(receiver.url("/trusted"), {}, trusted=True), b"body", {})
             return await transport.send(push, timeout_ms=5_000)
         finally:
             await transport.close()

@@ -20,7 +20,7 @@ from courier import __version__
 from courier.delivery.connections import ANSWER_BYTES_MAX
 from courier.delivery.http import HttpTransport
 from courier.delivery.targets import Targets, networks
-from courier.delivery.transport import Push, PushResult, Target
+from courier.delivery.transport import PushRequest, PushResult, Target
 from tests import certificates
 from tests.delivery import receiver as answers
 from tests.delivery.receiver import MANY_BYTES, Receiver, closed_port
@@ -57,7 +57,7 @@ def send(
     async def use(transport: HttpTransport) -> list[PushResult]:
         results = []
         for url in urls:
-            push = Push(Target(url, {"x-test": "1"}), body, {})
+            push = PushRequest(Target(url, {"x-test": "1"}), body, {})
             results.append(await transport.send(push, timeout_ms=timeout_ms))
             await asyncio.sleep(pause_s)
         return results
@@ -360,7 +360,7 @@ def test_a_header_cannot_smuggle_in_another(
 ) -> None:
     async def use(transport: HttpTransport) -> PushResult:
         return await transport.send(
-            Push(Target(receiver.url("/"), headers), BODY, {}), timeout_ms=TIMEOUT_MS
+            PushRequest(Target(receiver.url("/"), headers), BODY, {}), timeout_ms=TIMEOUT_MS
         )
 
     result = with_transport(use)
@@ -378,7 +378,7 @@ def test_headers_that_rule_the_connection_are_the_clients_own(
 
     async def use(transport: HttpTransport) -> PushResult:
         target = Target(receiver.url("/"), headers if common else {})
-        push = Push(target, BODY, {} if common else headers)
+        push = PushRequest(target, BODY, {} if common else headers)
         return await transport.send(push, timeout_ms=TIMEOUT_MS)
 
     assert with_transport(use).status == 0
@@ -387,7 +387,7 @@ def test_headers_that_rule_the_connection_are_the_clients_own(
 
 def test_a_header_of_the_owners_takes_the_place_of_a_default(receiver: Receiver) -> None:
     async def use(transport: HttpTransport) -> PushResult:
-        push = Push(Target(receiver.url("/"), {"Accept": "text/plain"}), BODY, {})
+        push = PushRequest(Target(receiver.url("/"), {"Accept": "text/plain"}), BODY, {})
         return await transport.send(push, timeout_ms=TIMEOUT_MS)
 
     assert with_transport(use).ok
@@ -398,7 +398,7 @@ def test_a_user_in_the_operators_url_becomes_a_header(receiver: Receiver) -> Non
     async def use(transport: HttpTransport) -> PushResult:
         url = receiver.url("/").replace("://", "://me:s%40crt@")
         return await transport.send(
-            Push(Target(url, {}, trusted=True), BODY, {}), timeout_ms=TIMEOUT_MS
+            PushRequest(Target(url, {}, trusted=True), BODY, {}), timeout_ms=TIMEOUT_MS
         )
 
     assert with_transport(use).ok
@@ -434,7 +434,7 @@ def test_open_connections_are_bounded_also_to_many_endpoints(receiver: Receiver)
         transport = HttpTransport(Targets(networks("127.0.0.0/8")), connections_max=2)
         statuses = []
         for host in spellings:
-            push = Push(Target(f"http://{host}:{receiver.port}/", {}), BODY, {})
+            push = PushRequest(Target(f"http://{host}:{receiver.port}/", {}), BODY, {})
             statuses.append((await transport.send(push, timeout_ms=TIMEOUT_MS)).status)
             await asyncio.to_thread(receiver.wait_for_open, 2)
         await transport.close()
@@ -450,7 +450,7 @@ def test_idle_connections_are_closed_after_a_while(
     monkeypatch.setattr(courier.delivery.connections, "IDLE_S_MAX", 0.05)
 
     async def use(transport: HttpTransport) -> None:
-        push = Push(Target(receiver.url("/"), {}), BODY, {})
+        push = PushRequest(Target(receiver.url("/"), {}), BODY, {})
         for _ in range(2):
             assert (await transport.send(push, timeout_ms=TIMEOUT_MS)).ok
             await asyncio.to_thread(receiver.wait_for_open, 0)
@@ -476,7 +476,7 @@ def test_a_probe_is_not_held_up_by_pushes_that_hang(receiver: Receiver) -> None:
 
     async def main() -> PushResult:
         transport = HttpTransport(Targets(networks("127.0.0.0/8")), connections_max=1)
-        push = Push(Target(receiver.url("/hang"), {}), BODY, {})
+        push = PushRequest(Target(receiver.url("/hang"), {}), BODY, {})
         hanging = asyncio.create_task(transport.send(push, timeout_ms=TIMEOUT_MS))
         try:
             await asyncio.to_thread(receiver.wait, "/hang", 1)
@@ -501,7 +501,7 @@ def test_an_answer_of_very_small_chunks_takes_no_more_memory_than_its_length() -
     async def use(transport: HttpTransport) -> int:
         server = await asyncio.start_server(drip, "127.0.0.1")
         port = server.sockets[0].getsockname()[1]
-        push = Push(Target(f"http://127.0.0.1:{port}/", {}), b"", {})
+        push = PushRequest(Target(f"http://127.0.0.1:{port}/", {}), b"", {})
         tracemalloc.start()
         try:
             before, _ = tracemalloc.get_traced_memory()

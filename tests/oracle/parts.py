@@ -15,7 +15,7 @@ from courier.core.types import (
     MINUTE_MS,
     Actor,
     Draft,
-    Head,
+    JournalHead,
     Level,
     Listener,
     Message,
@@ -381,9 +381,9 @@ class Events(Part):
             )
         self._store._sweep.look(now_ms)
 
-    async def head(self) -> Head:
+    async def head(self) -> JournalHead:
         journal = self._store._journal
-        return Head(
+        return JournalHead(
             first=journal.first,
             last=journal.last,
             epoch=self._store._epoch,

@@ -18,7 +18,7 @@ from courier.heads import (
 )
 from courier.incoming import Incoming
 from courier.proxies import Proxies
-from courier.traffic import Limits, Traffic
+from courier.traffic import Traffic, TrafficLimits
 from courier.web import App, Head, Response
 
 POST = b"POST /a?b=c HTTP/1.1\r\nHost: courier\r\nAuthorization: Bearer x\r\n"
@@ -104,7 +104,7 @@ class Counted(Heads):
 
 async def story(parts: Iterable[bytes], heads: Heads) -> tuple[bytes, bool]:
     """What a connection answers to these parts, and whether it has ended by then."""
-    traffic = Traffic(cast(App, Echo()), Limits(), Proxies(()))
+    traffic = Traffic(cast(App, Echo()), TrafficLimits(), Proxies(()))
     traffic.heads = heads
     connection, wire = Connection(traffic), Wire()
     connection.connection_made(wire)

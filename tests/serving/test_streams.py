@@ -12,7 +12,7 @@ import uvloop
 from courier.connection import Connection
 from courier.incoming import Incoming
 from courier.proxies import Proxies
-from courier.traffic import Limits, Traffic
+from courier.traffic import Traffic, TrafficLimits
 from courier.web import App, Response
 
 REQUEST = b"GET / HTTP/1.1\r\nhost: courier\r\n\r\n"
@@ -48,7 +48,7 @@ def test_a_client_that_goes_is_no_error(
 ) -> None:
     async def story() -> None:
         app = _Parts(before_head=before_head)
-        traffic = Traffic(cast(App, app), Limits(), Proxies(()))
+        traffic = Traffic(cast(App, app), TrafficLimits(), Proxies(()))
 
         def connect() -> Connection:
             app.connections.append(Connection(traffic))

@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from courier.tls import Certificate
-from courier.traffic import Limits
+from courier.traffic import TrafficLimits
 from tests import certificates
 from tests.cli.command import Command
 from tests.server import Server, client_of, free_port
@@ -106,7 +106,7 @@ def test_handshake_that_is_not_finished_is_cut_off_and_holds_up_nobody(folder: P
 @pytest.mark.parametrize("said", [b"", b"\x16\x03\x01\x02"])
 def test_handshakes_that_are_not_finished_give_way_to_later_ones(folder: Path, said: bytes) -> None:
     with Server(folder, encrypted=True).start() as server, ExitStack() as stack:
-        for _ in range(Limits().handshakes_max + 50):
+        for _ in range(TrafficLimits().handshakes_max + 50):
             silent = socket.create_connection(("127.0.0.1", server.port), timeout=5)
             stack.enter_context(silent).sendall(said)
         for _ in range(3):

@@ -12,7 +12,7 @@ import msgspec
 
 from courier.cli import output
 from courier.cli.credentials import Access
-from courier.cli.errors import Misused, Refused, Unreachable
+from courier.cli.errors import Failed, Misused, Unreachable
 from courier.cli.parser import meant
 from courier.masking import masked
 from courier.requester import BadAddress, Reply, Requester, TooLong
@@ -40,10 +40,10 @@ def segment(text: str) -> str:
     return quote(text, safe="")
 
 
-class Client:
+class ApiClient:
     """One caller's view of a server. Every request has a connection of its own.
 
-    What the server refuses raises Refused with its message; no answer raises Unreachable.
+    What the server refuses raises Failed with its message; no answer raises Unreachable.
     """
 
     def __init__(self, access: Access) -> None:
@@ -88,7 +88,7 @@ class Client:
         found: list[dict[str, Any]] = self.call("GET", "/queues", query={"name": name})
         if not found:
             names = [each["queue_name"] for each in self.call("GET", "/queues")]
-            raise Refused(f"queue '{name}' does not exist{meant(name, names)}")
+            raise Failed(f"queue '{name}' does not exist{meant(name, names)}")
         return found[0]
 
     def page(self, path: str, query: Mapping[str, str], *, has: str) -> dict[str, Any]:
@@ -100,9 +100,9 @@ class Client:
         token = self._access.token or self._access.admin_token
         try:
             facts = self._read("GET", path, None, token=token, headers={"Accept": JSON})
-        except Refused as error:
+        except Failed as error:
             if str(error).startswith("no such path: /console"):
-                raise Refused("this needs the server's setting `console`, which is off") from error
+                raise Failed("this needs the server's setting `console`, which is off") from error
             raise
         return self._expect(facts, has)
 
@@ -116,7 +116,7 @@ class Client:
         headers = {"Accept": JSON}
         answer = self._ask(method, f"/console{path}", body, self._operator(), headers)
         if answer.status not in (200, 303):
-            raise Refused(_reason(answer.status, answer.body))
+            raise Failed(_reason(answer.status, answer.body))
         return msgspec.json.decode(answer.body)
 
     def journal_head(self, *, at_ms: int | None = None) -> dict[str, Any]:
@@ -145,7 +145,7 @@ class Client:
         path = "/journal?" + urlencode({"after": after, "limit": limit, **filters}, doseq=True)
         answer = self._ask("GET", path, None, self._operator(), {})
         if answer.status != 200:
-            raise Refused(_reason(answer.status, answer.body))
+            raise Failed(_reason(answer.status, answer.body))
         return answer.body.split(b"\n")[:-1], int(answer.headers.get("x-courier-upto") or after)
 
     def _operator(self) -> str:
@@ -175,7 +175,7 @@ class Client:
 
     def _expect(self, answer: Any, member: str) -> dict[str, Any]:
         if not isinstance(answer, dict) or member not in answer:
-            raise Refused(f"{masked(self._access.url)} does not answer as a Courier server does")
+            raise Failed(f"{masked(self._access.url)} does not answer as a Courier server does")
         return answer
 
     def _read(
@@ -190,14 +190,14 @@ class Client:
         answer = self._ask(method, path, body, token, headers or {})
         content = answer.body
         if answer.status >= 300:
-            raise Refused(_reason(answer.status, content))
+            raise Failed(_reason(answer.status, content))
         if not content:
             return None
         try:
             return msgspec.json.decode(content)
         except msgspec.DecodeError as error:
             where = masked(self._access.url)
-            raise Refused(f"{where} answered with something that is not JSON") from error
+            raise Failed(f"{where} answered with something that is not JSON") from error
 
     def _ask(
         self, method: str, path: str, body: object, token: str, headers: Mapping[str, str]
@@ -214,7 +214,7 @@ class Client:
             address = "is not an http:// or https:// address"
             raise Misused(f"{masked(self._access.url)!r} {address}") from None
         except TooLong as error:
-            raise Refused(f"{masked(self._access.url)}: {error}") from error
+            raise Failed(f"{masked(self._access.url)}: {error}") from error
         except ssl.SSLCertVerificationError as error:
             raise Unreachable(
                 f"{masked(self._access.url)} shows a certificate that is not trusted "

@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Sequence
 
-from courier.cli.client import Client
+from courier.cli.client import ApiClient
 from courier.cli.credentials import access
 from courier.cli.errors import Stop
 from courier.cli.parser import Commands, command
@@ -112,6 +112,6 @@ def _queues(given: dict[str, str]) -> list[str]:
     """Names of queues; nothing when no server says them."""
     try:
         asked = argparse.Namespace(**{name: given.get(name) for name in _ACCESS})
-        return [each["queue_name"] for each in Client(access(asked)).call("GET", "/queues")]
+        return [each["queue_name"] for each in ApiClient(access(asked)).call("GET", "/queues")]
     except (Stop, ConfigError):
         return []

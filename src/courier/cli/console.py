@@ -3,7 +3,7 @@
 import argparse
 import webbrowser
 
-from courier.cli.client import Client
+from courier.cli.client import ApiClient
 from courier.cli.credentials import access, add_access
 from courier.cli.parser import Commands, command
 
@@ -15,7 +15,7 @@ def add(commands: Commands) -> None:
 
 
 def _console(args: argparse.Namespace) -> None:
-    link: str = Client(access(args)).console_link()
+    link: str = ApiClient(access(args)).console_link()
     print(link, flush=True)
     if not args.print:
         webbrowser.open(link)

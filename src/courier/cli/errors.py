@@ -1,7 +1,7 @@
 """Why a command ends early. The message is one line for the person at the keyboard.
 
 Stop              never raised itself
-  Refused         the server said no                exit status 1
+  Failed          it could not be done              exit status 1
   Misused         cannot be run as it was given     exit status 2
   Unreachable     no answer from the server         exit status 3
 """
@@ -13,7 +13,7 @@ class Stop(Exception):
     status = 1
 
 
-class Refused(Stop):
+class Failed(Stop):
     status = 1
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from courier.cli import output
-from courier.cli.client import Client, segment
+from courier.cli.client import ApiClient, segment
 from courier.cli.credentials import access, add_access
 from courier.cli.errors import Misused
 from courier.cli.parser import Commands, command, group
@@ -54,7 +54,7 @@ def _send(args: argparse.Namespace) -> None:
     }
     if args.id is not None:
         wanted["id"] = args.id
-    client = Client(access(args))
+    client = ApiClient(access(args))
     told = client.operate("POST", f"/tenants/{segment(client.tenant)}/events", wanted)
     if args.json:
         output.print_json(told)

@@ -10,9 +10,9 @@ import msgspec
 
 from courier import ids
 from courier.cli import output
-from courier.cli.client import Client
+from courier.cli.client import ApiClient
 from courier.cli.credentials import access, add_access
-from courier.cli.errors import Refused
+from courier.cli.errors import Failed
 from courier.cli.parser import Commands, command, past, whole
 
 PAGE_MAX = 1_000
@@ -64,7 +64,7 @@ def add(commands: Commands) -> None:
 
 
 def _journal(args: argparse.Namespace) -> None:
-    reader = _Reader(Client(access(args)), args)
+    reader = _Reader(ApiClient(access(args)), args)
     printer = _Printer(as_json=args.json, exact=args.follow or not sys.stdout.isatty())
     head = reader.client.journal_head()
     after = _begin(args, reader.client, head)
@@ -84,7 +84,7 @@ def _journal(args: argparse.Namespace) -> None:
     printer.end()
 
 
-def _begin(args: argparse.Namespace, client: Client, head: dict[str, Any]) -> int | None:
+def _begin(args: argparse.Namespace, client: ApiClient, head: dict[str, Any]) -> int | None:
     """The offset after which to begin, None if nothing says one."""
     at_ms: int | None = args.since
     if args.after is not None:
@@ -100,7 +100,7 @@ def _begin(args: argparse.Namespace, client: Client, head: dict[str, Any]) -> in
 class _Reader:
     """Events that the flags ask for. Pages leave out others: an empty one need not be the end."""
 
-    def __init__(self, client: Client, args: argparse.Namespace) -> None:
+    def __init__(self, client: ApiClient, args: argparse.Namespace) -> None:
         self.client = client
         # A tenant's own token shows nothing else anyway; the operator's shows everyone's events.
         by_name = args.tenant and not args.token
@@ -149,12 +149,12 @@ class _Reader:
         )
 
 
-def _tenant_id(client: Client, name: str) -> str:
+def _tenant_id(client: ApiClient, name: str) -> str:
     for tenant in client.operate("GET", "/tenants")["tenants"]:
         if tenant["name"] == name:
             found: str = tenant["id"]
             return found
-    raise Refused(f"tenant '{name}' does not exist")
+    raise Failed(f"tenant '{name}' does not exist")
 
 
 class _Printer:

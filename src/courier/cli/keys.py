@@ -4,8 +4,8 @@ import argparse
 from typing import Any
 
 from courier.cli import output
-from courier.cli.client import Client, segment
-from courier.cli.errors import Refused
+from courier.cli.client import ApiClient, segment
+from courier.cli.errors import Failed
 from courier.cli.parser import DURATION, Commands, milliseconds, seconds
 from courier.cli.resources import Verb, argument
 from courier.cli.resources import add as add_resource
@@ -13,7 +13,7 @@ from courier.cli.resources import add as add_resource
 _ROUTE = "/tenants/{tenant}/keys"
 
 
-def _keys(client: Client) -> list[dict[str, Any]]:
+def _keys(client: ApiClient) -> list[dict[str, Any]]:
     return list(client.operate("GET", f"/tenants/{segment(client.tenant)}/keys")["keys"])
 
 
@@ -32,15 +32,15 @@ def _show(made: dict[str, Any]) -> None:
         output.table(["name", "value"], [(n, made[n]) for n in ("client_id", "client_secret")])
 
 
-def _resolve(client: Client, args: argparse.Namespace) -> None:
+def _resolve(client: ApiClient, args: argparse.Namespace) -> None:
     """The key's id in place of its name."""
     ids = [key["id"] for key in _keys(client) if args.key in (key["id"], key["name"])]
     if not ids:
-        raise Refused(f"key '{args.key}' does not exist")
+        raise Failed(f"key '{args.key}' does not exist")
     args.key = ids[0]
 
 
-def _described(client: Client, args: argparse.Namespace) -> str:
+def _described(client: ApiClient, args: argparse.Namespace) -> str:
     named = [f" ({key['name']})" for key in _keys(client) if key["id"] == args.id]
     return f"key '{args.id}'{''.join(named)}"
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from courier.cli import output, replay
-from courier.cli.client import Client, segment
+from courier.cli.client import ApiClient, segment
 from courier.cli.credentials import access, add_access
-from courier.cli.errors import Misused, Refused
+from courier.cli.errors import Failed, Misused
 from courier.cli.lakes import failures, opened
 from courier.cli.parser import Commands, command, group, whole
 
@@ -257,13 +257,13 @@ def _backfill(args: argparse.Namespace) -> None:
         from courier.lake.replay import Asked, now_ms
 
         who, lake = access(args), opened(args)
-        client = Client(who)
+        client = ApiClient(who)
         path = f"/tenants/{segment(who.tenant)}/queues/{segment(args.queue)}/listeners"
         answer = client.operate("GET", path)
         found: list[dict[str, Any]] = answer["listeners"]
         own = next((each for each in found if each["name"] == args.listener), None)
         if own is None:
-            raise Refused(f"listener '{args.listener}' does not exist")
+            raise Failed(f"listener '{args.listener}' does not exist")
         asked = Asked(
             queue=args.queue,
             since=args.since or "",
@@ -308,7 +308,7 @@ def _backfill(args: argparse.Namespace) -> None:
             _bind(client, f"{path}/{segment(args.listener)}/backfill", asked.since, asked.until)
 
 
-def _bind(client: Client, path: str, since: str, until: str) -> None:
+def _bind(client: ApiClient, path: str, since: str, until: str) -> None:
     """Have the broker push what the queue still holds."""
     from courier.lake.replay import instant, now_ms
 

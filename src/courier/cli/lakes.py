@@ -13,7 +13,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from courier import config
-from courier.cli.errors import Misused, Refused, Unreachable
+from courier.cli.errors import Failed, Misused, Unreachable
 
 if TYPE_CHECKING:
     from courier.lake.catalog import Lake
@@ -61,7 +61,7 @@ def opened(args: argparse.Namespace) -> "Lake":
     lake = Lake(lake_root(args))
     lake.check()
     if lake.events.open() is None:
-        raise Refused(f"there is no lake at {lake.root}: `courier pipeline run` makes one")
+        raise Failed(f"there is no lake at {lake.root}: `courier pipeline run` makes one")
     return lake
 
 
@@ -92,13 +92,13 @@ def _refusals(root: str) -> Iterator[None]:
     except Away as error:
         raise Unreachable(str(error)) from error
     except (CourierError, LakeError) as error:
-        raise Refused(str(error)) from error
+        raise Failed(str(error)) from error
     except BrokenPipeError:
         raise  # the reader of the output has seen enough
     except (FileExistsError, NotADirectoryError, PermissionError) as error:
         raise Misused(f"{error.filename} cannot be used: {error.strerror}") from error
     except (OSError, DeltaError) as error:
-        raise Refused(str(explained(error, root))) from error
+        raise Failed(str(explained(error, root))) from error
 
 
 @contextmanager

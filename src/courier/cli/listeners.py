@@ -4,7 +4,7 @@ import argparse
 from typing import Any
 
 from courier.cli import output
-from courier.cli.client import Client, segment
+from courier.cli.client import ApiClient, segment
 from courier.cli.credentials import access, add_access
 from courier.cli.parser import DURATION, Commands, command, date, milliseconds, whole
 from courier.cli.resources import Verb, argument
@@ -156,7 +156,7 @@ def _moment(text: str) -> dict[str, int]:
 
 
 def _backfill(args: argparse.Namespace) -> None:
-    client = Client(access(args))
+    client = ApiClient(access(args))
     names = (client.tenant, args.queue, args.listener)
     path = "/tenants/{}/queues/{}/listeners/{}/backfill".format(*map(segment, names))
     wanted: dict[str, Any] = dict(args.since or {})

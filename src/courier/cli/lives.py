@@ -7,9 +7,9 @@ from urllib.parse import urlsplit
 
 from courier import words
 from courier.cli import output
-from courier.cli.client import Client, segment
+from courier.cli.client import ApiClient, segment
 from courier.cli.credentials import access, add_access
-from courier.cli.errors import Refused
+from courier.cli.errors import Failed
 from courier.cli.parser import Commands, command, group
 from courier.cli.watching import add_watch, watched
 
@@ -27,7 +27,7 @@ def add(commands: Commands) -> None:
 
 
 def _show(args: argparse.Namespace) -> None:
-    client = Client(access(args))
+    client = ApiClient(access(args))
     path, query = _place(client, args.id, args.queue)
 
     def show() -> None:
@@ -40,8 +40,8 @@ def _show(args: argparse.Namespace) -> None:
     watched(args.watch, show)
 
 
-def _place(client: Client, id: str, queue: str | None) -> tuple[str, dict[str, str]]:
-    """The page of the message. Raises Refused if there is none, or several."""
+def _place(client: ApiClient, id: str, queue: str | None) -> tuple[str, dict[str, str]]:
+    """The page of the message. Raises Failed if there is none, or several."""
     if queue is not None:
         return f"/messages/{segment(id)}", {"queue": client.queue(queue)["queue_id"]}
     hits = [
@@ -50,12 +50,12 @@ def _place(client: Client, id: str, queue: str | None) -> tuple[str, dict[str, s
         if "/messages/" in path
     ]
     if not hits:
-        raise Refused(
+        raise Failed(
             f"message '{id}' is on no queue and not in the journal; a finished message is found "
             "by its generated id, as long as the journal has it, and then in the lake"
         )
     if len(hits) > 1:
-        raise Refused(f"{len(hits)} queues have a message '{id}': name one with --queue")
+        raise Failed(f"{len(hits)} queues have a message '{id}': name one with --queue")
     found = urlsplit(hits[0])
     return found.path.removeprefix("/console"), dict([found.query.split("=", 1)])
 

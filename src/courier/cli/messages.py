@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 
 from courier.cli import output
-from courier.cli.client import Client
+from courier.cli.client import ApiClient
 from courier.cli.credentials import access, add_access
-from courier.cli.errors import Misused, Refused
+from courier.cli.errors import Failed, Misused
 from courier.cli.parser import DURATION, Commands, command, milliseconds, seconds, whole
 
 BODY_BYTES_MAX = 16 * 1024 * 1024
@@ -112,7 +112,7 @@ def _publish(args: argparse.Namespace) -> None:
         _publish_lines(args)
         return
     draft = _draft(_body(args), args)
-    client = Client(access(args))
+    client = ApiClient(access(args))
     path = f"/queues/{client.queue(args.queue)['queue_id']}/messages"
     headers = {} if args.id is None else {"Idempotency-Key": args.id}
     metrics = client.call("POST", path, draft, headers=headers)["metadata"]["metrics"]
@@ -158,7 +158,7 @@ def _draft(body: bytes, args: argparse.Namespace) -> dict[str, Any]:
 
 def _publish_lines(args: argparse.Namespace) -> None:
     """Publish stdin as it comes: what is there goes out at once, in batches."""
-    client = Client(access(args))
+    client = ApiClient(access(args))
     path = f"/queues/{client.queue(args.queue)['queue_id']}/messages/batch"
     progress = output.ProgressBar("messages published", total=_stdin_bytes())
     done = read = 0
@@ -220,11 +220,11 @@ def _stdin_bytes() -> int:
 
 
 def _pull(args: argparse.Namespace) -> None:
-    client = Client(access(args))
+    client = ApiClient(access(args))
     queue = client.queue(args.queue)
     if not queue["consumers"]:
         add = f"courier queue update {args.queue} --lease 30s"
-        raise Refused(f"queue '{args.queue}' has no consumer; `{add}` lets clients pull from it")
+        raise Failed(f"queue '{args.queue}' has no consumer; `{add}` lets clients pull from it")
     path = f"/queues/{queue['queue_id']}/messages"
     wanted = {"batch_size": args.count, "visibility_timeout_ms": args.lease}
     asked = {name: value for name, value in wanted.items() if value is not None}
@@ -237,7 +237,7 @@ def _pull(args: argparse.Namespace) -> None:
 
 
 def _peek(args: argparse.Namespace) -> None:
-    client = Client(access(args))
+    client = ApiClient(access(args))
     path = f"/queues/{client.queue(args.queue)['queue_id']}/messages/peek"
     asked = {} if args.count is None else {"batch_size": args.count}
     _print_messages(args, client.call("POST", path, asked)["messages"], leased=False)
@@ -299,7 +299,7 @@ def _ack(args: argparse.Namespace) -> None:
     for item in items:
         if args.delay is not None:
             item["delay_seconds"] = args.delay
-    client = Client(access(args))
+    client = ApiClient(access(args))
     path = f"/queues/{client.queue(args.queue)['queue_id']}/messages"
     answer = _settle(client, path, {"retries" if args.retry else "acks": items})
     if args.retry:
@@ -308,17 +308,17 @@ def _ack(args: argparse.Namespace) -> None:
         print(f"acked {output.count(answer['ackCount'], 'message')}")
 
 
-def _settle(client: Client, path: str, items: dict[str, Any]) -> dict[str, Any]:
+def _settle(client: ApiClient, path: str, items: dict[str, Any]) -> dict[str, Any]:
     answer: dict[str, Any] = client.call("POST", f"{path}/ack", items)
     if answer["warnings"]:
         reasons = (f"{lease}: {reason}" for lease, reason in answer["warnings"].items())
         settled = answer["ackCount"] + answer["retryCount"]
-        raise Refused(f"{output.count(settled, 'message')} settled, but {'; '.join(reasons)}")
+        raise Failed(f"{output.count(settled, 'message')} settled, but {'; '.join(reasons)}")
     return answer
 
 
 def _redrive(args: argparse.Namespace) -> None:
-    client = Client(access(args))
+    client = ApiClient(access(args))
     wanted: dict[str, Any] = {"dry_run": args.dry_run}
     if args.messages:
         wanted["messages"] = args.messages

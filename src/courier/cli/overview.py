@@ -7,7 +7,7 @@ from typing import Any
 
 from courier import words
 from courier.cli import output
-from courier.cli.client import Client
+from courier.cli.client import ApiClient
 from courier.cli.credentials import access, add_access
 from courier.cli.parser import Commands, command
 from courier.cli.watching import EVERY_MS, add_watch, watched
@@ -48,7 +48,7 @@ def _add_sort(parser: argparse.ArgumentParser, default: str) -> None:
 
 
 def _list(args: argparse.Namespace) -> None:
-    client = Client(access(args))
+    client = ApiClient(access(args))
 
     def show() -> None:
         found = rows(client, args.sort)
@@ -60,7 +60,7 @@ def _list(args: argparse.Namespace) -> None:
     watched(args.watch, show)
 
 
-def rows(client: Client, sort: str) -> list[dict[str, Any]]:
+def rows(client: ApiClient, sort: str) -> list[dict[str, Any]]:
     """Every queue of the tenant."""
     found: list[dict[str, Any]] = []
     after = 0
@@ -96,7 +96,7 @@ def _cells(row: dict[str, Any]) -> list[object]:
 
 
 def _top(args: argparse.Namespace) -> None:
-    client = Client(access(args))
+    client = ApiClient(access(args))
     screen = sys.stdout.isatty()
     every_ms = EVERY_MS if args.watch is None and screen and not args.json else args.watch
 

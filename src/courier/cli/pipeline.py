@@ -10,7 +10,7 @@ from datetime import date
 from typing import TYPE_CHECKING
 
 from courier.cli import output
-from courier.cli.client import Client
+from courier.cli.client import ApiClient
 from courier.cli.credentials import access, add_access
 from courier.cli.lakes import (
     SIGNALS,
@@ -167,12 +167,12 @@ def _status(args: argparse.Namespace) -> None:
 
 
 def _forget(args: argparse.Namespace) -> None:
-    Client(access(args)).forget_pipeline(args.name)
+    ApiClient(access(args)).forget_pipeline(args.name)
     print(f"forgot {args.name}")
 
 
 def _list(args: argparse.Namespace) -> None:
-    client = Client(access(args))
+    client = ApiClient(access(args))
     found, head = client.pipelines(), client.journal_head()
     if args.json:
         output.print_json(found)

@@ -6,7 +6,7 @@ from typing import Any
 
 from courier.cli import output
 from courier.cli.asking import add_asking, is_sure
-from courier.cli.client import Client, segment
+from courier.cli.client import ApiClient, segment
 from courier.cli.credentials import access, add_access
 from courier.cli.parser import Commands, command
 from courier.cli.resources import Verb, argument
@@ -37,7 +37,7 @@ def add(commands: Commands) -> None:
 
 
 def _run(args: argparse.Namespace) -> None:
-    client = Client(access(args))
+    client = ApiClient(access(args))
     facts = client.console("GET", f"/plans/{segment(args.id)}")
     title = facts["title"]
     if args.dry_run:
@@ -47,7 +47,7 @@ def _run(args: argparse.Namespace) -> None:
 
 
 def _undo(args: argparse.Namespace) -> None:
-    client = Client(access(args))
+    client = ApiClient(access(args))
     made = client.console("POST", f"/plans/{segment(args.id)}/undo", {})["path"]
     facts = waited(client, made)
     if args.json:
@@ -56,12 +56,12 @@ def _undo(args: argparse.Namespace) -> None:
         _print(facts)
 
 
-def make(client: Client, wanted: dict[str, str]) -> dict[str, Any]:
+def make(client: ApiClient, wanted: dict[str, str]) -> dict[str, Any]:
     """A new plan, once its messages are chosen."""
     return waited(client, client.console("POST", "/plans", wanted)["path"])
 
 
-def run(client: Client, facts: dict[str, Any]) -> dict[str, Any]:
+def run(client: ApiClient, facts: dict[str, Any]) -> dict[str, Any]:
     """Do it, with a progress bar on a terminal."""
     path = f"/plans/{segment(facts['plan']['id'])}/run"
     made = client.console("POST", path, {"confirm": facts["confirm"]})["path"]
@@ -71,7 +71,9 @@ def run(client: Client, facts: dict[str, Any]) -> dict[str, Any]:
     return done
 
 
-def waited(client: Client, path: str, progress: output.ProgressBar | None = None) -> dict[str, Any]:
+def waited(
+    client: ApiClient, path: str, progress: output.ProgressBar | None = None
+) -> dict[str, Any]:
     """The facts of a plan that is over, or that takes longer than anybody waits."""
     path = path.removeprefix("/console")
     deadline = time.monotonic() + WAIT_SECONDS_MAX

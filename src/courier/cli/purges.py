@@ -5,9 +5,9 @@ import time
 
 from courier.cli import output, plans
 from courier.cli.asking import add_asking, is_sure
-from courier.cli.client import Client
+from courier.cli.client import ApiClient
 from courier.cli.credentials import access, add_access
-from courier.cli.errors import Misused, Refused
+from courier.cli.errors import Failed, Misused
 from courier.cli.parser import Commands, command, past
 
 PURGE_WAIT_SECONDS_MAX = 600.0
@@ -37,7 +37,7 @@ def add_purge(queues: Commands) -> None:
 
 
 def _purge(args: argparse.Namespace) -> None:
-    client = Client(access(args))
+    client = ApiClient(access(args))
     queue = client.queue(args.name)["queue_id"]
     wanted = {
         "since": output.moment(args.since),
@@ -68,14 +68,14 @@ def _purge(args: argparse.Namespace) -> None:
         return
     done = plans.run(client, facts)
     if done["state"] != "done":
-        raise Refused(f"{done['state']}: {plans.done_words(done)}; {done['plan']['problem']}")
+        raise Failed(f"{done['state']}: {plans.done_words(done)}; {done['plan']['problem']}")
     left = done["skipped"]
     leased = f"; {output.count(left, 'message')} left alone, leased or settled" if left else ""
     print(f"purged {output.count(done['done'], 'message')} from queue '{args.name}'{leased}")
     plans.print_undo(done)
 
 
-def _purge_all(args: argparse.Namespace, client: Client, queue: str) -> None:
+def _purge_all(args: argparse.Namespace, client: ApiClient, queue: str) -> None:
     path = f"/queues/{queue}"
     total = client.call("GET", f"{path}/metrics")["backlog_count"]
     held = output.count(total, "message")

@@ -6,9 +6,9 @@ from typing import Any
 
 from courier.cli import output, overview, purges
 from courier.cli.asking import add_asking, is_sure
-from courier.cli.client import Client
+from courier.cli.client import ApiClient
 from courier.cli.credentials import access, add_access
-from courier.cli.errors import Misused, Refused
+from courier.cli.errors import Failed, Misused
 from courier.cli.parser import DURATION, Commands, command, group, milliseconds, seconds, whole
 from courier.cli.watching import add_watch, watched
 
@@ -111,7 +111,7 @@ def _create(args: argparse.Namespace) -> None:
             "--max-retries, --retry-delay, --lease and --dead-letter are rules of the consumer: "
             "leave out --no-consumer"
         )
-    client = Client(access(args))
+    client = ApiClient(access(args))
     made = client.call("POST", "/queues", {"queue_name": args.name, "settings": _queue_rules(args)})
     if not args.no_consumer:
         path = f"/queues/{made['queue_id']}"
@@ -119,7 +119,7 @@ def _create(args: argparse.Namespace) -> None:
         consumer |= _given(dead_letter_queue=args.dead_letter)
         try:
             client.call("POST", f"{path}/consumers", consumer)
-        except Refused:
+        except Failed:
             client.call("DELETE", path)
             raise
     if args.json:
@@ -129,11 +129,11 @@ def _create(args: argparse.Namespace) -> None:
 
 
 def _show(args: argparse.Namespace) -> None:
-    client = Client(access(args))
+    client = ApiClient(access(args))
     watched(args.watch, lambda: _show_once(client, args))
 
 
-def _show_once(client: Client, args: argparse.Namespace) -> None:
+def _show_once(client: ApiClient, args: argparse.Namespace) -> None:
     queue = client.queue(args.name)
     if args.id:
         print(queue["queue_id"])
@@ -171,7 +171,7 @@ def _update(args: argparse.Namespace) -> None:
     changes_consumer = bool(rules) or args.dead_letter is not None or args.no_dead_letter
     if not queue_body and not changes_consumer:
         raise Misused("name at least one thing to change")
-    client = Client(access(args))
+    client = ApiClient(access(args))
     queue = client.queue(args.name)
     path = f"/queues/{queue['queue_id']}"
     # The consumer first: it is the change with more reasons to be refused.
@@ -195,7 +195,7 @@ def _update(args: argparse.Namespace) -> None:
 
 
 def _delete(args: argparse.Namespace) -> None:
-    client = Client(access(args))
+    client = ApiClient(access(args))
     path = f"/queues/{client.queue(args.name)['queue_id']}"
     held = output.count(client.call("GET", f"{path}/metrics")["backlog_count"], "message")
     if is_sure(args, args.name, f"queue '{args.name}' with {held}"):
@@ -205,7 +205,7 @@ def _delete(args: argparse.Namespace) -> None:
 
 def _switch(args: argparse.Namespace) -> None:
     """Pause or freeze it, or end that."""
-    client = Client(access(args))
+    client = ApiClient(access(args))
     if args.setting == "frozen":
         client.freeze(args.name, frozen=args.to)
     else:

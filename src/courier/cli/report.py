@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from courier.cli import output
-from courier.cli.errors import Refused
+from courier.cli.errors import Failed
 from courier.cli.lake import add_place
 from courier.cli.lakes import failures, opened
 from courier.cli.parser import Commands, command
@@ -35,6 +35,6 @@ def _report(args: argparse.Namespace) -> None:
     try:
         args.out.write_text(made.page, encoding="utf-8")
     except OSError as error:
-        raise Refused(f"cannot write {args.out}: {error.strerror}") from error
+        raise Failed(f"cannot write {args.out}: {error.strerror}") from error
     told = output.count(made.published, "message")
     print(f"{args.out}: {told} published, {made.acked} acked, {len(made.page) // 1_000} KB")

@@ -8,9 +8,9 @@ from msgspec import Struct
 
 from courier.cli import output
 from courier.cli.asking import add_asking, is_sure
-from courier.cli.client import Client, segment
+from courier.cli.client import ApiClient, segment
 from courier.cli.credentials import access, add_access
-from courier.cli.errors import Refused
+from courier.cli.errors import Failed
 from courier.cli.parser import Commands, command, group
 from courier.cli.watching import add_watch, watched
 
@@ -46,8 +46,8 @@ class Verb(Struct, frozen=True, kw_only=True):
     reads: Callable[[Any], Any] | None = None
     show: Callable[[Any], None] | None = None
     failed: Callable[[Any], str] | None = None
-    deletes: Callable[[Client, argparse.Namespace], str] | None = None
-    resolve: Callable[[Client, argparse.Namespace], None] | None = None
+    deletes: Callable[[ApiClient, argparse.Namespace], str] | None = None
+    resolve: Callable[[ApiClient, argparse.Namespace], None] | None = None
     watch: bool = False
     json: bool = True
 
@@ -71,7 +71,7 @@ def add(commands: Commands, name: str, help: str, verbs: Mapping[str, Verb]) -> 
 
 def _runner(verb: Verb) -> Callable[[argparse.Namespace], None]:
     def run(args: argparse.Namespace) -> None:
-        client = Client(access(args))
+        client = ApiClient(access(args))
         if verb.resolve:
             verb.resolve(client, args)
         what = verb.deletes(client, args) if verb.deletes else ""
@@ -83,7 +83,7 @@ def _runner(verb: Verb) -> Callable[[argparse.Namespace], None]:
     return run
 
 
-def _once(verb: Verb, client: Client, args: argparse.Namespace, what: str) -> None:
+def _once(verb: Verb, client: ApiClient, args: argparse.Namespace, what: str) -> None:
     method, path = verb.route.split(" ", 1)
     values = {**vars(args), "tenant": client.tenant}
     named = {name: segment(str(value)) for name, value in values.items() if value is not None}
@@ -105,7 +105,7 @@ def _once(verb: Verb, client: Client, args: argparse.Namespace, what: str) -> No
     else:
         print(shown)
     if verb.failed and (why := verb.failed(answer)):
-        raise Refused(why)
+        raise Failed(why)
 
 
 def _body(verb: Verb, args: argparse.Namespace) -> dict[str, Any] | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from courier import config
 from courier.cli import output
-from courier.cli.errors import Misused, Refused
+from courier.cli.errors import Failed, Misused
 from courier.cli.parser import Commands, command, group
 from courier.core.errors import StoreUnavailable
 from courier.store.copying import CopySource, CopyTarget, copy, sizes
@@ -60,7 +60,7 @@ def _finish(work: Coroutine[Any, Any, None], *urls: str) -> None:
     try:
         asyncio.run(work)
     except StoreUnavailable as error:
-        raise Refused(str(error)) from error
+        raise Failed(str(error)) from error
 
 
 async def _restored(args: argparse.Namespace) -> None:
@@ -153,5 +153,5 @@ def _database(url: str) -> "type[PostgresCopy]":
     try:
         from courier.store.disk_postgres.copies import PostgresCopy
     except ImportError as error:
-        raise Refused("PostgreSQL needs a driver: pip install 'courier-mq[postgres]'") from error
+        raise Failed("PostgreSQL needs a driver: pip install 'courier-mq[postgres]'") from error
     return PostgresCopy

@@ -3,13 +3,13 @@
 import argparse
 
 from courier.cli import credentials, output
-from courier.cli.client import Client, segment
+from courier.cli.client import ApiClient, segment
 from courier.cli.parser import Commands
 from courier.cli.resources import Verb, argument
 from courier.cli.resources import add as add_resource
 
 
-def _owned(client: Client, args: argparse.Namespace) -> str:
+def _owned(client: ApiClient, args: argparse.Namespace) -> str:
     found = client.operate("GET", f"/tenants/{segment(args.name)}/keys")["keys"]
     return f"tenant '{args.name}' with {output.count(len(found), 'key')} and all its queues"
 

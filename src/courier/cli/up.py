@@ -15,9 +15,9 @@ from contextlib import suppress
 from urllib.parse import urlsplit
 
 from courier.cli import pipeline, serve
-from courier.cli.client import Client
+from courier.cli.client import ApiClient
 from courier.cli.credentials import access
-from courier.cli.errors import Misused, Refused, Stop
+from courier.cli.errors import Failed, Misused, Stop
 from courier.cli.lakes import lake_root
 from courier.cli.parser import DURATION, Commands, command, milliseconds
 from courier.config import Config
@@ -126,7 +126,7 @@ class Supervisor:
             started_s = loop.time()
             status = await process.run()
             if process is self._broker and not self._was_ready:
-                raise Refused("the server did not start")
+                raise Failed("the server did not start")
             if loop.time() - started_s >= STEADY_S:
                 again_s = AGAIN_S
             _say(f"the {process.name} ended ({_told(status)}); again in {again_s:.0f} s")
@@ -153,7 +153,7 @@ class Supervisor:
         place = {"data": self._data, "url": self._url}
         nobody = {"tenant": None, "token": None, "account": None}
         try:
-            readers = Client(access(argparse.Namespace(**place, **nobody))).pipelines()
+            readers = ApiClient(access(argparse.Namespace(**place, **nobody))).pipelines()
         except Stop:
             return False
         return any(each["name"] == pipeline.NAME and each["offset"] > 0 for each in readers)

@@ -61,7 +61,7 @@ from courier.core.records import Decide, Records, T
 from courier.core.types import (
     Actor,
     Draft,
-    Head,
+    JournalHead,
     Leased,
     Level,
     Message,
@@ -363,7 +363,7 @@ class JournalVerbs(Protocol):
         """Write down events that are no change."""
         ...
 
-    async def head(self) -> Head: ...
+    async def head(self) -> JournalHead: ...
 
     async def read(self, *, after: int, limit: int, bytes_max: int | None = None) -> list[Run]:
         """The runs that hold the first `limit` offsets greater than `after`.

@@ -6,7 +6,7 @@ from courier.clock import Clock
 from courier.core.duties import Duty
 from courier.core.room import Room, journal_room
 from courier.core.store import Store
-from courier.core.types import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, Head, Pipeline
+from courier.core.types import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, JournalHead, Pipeline
 
 # A journal may be over its size for as long.
 TRIM_EVERY_MS = SECOND_MS
@@ -114,7 +114,7 @@ class Sweeper:
             swept = await self._store.sweep(limit=self._batch_max, now_ms=self._clock.now_ms())
             short = swept.short
 
-    async def _cut(self, head: Head, *, upto: int, read: int) -> bool:
+    async def _cut(self, head: JournalHead, *, upto: int, read: int) -> bool:
         """Forget a part of the journal, at least one row of it; False: there is none."""
         part = max(1, (head.last - head.first + 1) // FORCED_PART)
         while not (forgotten := await self._store.journal.trim(upto=min(upto, head.first + part))):

@@ -722,7 +722,7 @@ class Note(Struct, frozen=True):
     detail: dict[str, Any]
 
 
-class Head(Struct, frozen=True):
+class JournalHead(Struct, frozen=True):
     """The journal holds offsets `first` .. `last` (none when `last` < `first`).
 
     `epoch` changes when the store is recreated. `at_ms` is when the newest event happened that the

@@ -12,7 +12,7 @@ from courier.core.types import SECOND_MS, Actor, Consumer, Message, Queue, Settl
 from courier.delivery import batch, verdict
 from courier.delivery.places import WorkerPlace
 from courier.delivery.services import BatchServices
-from courier.delivery.transport import Push, PushResult, Target
+from courier.delivery.transport import PushRequest, PushResult, Target
 from courier.delivery.verdict import BatchOutcome
 
 # A batch is leased for as long as its call may take, and a little longer to note the outcome.
@@ -35,7 +35,7 @@ class Batch(Struct, frozen=True):
     messages: Sequence[Message]
 
 
-class Call:
+class WorkerCall:
     """One batch on its way. After `run` it knows what the worker asked for, as it wrote it."""
 
     def __init__(self, services: BatchServices, leased: Batch) -> None:
@@ -89,7 +89,7 @@ class Call:
             at_ms=services.clock.wall_ms(),
             body=body,
         )
-        push = Push(Target(leased.place.url, {}, trusted=True), body, headers)
+        push = PushRequest(Target(leased.place.url, {}, trusted=True), body, headers)
         sending = services.transport.send(push, timeout_ms=services.timeout_ms)
         self._sending = asyncio.create_task(sending)
         try:

@@ -14,7 +14,7 @@ from courier.core.duties import Fence
 from courier.core.errors import AnswersFull, BrokerError, NotFound, Paused, RateLimited
 from courier.core.limits import ANSWER_BYTES_MAX
 from courier.core.types import SECOND_MS, Actor, Consumer, Message, Queue
-from courier.delivery.calls import Batch, Call, lease_ms
+from courier.delivery.calls import Batch, WorkerCall, lease_ms
 from courier.delivery.places import WorkerPlace
 from courier.delivery.room import PushAllowance
 from courier.delivery.runner import Runner, Runners
@@ -63,7 +63,7 @@ class Feed(Runner):
         super().__init__(services, consumer, fence, line=consumer.parent)
         self._services = services
         self._queue = consumer.parent
-        self._calls: dict[Call, asyncio.Task[None]] = {}
+        self._calls: dict[WorkerCall, asyncio.Task[None]] = {}
         # When messages that still wait were first seen waiting.
         self._since_s: float | None = None
         self._missing = False
@@ -185,7 +185,7 @@ class Feed(Runner):
             for first in range(0, len(messages), count):
                 batch = Batch(queue, consumer, place, messages[first : first + count])
                 started += 1
-                call = Call(self._services, batch)
+                call = WorkerCall(self._services, batch)
                 sending = self._send_batch(call, self._seat.begin())
                 self._calls[call] = asyncio.create_task(sending)
         except AnswersFull:
@@ -211,7 +211,7 @@ class Feed(Runner):
         )
         return [message for message, _ in pulled.messages]
 
-    async def _send_batch(self, call: Call, number: int) -> None:
+    async def _send_batch(self, call: WorkerCall, number: int) -> None:
         """On the slot of this number."""
         try:
             await call.run()
@@ -223,7 +223,7 @@ class Feed(Runner):
                 self._judge(call)
             self._wake.set()
 
-    def _judge(self, call: Call) -> None:
+    def _judge(self, call: WorkerCall) -> None:
         if call.outcome == "done":
             self._failures, self._resume_s = 0, 0.0
             return

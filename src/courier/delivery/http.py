@@ -16,7 +16,7 @@ from urllib.parse import unquote_to_bytes, urlsplit
 from courier.delivery.connections import Endpoint, Pool
 from courier.delivery.moments import Deadlines
 from courier.delivery.targets import Targets
-from courier.delivery.transport import USER_AGENT, Push, PushResult, Target
+from courier.delivery.transport import USER_AGENT, PushRequest, PushResult, Target
 
 ERROR_CHARACTERS_MAX = 500
 
@@ -42,11 +42,11 @@ class HttpTransport:
         self._deadlines = Deadlines()
 
     def begin(
-        self, push: Push, *, timeout_ms: int, ended: Callable[[PushResult], None]
-    ) -> "Exchange":
+        self, push: PushRequest, *, timeout_ms: int, ended: Callable[[PushResult], None]
+    ) -> "HttpExchange":
         target = push.target
         pool = self._trusted if target.trusted else self._guarded
-        exchange = Exchange(pool, self._deadlines, timeout_ms, ended)
+        exchange = HttpExchange(pool, self._deadlines, timeout_ms, ended)
         try:
             route = target.route or self._route(target, "POST")
             own = _fields(push.headers)
@@ -58,14 +58,14 @@ class HttpTransport:
             exchange.start(route.endpoint, head, push.body)
         return exchange
 
-    async def send(self, push: Push, *, timeout_ms: int) -> PushResult:
+    async def send(self, push: PushRequest, *, timeout_ms: int) -> PushResult:
         answer: asyncio.Future[PushResult] = asyncio.get_running_loop().create_future()
         exchange = self.begin(push, timeout_ms=timeout_ms, ended=answer.set_result)
         return await _ended(answer, exchange)
 
     async def get(self, url: str, *, timeout_ms: int) -> PushResult:
         answer: asyncio.Future[PushResult] = asyncio.get_running_loop().create_future()
-        exchange = Exchange(self._probing, self._deadlines, timeout_ms, answer.set_result)
+        exchange = HttpExchange(self._probing, self._deadlines, timeout_ms, answer.set_result)
         try:
             route = self._route(Target(url, {}), "GET")
         except (OSError, ValueError) as error:
@@ -74,7 +74,7 @@ class HttpTransport:
             exchange.start(route.endpoint, route.head + b"\r\n", b"")
         return await _ended(answer, exchange)
 
-    def _route(self, target: Target, method: str) -> "Route":
+    def _route(self, target: Target, method: str) -> "TargetHead":
         """Raises OSError for an address that may not be called, and ValueError."""
         if not target.trusted:
             self._targets.check_url(target.url)
@@ -87,7 +87,7 @@ class HttpTransport:
             await pool.close()
 
 
-class Exchange:
+class HttpExchange:
     """One request on its way, until its answer has come, or none in time, or it is given up."""
 
     endpoint: Endpoint
@@ -144,21 +144,21 @@ class Exchange:
             ended(result)
 
 
-async def _ended(answer: "asyncio.Future[PushResult]", exchange: Exchange) -> PushResult:
+async def _ended(answer: "asyncio.Future[PushResult]", exchange: HttpExchange) -> PushResult:
     try:
         return await answer
     finally:
         exchange.give_up()
 
 
-class Route(NamedTuple):
+class TargetHead(NamedTuple):
     """What all requests to a target have in common: the first lines of their heads."""
 
     endpoint: Endpoint
     head: bytes
 
 
-def _route(url: str, headers: Mapping[str, str], method: str) -> Route:
+def _route(url: str, headers: Mapping[str, str], method: str) -> TargetHead:
     """Raises ValueError."""
     parts = urlsplit(url)
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
@@ -177,7 +177,7 @@ def _route(url: str, headers: Mapping[str, str], method: str) -> Route:
     head = line + _lines(own) + _fields(headers)
     encrypted = parts.scheme == "https"
     port = parts.port or (443 if encrypted else 80)
-    return Route(Endpoint(encrypted, parts.hostname, port), head)
+    return TargetHead(Endpoint(encrypted, parts.hostname, port), head)
 
 
 def _fields(headers: Mapping[str, str]) -> bytes:

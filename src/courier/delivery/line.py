@@ -35,7 +35,7 @@ from courier.delivery.prober import Prober
 from courier.delivery.room import PushAllowance
 from courier.delivery.runner import Runner, Runners
 from courier.delivery.services import PushServices
-from courier.delivery.transport import OnItsWay, Push, PushResult
+from courier.delivery.transport import OnItsWay, PushRequest, PushResult
 from courier.delivery.urls import host_and_port
 
 log = logging.getLogger("courier.delivery")
@@ -374,7 +374,7 @@ class Line(Runner):
             self._gone = True
         self._judge(listener, result)
 
-    def _push(self, listener: Listener, queue: Queue, message: Message) -> Push:
+    def _push(self, listener: Listener, queue: Queue, message: Message) -> PushRequest:
         """Raises BrokerError and ValueError."""
         return requests.request(
             listener,

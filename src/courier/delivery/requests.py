@@ -10,7 +10,7 @@ import msgspec
 from courier import ids
 from courier.core.types import Listener, Message, Queue
 from courier.delivery import signing
-from courier.delivery.transport import Push, Target
+from courier.delivery.transport import PushRequest, Target
 
 JSON = "application/json; charset=utf-8"
 TEXT = "text/plain; charset=utf-8"
@@ -70,7 +70,7 @@ def request(
     spelling: Spelling,
     *,
     wall_ms: int,
-) -> Push:
+) -> PushRequest:
     """The message's body must be in clear."""
     core_id = message_id(queue, message)
     id = spelling.id(core_id)
@@ -89,7 +89,7 @@ def request(
     trace = (message.headers or {}).get(TRACE_HEADER)
     if isinstance(trace, str) and trace and trace.isascii() and trace.isprintable():
         headers[TRACE_HEADER] = trace
-    return Push(prepared.target, body, headers)
+    return PushRequest(prepared.target, body, headers)
 
 
 def message_id(queue: Queue, message: Message) -> str:

@@ -32,7 +32,7 @@ _SPECIAL = [
 ]
 
 
-class Refused(OSError):
+class TargetRefused(OSError):
     """The address may not be called."""
 
 
@@ -56,7 +56,7 @@ class Targets:
         self._lookups = Lookups(look)
 
     def check(self, address: Address) -> None:
-        """Raises Refused for whatever is not a public address, unless it is allowed."""
+        """Raises TargetRefused for whatever is not a public address, unless it is allowed."""
         inner = address.ipv4_mapped if isinstance(address, IPv6Address) else None
         real = inner or address
         if any(real in network for network in self._allowed if network.version == real.version):
@@ -64,24 +64,24 @@ class Targets:
         special = any(real in network for network in _SPECIAL if network.version == real.version)
         unicast = real.version == 4 or real in _UNICAST
         if not real.is_global or real.is_multicast or special or not unicast:
-            raise Refused(
+            raise TargetRefused(
                 f"{address} is not a public address; the operator may allow it with push_networks"
             )
 
     def check_url(self, url: str) -> None:
-        """Raises Refused or BadHost when the URL names an address that may not be called."""
+        """Raises TargetRefused or BadHost when the URL names an address that may not be called."""
         address = hosts.address(urlsplit(url).hostname or "")
         if address is not None:  # a name is judged once it is resolved
             self.check(address)
 
     def open_socket(self, place: tuple[Any, ...]) -> socket.socket:
-        """For a connection to an entry of `getaddrinfo`. Raises Refused."""
+        """For a connection to an entry of `getaddrinfo`. Raises TargetRefused."""
         family, kind, protocol, _, where = place
         self.check(ip_address(str(where[0]).partition("%")[0]))
         return socket.socket(family, kind, protocol)
 
     async def resolve(self, host: str, port: int, family: int) -> list[Resolved]:
-        """What a host stands for. Raises Refused, or OSError when it stands for nothing."""
+        """What a host stands for. Raises TargetRefused, or OSError when it stands for nothing."""
         spelled = hosts.address(host)
         if spelled is not None:
             self.check(spelled)

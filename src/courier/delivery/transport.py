@@ -26,7 +26,7 @@ class Target:
         self.route: Any = None
 
 
-class Push(Struct, frozen=True):
+class PushRequest(Struct, frozen=True):
     """One of many requests to a target, with headers of its own."""
 
     target: Target
@@ -60,12 +60,12 @@ class Transport(Protocol):
     """Nothing raises for what the other side does: a refusal is a result."""
 
     def begin(
-        self, push: Push, *, timeout_ms: int, ended: Callable[[PushResult], None]
+        self, push: PushRequest, *, timeout_ms: int, ended: Callable[[PushResult], None]
     ) -> OnItsWay:
         """`ended` is called once, and never before this returns."""
         ...
 
-    async def send(self, push: Push, *, timeout_ms: int) -> PushResult: ...
+    async def send(self, push: PushRequest, *, timeout_ms: int) -> PushResult: ...
 
     async def get(self, url: str, *, timeout_ms: int) -> PushResult:
         """Read what is there, from an address that may be called."""

@@ -13,7 +13,7 @@ from courier.core.domains import Domains
 from courier.core.errors import InvalidRequest
 from courier.delivery import hosts
 from courier.delivery.hosts import Address
-from courier.delivery.targets import Refused, Targets
+from courier.delivery.targets import TargetRefused, Targets
 
 URL_CHARACTERS = (4, 253)
 _LOOPBACK = (IPv4Address("127.0.0.1"), IPv6Address("::1"))
@@ -74,12 +74,12 @@ def _problem(url: str, targets: Targets) -> str:
         return f"has a port, {place['port']}, that is not from 1 to 65535"
     try:
         return _host_problem(place["six"], place["name"], targets)
-    except (Refused, hosts.BadHost) as refused:
+    except (TargetRefused, hosts.BadHost) as refused:
         return f"has a host that cannot be called: {refused}"
 
 
 def _host_problem(six: str | None, name: str, targets: Targets) -> str:
-    """Raises Refused when the host is an address that is not allowed, and BadHost."""
+    """Raises TargetRefused when the host is an address that is not allowed, and BadHost."""
     address = hosts.address(six or name)
     if address is not None:
         targets.check(address)
@@ -95,6 +95,6 @@ def _host_problem(six: str | None, name: str, targets: Targets) -> str:
 def _allowed(address: Address, targets: Targets) -> bool:
     try:
         targets.check(address)
-    except Refused:
+    except TargetRefused:
         return False
     return True

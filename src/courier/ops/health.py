@@ -7,7 +7,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from courier.core.slices import Slices
 from courier.core.sweeper import SWEEP
-from courier.core.types import SECOND_MS, Head, Listener, Pipeline, Queue, QueueStats, Tenant
+from courier.core.types import SECOND_MS, JournalHead, Listener, Pipeline, Queue, QueueStats, Tenant
 from courier.ops.services import OpsFamily
 from courier.telemetry import GaugeLines, exposition, label_text
 from courier.web import Call, Response, Route
@@ -145,7 +145,7 @@ class HealthRoutes(OpsFamily):
             }
         return [*_gauges(figures), *await self._pipeline_gauges(head)]
 
-    async def _pipeline_gauges(self, head: Head) -> list[Metric]:
+    async def _pipeline_gauges(self, head: JournalHead) -> list[Metric]:
         labels = ("pipeline",)
         offsets = GaugeMetricFamily(
             "courier_pipeline_lag_offsets", "Events a reader has not committed.", labels=labels

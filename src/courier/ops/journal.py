@@ -10,7 +10,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from courier.core import journal
 from courier.core.errors import Forbidden, InvalidRequest, Rejected
-from courier.core.types import OPERATOR, Head, Pipeline, Run
+from courier.core.types import OPERATOR, JournalHead, Pipeline, Run
 from courier.dialects.site import number
 from courier.long_texts import LongTexts
 from courier.ops.services import OpsFamily, OpsServices
@@ -95,7 +95,7 @@ class JournalRoutes(OpsFamily):
     async def _page(
         self,
         call: Call,
-        head: Head,
+        head: JournalHead,
         after: int,
         limit: int,
         wanted: "_Wanted",

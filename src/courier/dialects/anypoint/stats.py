@@ -68,7 +68,7 @@ class Use(Struct):
     messageByteCount: int
 
 
-class Span(Struct, frozen=True):
+class StatsPeriod(Struct, frozen=True):
     """From `start_ms` to `end_ms`, in steps."""
 
     start_ms: int
@@ -162,17 +162,17 @@ class StatsRoutes(AnypointFamily):
             span.points(_sums(span, tallies, "copied")),
         )
 
-    async def _tallies(self, call: Call, id: str, span: Span) -> list[Tally]:
+    async def _tallies(self, call: Call, id: str, span: StatsPeriod) -> list[Tally]:
         return await self._store.past.tallies(
             tenant=call.tenant, id=id, since_ms=span.start_ms, until_ms=span.end_ms
         )
 
-    def _span(self, query: Mapping[str, list[str]]) -> Span:
+    def _span(self, query: Mapping[str, list[str]]) -> StatsPeriod:
         if "period" not in query:
             raise InvalidRequest("period", "required")
         period_s = whole(query["period"][0], "period", low=1, high=PERIOD_S_MAX)
         start_ms, end_ms = self._dates(query, period_s * SECOND_MS)
-        span = Span(start_ms, end_ms, period_s * SECOND_MS)
+        span = StatsPeriod(start_ms, end_ms, period_s * SECOND_MS)
         if len(span.starts) > POINTS_MAX:
             raise InvalidRequest(
                 "period", f"gives {len(span.starts)} points; at most {POINTS_MAX} are given"
@@ -244,7 +244,7 @@ def _add(use: Use, tally: Tally) -> None:
         use.messageByteCount += tally.bytes
 
 
-def _sums(span: Span, tallies: Sequence[Tally], *kinds: str) -> list[int]:
+def _sums(span: StatsPeriod, tallies: Sequence[Tally], *kinds: str) -> list[int]:
     sums = [0] * len(span.starts)
     for tally in tallies:
         if tally.kind in kinds:
@@ -253,7 +253,7 @@ def _sums(span: Span, tallies: Sequence[Tally], *kinds: str) -> list[int]:
 
 
 def _held(
-    span: Span, levels: Sequence[Level], now: QueueStats, created_ms: int, now_ms: int
+    span: StatsPeriod, levels: Sequence[Level], now: QueueStats, created_ms: int, now_ms: int
 ) -> list[Level | QueueStats]:
     """What the queue held at the end of each step; nothing is known of steps to come."""
     held: list[Level | QueueStats] = []

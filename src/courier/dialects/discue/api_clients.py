@@ -6,7 +6,7 @@ from courier import ids
 from courier.core.errors import Conflict, Forbidden, InvalidRequest, NotFound
 from courier.core.types import OPERATOR, Tenant
 from courier.dialects.discue import names
-from courier.dialects.discue.site import Answer, DiscueFamily
+from courier.dialects.discue.site import DiscueFamily, Success
 from courier.dialects.discue.wire import Named
 from courier.web import Call, Route
 
@@ -46,14 +46,14 @@ class ApiClientRoutes(DiscueFamily):
                   body=ApiClientBody, body_optional=True, result=ClientAnswer),
         ]  # fmt: skip
 
-    async def create_client(self, call: Call) -> Answer:
+    async def create_client(self, call: Call) -> Success:
         _operator(call)
         name = _free(call.body.chosen() or f"client-{ids.new_id()[-12:]}")
         tenant, made = await self._services.tenants.create_tenant(name, actor=call.actor)
         members = {"api_client": _member(tenant), "api_key": made["discue"]["api_key"]}
-        return Answer(members, _path(tenant))
+        return Success(members, _path(tenant))
 
-    async def rename_client(self, call: Call) -> Answer:
+    async def rename_client(self, call: Call) -> Success:
         _operator(call)
         id = call.params["api_client_id"]
         tenant = self._records.get(Tenant, names.read(id))
@@ -66,7 +66,7 @@ class ApiClientRoutes(DiscueFamily):
             tenant = await self._services.tenants.rename_tenant(
                 tenant, _free(name), actor=call.actor
             )
-        return Answer({"api_client": _member(tenant)}, _path(tenant))
+        return Success({"api_client": _member(tenant)}, _path(tenant))
 
 
 def _operator(call: Call) -> None:

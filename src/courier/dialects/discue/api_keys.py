@@ -11,7 +11,7 @@ from courier.core.slices import Slices
 from courier.core.types import Grant, Key, KeyUse
 from courier.dialects.discue import names, scopes
 from courier.dialects.discue.scopes import Scopes, ScopesBody
-from courier.dialects.discue.site import Answer, DiscueFamily
+from courier.dialects.discue.site import DiscueFamily, Success
 from courier.dialects.discue.wire import PAGING, Named, page
 from courier.web import Call, Route
 
@@ -75,7 +75,7 @@ class KeyRoutes(DiscueFamily):
             Route("DELETE", _KEY, self.delete_key, "keys:write", "whole", "Delete an API key"),
         ]  # fmt: skip
 
-    async def list_keys(self, call: Call) -> Answer:
+    async def list_keys(self, call: Call) -> Success:
         found, links = page(self._admin.tokens(call.tenant), call.request, _KEYS)
         members = []
         slices = Slices()
@@ -84,9 +84,9 @@ class KeyRoutes(DiscueFamily):
             # Keys may have very many scopes, so each is written on its own.
             members.append(Raw(_encode(self._member(key))))
         links += [(key.name, names.shown(key.id), _path(key)) for key in found]
-        return Answer({"api_keys": members}, _KEYS, links)
+        return Success({"api_keys": members}, _KEYS, links)
 
-    async def create_key(self, call: Call) -> Answer:
+    async def create_key(self, call: Call) -> Success:
         body: ApiKeyBody = call.body
         wanted = scopes.USUAL if body.scopes is UNSET else scopes.read(body.scopes)
         key, secret = keys.new_key(
@@ -103,10 +103,10 @@ class KeyRoutes(DiscueFamily):
         )
         await self._admin.add_token(key, actor=call.actor)
         if not scopes.as_object(key):
-            return Answer({"api_key": secret, "id": names.shown(key.id)}, _path(key))
+            return Success({"api_key": secret, "id": names.shown(key.id)}, _path(key))
         member = self._member(key)
         member.key = secret
-        return Answer({"api_key": member}, _path(key))
+        return Success({"api_key": member}, _path(key))
 
     def _granted(self, call: Call, wanted: list[scopes.KeyScope]) -> tuple[Grant, ...]:
         """Raises Forbidden for more than the caller's own key may do."""
@@ -115,11 +115,11 @@ class KeyRoutes(DiscueFamily):
         keys.check_held(call.key, grants)
         return grants
 
-    async def get_key(self, call: Call) -> Answer:
+    async def get_key(self, call: Call) -> Success:
         key = self._admin.token(call.tenant, names.read(call.params["api_key_id"]))
-        return Answer({"api_key": self._member(key)}, _path(key))
+        return Success({"api_key": self._member(key)}, _path(key))
 
-    async def update_key(self, call: Call) -> Answer:
+    async def update_key(self, call: Call) -> Success:
         body: ApiKeyBody = call.body
         name = body.chosen()
         wanted = None if body.scopes is UNSET else scopes.read(body.scopes)
@@ -138,12 +138,12 @@ class KeyRoutes(DiscueFamily):
 
         id = names.read(call.params["api_key_id"])
         key = await self._admin.update_token(call.tenant, id, edit, actor=call.actor)
-        return Answer({"api_key": self._member(key)}, _path(key))
+        return Success({"api_key": self._member(key)}, _path(key))
 
-    async def delete_key(self, call: Call) -> Answer:
+    async def delete_key(self, call: Call) -> Success:
         key = self._admin.token(call.tenant, names.read(call.params["api_key_id"]))
         await self._admin.delete_key(call.tenant, key.id, actor=call.actor)
-        return Answer({}, _KEYS)
+        return Success({}, _KEYS)
 
     def _member(self, key: Key) -> KeyMember:
         use = self._records.get(KeyUse, key.id)

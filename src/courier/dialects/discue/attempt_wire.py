@@ -8,7 +8,7 @@ from courier.core.types import Listener
 from courier.delivery.requests import delivery_id
 from courier.dialects.discue import names
 from courier.dialects.discue.message_wire import ListenerRef
-from courier.dialects.discue.site import Answer
+from courier.dialects.discue.site import Success
 from courier.dialects.site import number
 from courier.web import Parameter, Request
 
@@ -45,10 +45,10 @@ def asked(request: Request) -> tuple[int, int | None]:
     return min(limit, attempts.LIMIT_MAX), before or None
 
 
-def answer(found: attempts.Attempts, records: Records, path: str) -> Answer:
+def answer(found: attempts.Attempts, records: Records, path: str) -> Success:
     members = [_member(each, records) for each in found.attempts]
     links = [] if found.next is None else [("next", "next", f"{path}?before={found.next}")]
-    return Answer({"attempts": members}, path, links)
+    return Success({"attempts": members}, path, links)
 
 
 def _member(each: attempts.Attempt, records: Records) -> AttemptMember:

@@ -8,7 +8,7 @@ from courier.core.domains import CONTEXT_PATH, new_domain
 from courier.core.errors import InvalidRequest
 from courier.core.types import Domain
 from courier.dialects.discue import names
-from courier.dialects.discue.site import Answer, DiscueFamily
+from courier.dialects.discue.site import DiscueFamily, Success
 from courier.dialects.discue.wire import PAGING, Named, page
 from courier.web import Call, Route
 
@@ -80,16 +80,16 @@ class DomainRoutes(DiscueFamily):
                   "Look at once whether the host serves the file", result=DomainAnswer),
         ]  # fmt: skip
 
-    async def list_domains(self, call: Call) -> Answer:
+    async def list_domains(self, call: Call) -> Success:
         within = call.reach
         found = [
             each for each in self._records.scan(Domain, tenant=call.tenant) if each.id in within
         ]
         shown, links = page(found, call.request, _DOMAINS)
         links += [(each.name, names.shown(each.id), _path(each)) for each in shown]
-        return Answer({"domains": [_member(each) for each in shown]}, _DOMAINS, links)
+        return Success({"domains": [_member(each) for each in shown]}, _DOMAINS, links)
 
-    async def create_domain(self, call: Call) -> Answer:
+    async def create_domain(self, call: Call) -> Success:
         body: DomainBody = call.body
         name = body.required()
         if body.hostname is UNSET:
@@ -114,10 +114,10 @@ class DomainRoutes(DiscueFamily):
         await self._admin.domains.create(domain, actor=call.actor)
         return _answer(domain)
 
-    async def get_domain(self, call: Call) -> Answer:
+    async def get_domain(self, call: Call) -> Success:
         return _answer(self._domain(call))
 
-    async def update_domain(self, call: Call) -> Answer:
+    async def update_domain(self, call: Call) -> Success:
         body: DomainBody = call.body
         known = self._domain(call)
         if body.hostname is not UNSET and body.hostname.lower() != known.hostname:
@@ -129,12 +129,12 @@ class DomainRoutes(DiscueFamily):
         )
         return _answer(domain)
 
-    async def delete_domain(self, call: Call) -> Answer:
+    async def delete_domain(self, call: Call) -> Success:
         domain = self._domain(call)
         await self._admin.domains.delete(call.tenant, domain.id, actor=call.actor)
-        return Answer({}, _DOMAINS)
+        return Success({}, _DOMAINS)
 
-    async def verify_domain(self, call: Call) -> Answer:
+    async def verify_domain(self, call: Call) -> Success:
         known = self._domain(call)
         # One that has run out is renewed, so that its owner knows what to put there now.
         domain = await self._admin.domains.update(
@@ -146,8 +146,8 @@ class DomainRoutes(DiscueFamily):
         return self._admin.domains.get(call.tenant, names.read(call.params["domain_id"]))
 
 
-def _answer(domain: Domain) -> Answer:
-    return Answer({"domain": _member(domain)}, _path(domain))
+def _answer(domain: Domain) -> Success:
+    return Success({"domain": _member(domain)}, _path(domain))
 
 
 def _path(domain: Domain) -> str:

@@ -12,7 +12,7 @@ from courier.core.lifecycle import NAME_HEADER
 from courier.core.types import DAY_MS, HOUR_MS, MINUTE_MS, Listener, Run, Tally
 from courier.delivery.requests import delivery_id
 from courier.dialects.discue import names
-from courier.dialects.discue.site import Answer, DiscueFamily
+from courier.dialects.discue.site import DiscueFamily, Success
 from courier.dialects.site import InvalidQuery, choice, number
 from courier.web import Call, Parameter, Request, Route
 
@@ -91,7 +91,7 @@ class StatsAnswer(Struct):
     ]
 
 
-class Asked(Struct, frozen=True):
+class EventsAsked(Struct, frozen=True):
     """What a request wants to see: journal kinds, how many events, after which offset."""
 
     family: str
@@ -117,7 +117,7 @@ class EventRoutes(DiscueFamily):
                   "Count what happened", result=StatsAnswer, family="stats"),
         ]  # fmt: skip
 
-    async def list_events(self, call: Call) -> Answer:
+    async def list_events(self, call: Call) -> Success:
         """Oldest first. A link leads on when there is more, or more to look through."""
         asked = _asked(call.request)
         within = call.reach
@@ -141,7 +141,7 @@ class EventRoutes(DiscueFamily):
                 if len(found) == asked.limit:
                     break
         links = [] if last is None else [("next", "next", _path(asked, *last))]
-        return Answer({"events": found}, "/events", links)
+        return Success({"events": found}, "/events", links)
 
     def _events(self, run: Run, start: int, stop: int) -> list[Event]:
         events = [
@@ -182,7 +182,7 @@ class EventRoutes(DiscueFamily):
         event.error = detail.get("error") or UNSET
         event.answer = detail.get("answer") or UNSET
 
-    async def message_stats(self, call: Call) -> Answer:
+    async def message_stats(self, call: Call) -> Success:
         now_ms = self._clock.now_ms()
         within = call.reach
         tallies = [
@@ -197,7 +197,7 @@ class EventRoutes(DiscueFamily):
             "last_1_hours": _counts(tallies, now_ms - HOUR_MS),
             "today_so_far": _counts(tallies, now_ms - now_ms % DAY_MS),
         }
-        return Answer({"aggregated_api_usage_events": blocks}, "/stats/messages")
+        return Success({"aggregated_api_usage_events": blocks}, "/stats/messages")
 
 
 def _tell_of_messages(events: list[Event], run: Run, start: int, stop: int) -> list[str]:
@@ -224,7 +224,7 @@ def _counts(tallies: Sequence[Tally], since_ms: int) -> dict[Type, int]:
     return counts
 
 
-def _asked(request: Request) -> Asked:
+def _asked(request: Request) -> EventsAsked:
     query = request.query
     family = choice(request, "events", _FAMILIES)
     limit = number(request, "limit", default=LIMIT_DEFAULT, low=1, high=10**18)
@@ -237,7 +237,7 @@ def _asked(request: Request) -> Asked:
             raise InvalidQuery("startAfterId", "must be the id of an event")
         after = int(id[1])
     kinds = frozenset(kind for kind, (_, each) in TYPES.items() if family in ("all", each))
-    return Asked(family, kinds, min(limit, LIMIT_MAX), after)
+    return EventsAsked(family, kinds, min(limit, LIMIT_MAX), after)
 
 
 def _id(offset: int) -> str:
@@ -245,6 +245,6 @@ def _id(offset: int) -> str:
     return f"evt{offset:018d}"
 
 
-def _path(asked: Asked, after: int, at_ms: int) -> str:
+def _path(asked: EventsAsked, after: int, at_ms: int) -> str:
     cursor = f"startAfter={at_ms}&startAfterId={_id(after)}"
     return f"/events?events={asked.family}&limit={asked.limit}&{cursor}"

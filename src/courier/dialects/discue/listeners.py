@@ -12,7 +12,7 @@ from courier.delivery import secrets
 from courier.delivery.secrets import Private
 from courier.dialects.discue import attempt_wire, names
 from courier.dialects.discue import listener_wire as wire
-from courier.dialects.discue.site import Answer, DiscueFamily
+from courier.dialects.discue.site import DiscueFamily, Success
 from courier.dialects.discue.wire import PAGING, Link, page
 from courier.web import Call, Route
 
@@ -58,7 +58,7 @@ class ListenerRoutes(DiscueFamily):
                   result=attempt_wire.AttemptsAnswer, query=attempt_wire.QUERY),
         ]  # fmt: skip
 
-    async def list_all_listeners(self, call: Call) -> Answer:
+    async def list_all_listeners(self, call: Call) -> Success:
         within = call.reach
         found = [
             each
@@ -67,16 +67,16 @@ class ListenerRoutes(DiscueFamily):
         ]
         return self._list(call, found, "/listeners")
 
-    async def list_listeners(self, call: Call) -> Answer:
+    async def list_listeners(self, call: Call) -> Success:
         found = self._records.scan(Listener, parent=call.queue.id)
         return self._list(call, found, f"/queues/{names.shown(call.queue.id)}/listeners")
 
-    def _list(self, call: Call, found: list[Listener], path: str) -> Answer:
+    def _list(self, call: Call, found: list[Listener], path: str) -> Success:
         shown, links = page(found, call.request, path)
         links += [_link(each) for each in shown]
-        return Answer({"listeners": [self._member(each) for each in shown]}, path, links)
+        return Success({"listeners": [self._member(each) for each in shown]}, path, links)
 
-    async def create_listener(self, call: Call) -> Answer:
+    async def create_listener(self, call: Call) -> Success:
         body: wire.ListenerBody = call.body
         title = body.required()
         if body.notify_url is UNSET:
@@ -114,7 +114,7 @@ class ListenerRoutes(DiscueFamily):
             if url is not UNSET:
                 self._services.listener_urls.check(url, call.tenant, field=field)
 
-    async def get_listener(self, call: Call) -> Answer:
+    async def get_listener(self, call: Call) -> Success:
         listener = self._listener(call)
         now_ms = self._clock.now_ms()
         missed = await self._store.pushes.missed(listener.id, limit=MISSED_SHOWN_MAX, now_ms=now_ms)
@@ -124,9 +124,9 @@ class ListenerRoutes(DiscueFamily):
         member = self._member(listener)
         member.liveness = wire.liveness_member(self._records.get(Liveness, listener.id))
         member.messages = wire.messages_member(stats[listener.id], missed)
-        return Answer({"listener": member}, _path(listener))
+        return Success({"listener": member}, _path(listener))
 
-    async def update_listener(self, call: Call) -> Answer:
+    async def update_listener(self, call: Call) -> Success:
         body: wire.ListenerBody = call.body
         self._check_urls(call)
         if body.signing_secret is not UNSET:
@@ -144,19 +144,19 @@ class ListenerRoutes(DiscueFamily):
         listener = await self._admin.listeners.update(call.queue.id, id, edit, actor=call.actor)
         return self._answer(listener)
 
-    async def delete_listener(self, call: Call) -> Answer:
+    async def delete_listener(self, call: Call) -> Success:
         id = names.read(call.params["listener_id"])
         await self._admin.listeners.delete(call.queue.id, id, actor=call.actor)
-        return Answer({}, f"/queues/{names.shown(call.queue.id)}/listeners")
+        return Success({}, f"/queues/{names.shown(call.queue.id)}/listeners")
 
-    async def rotate_secret(self, call: Call) -> Answer:
+    async def rotate_secret(self, call: Call) -> Success:
         secret, id = wire.secret(call.body), names.read(call.params["listener_id"])
         listener = await self._admin.listeners.rotate(
             call.queue.id, id, self._sealed(call, id, secret), actor=call.actor
         )
         return self._answer(listener, secret)
 
-    async def backfill(self, call: Call) -> Answer:
+    async def backfill(self, call: Call) -> Success:
         body: wire.BackfillBody = call.body
         listener = self._listener(call)
         done = await self._admin.listeners.backfill(
@@ -166,14 +166,14 @@ class ListenerRoutes(DiscueFamily):
             after_seq=0 if body.after is UNSET else body.after,
         )
         found = wire.Backfill(done.bound, UNSET if done.next_seq is None else done.next_seq)
-        return Answer({"backfill": found}, _path(listener))
+        return Success({"backfill": found}, _path(listener))
 
-    async def retry_failed(self, call: Call) -> Answer:
+    async def retry_failed(self, call: Call) -> Success:
         listener = self._listener(call)
         done = await self._admin.listeners.retry_failed(listener)
-        return Answer({"retried": done}, _path(listener))
+        return Success({"retried": done}, _path(listener))
 
-    async def list_attempts(self, call: Call) -> Answer:
+    async def list_attempts(self, call: Call) -> Success:
         listener = self._listener(call)
         limit, before = attempt_wire.asked(call.request)
         found = await attempts.read(
@@ -188,11 +188,11 @@ class ListenerRoutes(DiscueFamily):
     def _member(self, listener: Listener) -> wire.ListenerMember:
         return wire.member(listener, secrets.open_private(listener, self._sealer))
 
-    def _answer(self, listener: Listener, secret: str = "") -> Answer:
+    def _answer(self, listener: Listener, secret: str = "") -> Success:
         member = self._member(listener)
         if secret:
             member.signing_secret = secret
-        return Answer({"listener": member}, _path(listener))
+        return Success({"listener": member}, _path(listener))
 
 
 def _path(listener: Listener) -> str:

@@ -18,7 +18,7 @@ from courier.dialects.discue import attempt_wire, names
 from courier.dialects.discue import message_wire as wire
 from courier.dialects.discue.errors import KeyReused, NotRetryable
 from courier.dialects.discue.queues import QUEUE, Item
-from courier.dialects.discue.site import Answer, DiscueFamily
+from courier.dialects.discue.site import DiscueFamily, Success
 from courier.dialects.discue.wire import PAGE_MAX, PAGING, Named, page
 from courier.dialects.site import InvalidQuery
 from courier.web import Call, Parameter, Route
@@ -68,12 +68,12 @@ class DiscueMessageRoutes(DiscueFamily):
 
     # --- lists ---
 
-    async def list_messages(self, call: Call) -> Answer:
+    async def list_messages(self, call: Call) -> Success:
         after = _after(call)
         seq = _seq(call.queue, after) if after else 0
         return await self._list(call, [call.queue], seq, _collection(call.queue))
 
-    async def list_all_messages(self, call: Call) -> Answer:
+    async def list_all_messages(self, call: Call) -> Success:
         within = call.reach
         queues = [
             queue for queue in self._records.scan(Queue, tenant=call.tenant) if queue.id in within
@@ -92,7 +92,7 @@ class DiscueMessageRoutes(DiscueFamily):
             )
         return await self._list(call, queues, seq, EVERYWHERE)
 
-    async def _list(self, call: Call, queues: list[Queue], seq: int, path: str) -> Answer:
+    async def _list(self, call: Call, queues: list[Queue], seq: int, path: str) -> Success:
         # As if there were as many as pages may reach.
         places, _ = page(range(PAGES_REACH), call.request, path)
         if not places:
@@ -115,7 +115,7 @@ class DiscueMessageRoutes(DiscueFamily):
             per_page = f"&per_page={size}" if size <= PAGE_MAX else ""
             links.append(("next", "next", f"{path}?after={last}{per_page}"))
         links += [(row.item.name, row.item.id, _path(row.queue, row.item)) for row in shown]
-        return Answer({"messages": [row.item for row in shown]}, path, links)
+        return Success({"messages": [row.item for row in shown]}, path, links)
 
     async def _rows(self, queues: Sequence[Queue], seq: int, count: int) -> list[StatsRow]:
         """Up to `count` messages of those queues, beginning behind `seq` of the first."""
@@ -143,7 +143,7 @@ class DiscueMessageRoutes(DiscueFamily):
 
     # --- one message ---
 
-    async def add_message(self, call: Call) -> Answer:
+    async def add_message(self, call: Call) -> Success:
         queue: Queue = call.queue
         drafts = wire.drafts(call.body, call.request)
         receipt = await self._broker.publish(queue, drafts, actor=call.actor)
@@ -158,27 +158,27 @@ class DiscueMessageRoutes(DiscueFamily):
         name = call.body.chosen() or names.invented(queue, shown)
         return _answer(queue, Item(shown, name, name))
 
-    async def get_message(self, call: Call) -> Answer:
+    async def get_message(self, call: Call) -> Success:
         message = await self._message(call)
         pushes = await self._pushes(call.queue, message)
         call.admit(message.size)
         opened = self._broker.opened(call.queue, message)
         member = wire.member(call.queue, opened, pushes, call.long_texts())
-        return Answer({"message": member}, _path(call.queue, member))
+        return Success({"message": member}, _path(call.queue, member))
 
-    async def rename_message(self, call: Call) -> Answer:
+    async def rename_message(self, call: Call) -> Success:
         body: Named = call.body
         name = body.required()
         message = await self._message(call)
         renamed = await self._broker.rename(call.queue, message, name, actor=call.actor)
         return _answer(call.queue, wire.item(call.queue, renamed))
 
-    async def delete_message(self, call: Call) -> Answer:
+    async def delete_message(self, call: Call) -> Success:
         message = await self._message(call)
         await self._broker.delete(call.queue, message, actor=call.actor)
-        return Answer({}, _collection(call.queue))
+        return Success({}, _collection(call.queue))
 
-    async def retry_delivery(self, call: Call) -> Answer:
+    async def retry_delivery(self, call: Call) -> Success:
         message = await self._message(call)
         listener = names.read(call.params["listener_id"])
         retried = await self._admin.listeners.retry(listener, message)
@@ -187,10 +187,10 @@ class DiscueMessageRoutes(DiscueFamily):
                 if not retried:
                     raise NotRetryable(push.status)
                 path = _path(call.queue, wire.item(call.queue, message))
-                return Answer({"delivery": wire.delivery(push, to)}, path)
+                return Success({"delivery": wire.delivery(push, to)}, path)
         raise NotFound("delivery", listener)
 
-    async def message_attempts(self, call: Call) -> Answer:
+    async def message_attempts(self, call: Call) -> Success:
         """Also of a message that is done, as long as the journal has them."""
         id = names.read(call.params["message_id"])
         if ids.message_seq(id, queue=call.queue.id) is None:
@@ -230,8 +230,8 @@ def _path(queue: Queue, item: Item) -> str:
     return f"{_collection(queue)}/{item.id}"
 
 
-def _answer(queue: Queue, item: Item) -> Answer:
-    return Answer({"message": item}, _path(queue, item))
+def _answer(queue: Queue, item: Item) -> Success:
+    return Success({"message": item}, _path(queue, item))
 
 
 def _after(call: Call) -> str:

@@ -11,7 +11,7 @@ from courier.core.errors import NotFound
 from courier.core.types import DAY_MS, Listener, Queue, Schema
 from courier.dialects.discue import names
 from courier.dialects.discue.errors import Malformed
-from courier.dialects.discue.site import Answer, DiscueFamily
+from courier.dialects.discue.site import DiscueFamily, Success
 from courier.dialects.discue.wire import PAGING, Named, page
 from courier.web import Call, Route
 
@@ -85,7 +85,7 @@ class DiscueQueueRoutes(DiscueFamily):
                   family="schemas"),
         ]  # fmt: skip
 
-    async def list_queues(self, call: Call) -> Answer:
+    async def list_queues(self, call: Call) -> Success:
         within = call.reach
         queues = [
             queue for queue in self._records.scan(Queue, tenant=call.tenant) if queue.id in within
@@ -93,9 +93,9 @@ class DiscueQueueRoutes(DiscueFamily):
         rows, links = page(queues, call.request, QUEUES)
         items = [Item(names.shown(queue.id), queue.name, queue.name) for queue in rows]
         links += [(item.name, item.id, f"{QUEUES}/{item.id}") for item in items]
-        return Answer({"queues": items}, QUEUES, links)
+        return Success({"queues": items}, QUEUES, links)
 
-    async def create_queue(self, call: Call) -> Answer:
+    async def create_queue(self, call: Call) -> Success:
         body: DiscueQueueBody = call.body
         now_ms = self._clock.now_ms()
         queue = Queue(
@@ -113,10 +113,10 @@ class DiscueQueueRoutes(DiscueFamily):
         queue = await self._admin.create_queue(queue, schema=schema, actor=call.actor)
         return self._answer(queue)
 
-    async def get_queue(self, call: Call) -> Answer:
+    async def get_queue(self, call: Call) -> Success:
         return self._answer(call.queue)
 
-    async def update_queue(self, call: Call) -> Answer:
+    async def update_queue(self, call: Call) -> Success:
         body: DiscueQueueBody = call.body
         name, schema = body.chosen(), body.checked_schema()
         queue = await self._admin.update_queue(
@@ -129,22 +129,22 @@ class DiscueQueueRoutes(DiscueFamily):
         )
         return self._answer(queue)
 
-    async def delete_queue(self, call: Call) -> Answer:
+    async def delete_queue(self, call: Call) -> Success:
         """Also one that others bury in: nothing here shows who does, or could end it."""
         await self._admin.delete_queue(
             call.tenant, call.queue.id, reach=call.reach, actor=call.actor, though_used=True
         )
-        return Answer({}, QUEUES)
+        return Success({}, QUEUES)
 
-    async def get_schema(self, call: Call) -> Answer:
+    async def get_schema(self, call: Call) -> Success:
         wanted = call.params["schema_id"]
         for schema in self._records.scan(Schema, parent=call.queue.id):
             if schema.fingerprint == wanted:
                 path = f"{_path(call.queue)}/schemas/{wanted}"
-                return Answer({"schema": schema.properties}, path)
+                return Success({"schema": schema.properties}, path)
         raise NotFound("schema", wanted)
 
-    def _answer(self, queue: Queue) -> Answer:
+    def _answer(self, queue: Queue) -> Success:
         schema = self._records.get(Schema, queue.schema) if queue.schema else None
         member = QueueMember(
             id=names.shown(queue.id),
@@ -160,7 +160,7 @@ class DiscueQueueRoutes(DiscueFamily):
             (listener.title, id := names.shown(listener.id), f"{path}/listeners/{id}")
             for listener in self._records.scan(Listener, parent=queue.id)
         ]
-        return Answer({"queue": member}, path, links)
+        return Success({"queue": member}, path, links)
 
 
 def _path(queue: Queue) -> str:

@@ -109,7 +109,7 @@ class DiscueServices(SiteServices, frozen=True, kw_only=True):
 DiscueFamily = Family[DiscueServices]
 
 
-class Answer(Struct, frozen=True):
+class Success(Struct, frozen=True):
     """A success: its members, and where it and what belongs to it can be read.
 
     `path` is that of the resource, without prefix, `links` are (name, id, path) of others.
@@ -228,7 +228,7 @@ class Discue(DocumentedSite):
 
     # --- answers ---
 
-    def _body(self, answer: Answer) -> dict[str, Any]:
+    def _body(self, answer: Success) -> dict[str, Any]:
         base = self._services.url + self.prefix
         links = {"self": {"href": base + answer.path}}
         for name, id, path in answer.links:

@@ -195,7 +195,7 @@ _COLUMNS = """id, state, attempt, due_ms, published_ms, first_ms, last_ms, size,
     grp, follows, claim, report"""
 
 
-class Table(NamedTuple):
+class DeliveryTable(NamedTuple):
     """Statements for one of the two tables of deliveries."""
 
     insert: str
@@ -209,9 +209,9 @@ class Table(NamedTuple):
     next_due: str
 
 
-def _table(name: str) -> Table:
+def _table(name: str) -> DeliveryTable:
     select = f"SELECT {_COLUMNS} FROM {name}"
-    return Table(
+    return DeliveryTable(
         insert=f"INSERT INTO {name} SELECT * FROM unnest($1::{name}[])",
         update=f"""UPDATE {name} AS d SET state = new.state, attempt = new.attempt,
             due_ms = new.due_ms, first_ms = new.first_ms, last_ms = new.last_ms,

@@ -7,7 +7,7 @@ from courier.core.errors import StoreDamaged
 from courier.core.limits import Rate
 from courier.core.types import (
     MINUTE_MS,
-    Head,
+    JournalHead,
     Level,
     Note,
     Run,
@@ -71,11 +71,11 @@ class EngineJournal(Verbs):
 
         await self.calls.run(note)
 
-    async def head(self) -> Head:
+    async def head(self) -> JournalHead:
         book = self.calls.book
         await self.calls.writer.current()
         size = book.journal_bytes - book.journal_start_bytes
-        return Head(book.journal_first, book.journal_last, book.epoch, size, book.journal_ms)
+        return JournalHead(book.journal_first, book.journal_last, book.epoch, size, book.journal_ms)
 
     async def read(self, *, after: int, limit: int, bytes_max: int | None = None) -> list[Run]:
         try:
