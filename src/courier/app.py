@@ -228,12 +228,7 @@ def build(store: Store, config: Config, clock: SteadyClock, *, port: int) -> Cou
     """Wire a server around a store."""
     telemetry = Telemetry(log_requests=config.log_requests)
     telemetry.collectors.append(partial(clock_metrics, clock))
-    limits = Limits(
-        queues_max=config.queues_max,
-        queue_bytes_max=config.queue_bytes_max,
-        queue_rate_max=config.queue_rate_max,
-    )
-    sealer = sealer_of(config)
+    limits, sealer = _limits(config), sealer_of(config)
     broker = Broker(store, clock, limits, sealer)
     admin = Admin(store, clock, limits)
     announcer = Announcer(store, clock, broker.admission, Events())
@@ -243,61 +238,16 @@ def build(store: Store, config: Config, clock: SteadyClock, *, port: int) -> Cou
     workers = feed.runners(outgoing.batches, stop_wait_ms=config.drain_wait_ms_max)
     usage = Usage()
     signins = SignIns(clock)
-    credentials = Credentials(
-        admin, sealer, data=config.data, url=config.url(port), region=config.region
-    )
-    sweeper = Sweeper(
-        store,
-        clock,
-        every_ms=config.sweep_every_ms,
-        batch_max=config.sweep_batch_max,
-        journal_retention_ms=config.journal_retention_ms,
-        journal_bytes_max=config.journal_bytes_max,
-    )
-    shared = asdict(services)
+    url = config.url(port)
+    credentials = Credentials(admin, sealer, data=config.data, url=url, region=config.region)
+    sweeper = _sweeper(store, clock, config)
     sites: list[Site] = [
-        Cloudflare(
-            services,
-            follower,
-            json_body_encoding=config.json_body_encoding,
-            api_rate_max=config.api_rate_max,
-        ),
-        *anypoint.sites(
-            AnypointServices(
-                **shared, usage=usage, regions=Regions(config.region), url=config.url(port)
-            )
-        ),
-        *discue.sites(
-            DiscueServices(
-                **shared,
-                lockout=Lockout(),
-                api_rate=Rate("the API", limit=config.api_rate_max, window_ms=API_WINDOW_MS),
-                edit=asyncio.Lock(),
-                url=config.url(port),
-                tenants=credentials,
-                verifier=outgoing.verifier,
-                listener_urls=outgoing.listener_urls,
-            )
-        ),
-        Ops(
-            OpsServices(
-                **shared,
-                telemetry=telemetry,
-                sweeper=sweeper,
-                credentials=credentials,
-                places=outgoing.batches.places,
-                announcer=announcer,
-                pushes=outgoing.pushes,
-                listener_urls=outgoing.listener_urls,
-                journal_page_max=config.journal_page_max,
-                metrics_public=config.metrics_public,
-            ),
-            front="console" if config.console else "",
-        ),
+        *_dialects(services, follower, usage, credentials, outgoing, config, url=url),
+        _ops(services, telemetry, sweeper, credentials, announcer, outgoing, config),
     ]
     console = None
     if config.console:
-        console = _console(services, credentials, outgoing, config, port=port)
+        console = _console(services, credentials, outgoing, config, url=url)
         # The site at the root takes what no other one covers, so it is the last.
         sites.insert(len(sites) - 1, console)
 
@@ -312,7 +262,7 @@ def build(store: Store, config: Config, clock: SteadyClock, *, port: int) -> Cou
         telemetry=telemetry,
         signins=signins,
         admissions=Admissions(store.records, clock),
-        body_bytes_max=min(config.request_bytes_max, _limits(config).body_bytes_max),
+        body_bytes_max=min(config.request_bytes_max, _traffic_limits(config).body_bytes_max),
         on_drain=drain,
         unseen=store.health.unseen,
     )
@@ -333,6 +283,25 @@ def build(store: Store, config: Config, clock: SteadyClock, *, port: int) -> Cou
         Watch(store, clock, announcer),
         console,
         telemetry,
+    )
+
+
+def _limits(config: Config) -> Limits:
+    return Limits(
+        queues_max=config.queues_max,
+        queue_bytes_max=config.queue_bytes_max,
+        queue_rate_max=config.queue_rate_max,
+    )
+
+
+def _sweeper(store: Store, clock: Clock, config: Config) -> Sweeper:
+    return Sweeper(
+        store,
+        clock,
+        every_ms=config.sweep_every_ms,
+        batch_max=config.sweep_batch_max,
+        journal_retention_ms=config.journal_retention_ms,
+        journal_bytes_max=config.journal_bytes_max,
     )
 
 
@@ -384,25 +353,80 @@ def _outgoing(services: SiteServices, telemetry: Telemetry, config: Config) -> O
     return Outgoing(transport, verifier, listener_urls, pushes, batches)
 
 
+def _dialects(
+    services: SiteServices,
+    follower: Follower,
+    usage: Usage,
+    credentials: Credentials,
+    outgoing: Outgoing,
+    config: Config,
+    *,
+    url: str,
+) -> list[Site]:
+    cloudflare = Cloudflare(
+        services,
+        follower,
+        json_body_encoding=config.json_body_encoding,
+        api_rate_max=config.api_rate_max,
+    )
+    for_anypoint = AnypointServices(
+        **asdict(services), usage=usage, regions=Regions(config.region), url=url
+    )
+    for_discue = DiscueServices(
+        **asdict(services),
+        lockout=Lockout(),
+        api_rate=Rate("the API", limit=config.api_rate_max, window_ms=API_WINDOW_MS),
+        edit=asyncio.Lock(),
+        url=url,
+        tenants=credentials,
+        verifier=outgoing.verifier,
+        listener_urls=outgoing.listener_urls,
+    )
+    return [cloudflare, *anypoint.sites(for_anypoint), *discue.sites(for_discue)]
+
+
+def _ops(
+    services: SiteServices,
+    telemetry: Telemetry,
+    sweeper: Sweeper,
+    credentials: Credentials,
+    announcer: Announcer,
+    outgoing: Outgoing,
+    config: Config,
+) -> Ops:
+    for_ops = OpsServices(
+        **asdict(services),
+        telemetry=telemetry,
+        sweeper=sweeper,
+        credentials=credentials,
+        places=outgoing.batches.places,
+        announcer=announcer,
+        pushes=outgoing.pushes,
+        listener_urls=outgoing.listener_urls,
+        journal_page_max=config.journal_page_max,
+        metrics_public=config.metrics_public,
+    )
+    return Ops(for_ops, front="console" if config.console else "")
+
+
 def _console(
     services: SiteServices,
     credentials: Credentials,
     outgoing: Outgoing,
     config: Config,
     *,
-    port: int,
+    url: str,
 ) -> Console:
-    clock = services.clock
     return Console(
         services.store,
         services.broker,
         services.admin,
-        clock,
+        services.clock,
         greeting=credentials.examples,
         lines_of=credentials.examples_of,
         placed=outgoing.batches.places.set_urls,
         spelled=read_id,
-        url=config.url(port),
+        url=url,
         first_tenant=FIRST_TENANT,
         queue_bytes_max=config.queue_bytes_max,
         journal_bytes_max=config.journal_bytes_max,
@@ -411,7 +435,7 @@ def _console(
         plans=config.data / "plans",
         plans_bytes_max=config.plans_bytes_max,
         lake=str((config.data / "lake").resolve()),
-        newcomers=Newcomers(services.sealer, outgoing.listener_urls, clock),
+        newcomers=Newcomers(services.sealer, outgoing.listener_urls, services.clock),
     )
 
 
@@ -469,7 +493,7 @@ async def _keep_time(clock: Clock, record: ClockRecord, steering: Steering | Non
         await asyncio.sleep(RECORD_EVERY_S)
 
 
-def _limits(config: Config) -> traffic.TrafficLimits:
+def _traffic_limits(config: Config) -> traffic.TrafficLimits:
     return traffic.TrafficLimits(
         connections_max=config.connections_max,
         connections_per_address_max=config.connections_per_address_max,
@@ -504,7 +528,7 @@ async def _serve(
             _tune_collector()
             server = serving.Server(
                 courier.app,
-                _limits(config),
+                _traffic_limits(config),
                 proxies=proxies,
                 certificate=certificate,
                 drain_wait_ms_max=config.drain_wait_ms_max,

@@ -25,7 +25,14 @@ _COLUMNS = ["table", "rows", "bytes", "files", "changed", "offset", "missing"]
 
 def add(commands: Commands) -> None:
     lake = group(commands, "lake", "query and maintain the lake's tables")
+    _add_questions(lake)
+    _add_catalogs(lake)
+    _add_upkeep(lake)
+    _add_erasing(lake)
+    _add_backfill(lake)
 
+
+def _add_questions(lake: Commands) -> None:
     tables = command(lake, "tables", "list the tables and what they hold", _tables)
     output.add_json(tables)
     add_place(tables)
@@ -44,6 +51,8 @@ def add(commands: Commands) -> None:
     )
     add_place(query)
 
+
+def _add_catalogs(lake: Commands) -> None:
     views = command(lake, "views", "write a DuckDB file with views of the tables", _views)
     views.add_argument("--out", metavar="FILE", help="default: views.duckdb in the lake")
     views.add_argument(
@@ -59,6 +68,8 @@ def add(commands: Commands) -> None:
     )
     add_place(catalog)
 
+
+def _add_upkeep(lake: Commands) -> None:
     compact = command(lake, "compact", "merge small files", _compact)
     compact.add_argument("table", metavar="TABLE", nargs="?", choices=TABLES)
     add_place(compact)
@@ -74,6 +85,8 @@ def add(commands: Commands) -> None:
     vacuum.add_argument("--dry-run", action="store_true", help="only say what would be removed")
     add_place(vacuum)
 
+
+def _add_erasing(lake: Commands) -> None:
     erase = command(lake, "erase", "erase the content of messages for good", _erase)
     erase.add_argument("--queue", default="", help="only messages of this queue")
     erase.add_argument("--before", metavar="TIME", help=f"only published before, {replay.TIME}")
@@ -97,6 +110,8 @@ def add(commands: Commands) -> None:
     output.add_json(erasures)
     add_place(erasures)
 
+
+def _add_backfill(lake: Commands) -> None:
     backfill = command(
         lake, "backfill-listener", "push past messages of a queue to a listener", _backfill
     )
