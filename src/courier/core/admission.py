@@ -1,4 +1,4 @@
-"""What a queue takes, and how it is stored."""
+"""What a queue takes, how fast, and how it is stored."""
 
 import asyncio
 from collections.abc import Sequence
@@ -6,13 +6,27 @@ from collections.abc import Sequence
 from courier.core import schemas
 from courier.core.errors import Frozen, NotFound, OverLimit, SchemaBroken
 from courier.core.limits import Limits
-from courier.core.rates import QueueRate
 from courier.core.sealed import Sealer, seal_bodies
 from courier.core.store import Store
 from courier.core.types import Draft, Queue, Schema
 
 # Schemas of many drafts are checked in parts of this size; others have their turn between.
 PART_CHECKED_MAX = 500
+
+
+class QueueRate:
+    """Most units a second for each queue; a limit of 0 is none."""
+
+    def __init__(self, store: Store, what: str, *, limit: int) -> None:
+        self._store = store
+        self._what = what
+        self.limit = limit
+
+    async def take(self, queue: str, units: int, *, now_ms: int) -> None:
+        """Raises RateLimited."""
+        if self.limit:
+            rates = self._store.rates
+            await rates.take(queue, self._what, units, limit=self.limit, now_ms=now_ms)
 
 
 class Admission:

@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from courier.clock import Clock
-from courier.core.admission import Admission
+from courier.core.admission import Admission, QueueRate
 from courier.core.errors import (
     AnswersFull,
     InvalidRequest,
@@ -20,7 +20,6 @@ from courier.core.errors import (
 )
 from courier.core.keys import Reach
 from courier.core.limits import Allowance, Limits
-from courier.core.rates import QueueRate
 from courier.core.routing import passes
 from courier.core.sealed import Sealer, body_place
 from courier.core.store import Store
