@@ -10,7 +10,7 @@ import tracemalloc
 from base64 import b64encode
 from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import pytest
 import uvloop
@@ -515,3 +515,47 @@ def test_an_answer_of_very_small_chunks_takes_no_more_memory_than_its_length() -
         return (peak - before) // len(results)
 
     assert with_transport(use) < 150_000
+
+
+EARLY = {
+    "more may follow": b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n",
+    "nothing follows": b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 0\r\n\r\n",
+    "too long": b"HTTP/1.1 413 Too Long\r\ncontent-length: 3\r\n\r\nno!",
+    "continue": b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n",
+    "more than promised": b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\nabc",
+}
+
+
+@pytest.mark.parametrize("answer", EARLY.values(), ids=EARLY)
+def test_a_receiver_that_answers_before_it_reads_keeps_no_memory(answer: bytes) -> None:
+    """It never reads the rest of the message, and never ends the connection."""
+    size, pushes = 16 << 20, 4
+    held = []
+
+    async def deaf(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        held.append((reader, writer))
+        await reader.readuntil(b"\r\n\r\n")
+        cast(asyncio.ReadTransport, writer.transport).pause_reading()
+        writer.write(answer)
+
+    async def use(transport: HttpTransport) -> int:
+        server = await asyncio.start_server(deaf, "127.0.0.1", limit=1 << 10)
+        port = server.sockets[0].getsockname()[1]
+        target = Target(f"http://127.0.0.1:{port}/", {})
+        tracemalloc.start()
+        try:
+            before, _ = tracemalloc.get_traced_memory()
+            for _ in range(pushes):
+                result = await transport.send(Push(target, b"x" * size, {}), timeout_ms=5_000)
+                assert result.status in (200, 204, 413)
+                await asyncio.sleep(PAUSE_S)
+            after, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+            for _, writer in held:
+                writer.transport.abort()
+            server.close()
+        assert len(held) == pushes
+        return after - before
+
+    assert with_transport(use) < size

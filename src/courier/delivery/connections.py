@@ -248,7 +248,9 @@ class _Link(asyncio.Protocol):
         return self._again and not transport.is_closing() and not transport.get_write_buffer_size()
 
     def close(self) -> None:
-        self._transport.close() if self._again else self._transport.abort()
+        # Who answered before it had read all may never read the rest, which would stay in memory.
+        unsent = self._transport.get_write_buffer_size()
+        self._transport.close() if self._again and not unsent else self._transport.abort()
 
     def abort(self) -> None:
         self._again = False
