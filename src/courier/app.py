@@ -322,7 +322,8 @@ def _outgoing(services: SiteServices, telemetry: Telemetry, config: Config) -> O
     targets = Targets(networks(config.push_networks))
     listener_urls = Rules(targets, admin.domains if config.domains_required else None)
     transport = HttpTransport(targets, connections_max=config.pushes_max)
-    verifier = DomainVerifier(store, admin.domains, transport, clock)
+    probe_slots = Slots(config.pushes_max)
+    verifier = DomainVerifier(store, admin.domains, transport, clock, probe_slots)
     shared = asdict(
         RunnerServices(
             store=store,
@@ -339,7 +340,7 @@ def _outgoing(services: SiteServices, telemetry: Telemetry, config: Config) -> O
         sealer=sealer,
         spelling=DiscueSpelling(),
         notes=LivenessNotes(admin.listeners),
-        probe_slots=Slots(config.pushes_max),
+        probe_slots=probe_slots,
         delay_percent=config.push_delay_percent,
         liveness_every_ms=config.liveness_every_ms,
         domains_required=config.domains_required,

@@ -1,6 +1,8 @@
 """When a domain's host is looked at. What is found there is tested over HTTP, with the dialect."""
 
 import asyncio
+import socket
+from collections import Counter
 from collections.abc import Iterator
 
 import pytest
@@ -9,12 +11,24 @@ from msgspec.structs import replace
 from courier.core.domains import CHALLENGE_MS, new_domain
 from courier.core.types import HOUR_MS, MINUTE_MS, SECOND_MS, Domain
 from courier.delivery.http import HttpTransport
+from courier.delivery.slots import Slots, Turn
 from courier.delivery.targets import Targets, networks
 from courier.delivery.verifier import LOOKS_MAX, DomainVerifier, looks_due
-from tests.core.desk import CALLER, TENANT, CoreDesk
+from tests.core.desk import CALLER, OTHER, TENANT, CoreDesk
 from tests.delivery.receiver import closed_port
 
 PORT = closed_port()
+CONNECTIONS_MAX = 100
+
+
+class Counting(DomainVerifier):
+    """Counts the looks at each domain."""
+
+    times: Counter[str]
+
+    async def verify(self, domain: Domain) -> Domain:
+        self.times[domain.id] += 1
+        return await super().verify(domain)
 
 
 class Watch(CoreDesk):
@@ -24,18 +38,20 @@ class Watch(CoreDesk):
         super().__init__(runner)
         self.domains = self.admin.domains
         self.transport = self.run(self._transport())
+        self.slots = Slots(CONNECTIONS_MAX)
         self.restart_verifier()
 
     async def _transport(self) -> HttpTransport:
-        return HttpTransport(Targets(networks("127.0.0.0/8")), connections_max=100)
+        return HttpTransport(Targets(networks("127.0.0.0/8")), connections_max=CONNECTIONS_MAX)
 
     def restart_verifier(self) -> None:
         """Forget what is not in the store."""
-        self.verifier = DomainVerifier(self.store, self.domains, self.transport, self.clock)
+        self.verifier = Counting(self.store, self.domains, self.transport, self.clock, self.slots)
+        self.times = self.verifier.times = Counter()
 
-    def create(self, name: str = "home") -> Domain:
+    def create(self, name: str = "home", *, tenant: str = TENANT, port: int = PORT) -> Domain:
         domain = new_domain(
-            tenant=TENANT, name=name, hostname="127.0.0.1", port=PORT, now_ms=self.clock.now_ms()
+            tenant=tenant, name=name, hostname="127.0.0.1", port=port, now_ms=self.clock.now_ms()
         )
         self.run(self.domains.create(domain, actor=CALLER))
         return domain
@@ -118,6 +134,45 @@ def test_so_many_are_looked_at_at_once(watch: Watch) -> None:
         watch.create(f"no-{number}")
     watch.clock.advance(10 * SECOND_MS)
     assert [watch.turn() for _ in range(3)] == [LOOKS_MAX, 5, 0]
+
+
+def test_many_domains_of_one_tenant_hold_up_no_other(watch: Watch) -> None:
+    for number in range(5 * LOOKS_MAX):
+        watch.create(f"no-{number}")
+    other = watch.create(tenant=OTHER)
+    watch.clock.advance(10 * SECOND_MS)
+    watch.turn()
+    assert watch.times[other.id] == 1
+
+
+def test_more_than_can_be_looked_at_are_looked_at_in_turn(watch: Watch) -> None:
+    """Each turn takes as long as the slowest of its looks, and meanwhile all are due again."""
+    domains = [watch.create(f"no-{number}") for number in range(3 * LOOKS_MAX)]
+    for _ in range(9):
+        watch.clock.advance(MINUTE_MS)
+        watch.turn()
+    assert {watch.times[domain.id] for domain in domains} == {3}
+
+
+def test_looks_at_hosts_that_hang_leave_connections_for_others(watch: Watch) -> None:
+    """However many one tenant asks for at once."""
+    with socket.socket() as deaf:
+        deaf.bind(("127.0.0.1", 0))
+        deaf.listen(CONNECTIONS_MAX)
+        port = deaf.getsockname()[1]
+        hung = [watch.create(f"hung-{n}", port=port) for n in range(CONNECTIONS_MAX + 10)]
+
+        async def other() -> None:
+            looks = [asyncio.create_task(watch.verifier.verify(domain)) for domain in hung]
+            await asyncio.sleep(0.5)
+            async with asyncio.timeout(1), Turn(watch.slots, tenant=OTHER, queue=""):
+                result = await watch.transport.get(f"http://127.0.0.1:{PORT}/", timeout_ms=900)
+            for look in looks:
+                look.cancel()
+            await asyncio.gather(*looks, return_exceptions=True)
+            assert "refused" in result.error
+
+        watch.run(other())
 
 
 def test_after_a_start_every_open_domain_is_looked_at_once(watch: Watch) -> None:

@@ -18,6 +18,7 @@ from courier.core.signins import SignIns
 from courier.core.store import Store
 from courier.credentials import FIRST_TENANT, Credentials
 from courier.delivery.http import HttpTransport
+from courier.delivery.slots import Slots
 from courier.delivery.targets import Targets, networks
 from courier.delivery.urls import Rules
 from courier.delivery.verifier import DomainVerifier
@@ -105,7 +106,7 @@ def _client(
         edit=asyncio.Lock(),
         url=URL,
         tenants=credentials,
-        verifier=DomainVerifier(store, admin.domains, transport, clock),
+        verifier=DomainVerifier(store, admin.domains, transport, clock, Slots(100)),
         listener_urls=Rules(_targets(), None),
     )
     app = App(
