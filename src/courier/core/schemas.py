@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from hashlib import sha256
 from itertools import islice
-from math import isfinite
+from math import inf
 from typing import Any, NamedTuple
 
 import msgspec
@@ -19,6 +19,8 @@ from courier.core.patterns import compiled
 DEPTH_MAX = 16
 PROPERTIES_MAX = 512
 SCHEMA_BYTES_MAX = 64 << 10
+# Of a bound that is a whole number: what stores and the journal can hold.
+WHOLE_MAX = 2**63 - 1
 # Of all patterns of a schema together.
 PROGRAM_STEPS_MAX = 30_000
 # Messages longer than this are not looked into, and so cannot be on a queue with a schema.
@@ -157,8 +159,12 @@ def _of_directive(directive: Any, pointer: str, *, depth: int) -> Iterator[Schem
 def _of_bounds(directive: dict[str, Any], pointer: str, kind: str) -> Iterator[SchemaProblem]:
     bounds = {name: directive[name] for name in ("min", "max") if name in directive}
     for name, value in bounds.items():
-        if not _is_number(value) or not isfinite(value):
+        if not _is_number(value) or value in (inf, -inf) or value != value:
             yield SchemaProblem(f"{pointer}/{name}", "must be a number")
+            return
+        if isinstance(value, int) and not -WHOLE_MAX <= value <= WHOLE_MAX:
+            limit = f"must be from -{WHOLE_MAX} to {WHOLE_MAX} if it is written as a whole number"
+            yield SchemaProblem(f"{pointer}/{name}", limit)
             return
         if kind == "string" and (value < 0 or value != int(value)):
             yield SchemaProblem(f"{pointer}/{name}", "must be a whole number of characters")
