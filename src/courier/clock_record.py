@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from zlib import crc32
 
 from courier import files
 from courier.clock import elapsed_ns
@@ -39,9 +40,10 @@ class ClockRecord:
         try:
             record = json.loads(self._path.read_bytes())
             boot_id, began_ms = record["boot_id"], record["boot_ms"]
+            whole = record["checksum"] == _checksum(boot_id, began_ms)
         except (OSError, ValueError, LookupError, TypeError, RecursionError):
             return None
-        if not self._boot_id or boot_id != self._boot_id or type(began_ms) is not int:
+        if not whole or not self._boot_id or boot_id != self._boot_id or type(began_ms) is not int:
             return None
         return began_ms + self._elapsed_ns() // _MS_NS
 
@@ -56,9 +58,15 @@ class ClockRecord:
             written_ms is not None and abs(boot_ms - written_ms) < RECORD_MS_MAX
         ):
             return
-        record = {"boot_id": self._boot_id, "boot_ms": boot_ms}
+        checksum = _checksum(self._boot_id, boot_ms)
+        record = {"boot_id": self._boot_id, "boot_ms": boot_ms, "checksum": checksum}
         files.write(self._path, json.dumps(record).encode())
         self._written_ms = boot_ms
+
+
+def _checksum(boot_id: object, boot_ms: object) -> int:
+    """A digit that the disk got wrong would end every message at once, or none for years."""
+    return crc32(f"{boot_id} {boot_ms}".encode())
 
 
 def _boot_id() -> str:

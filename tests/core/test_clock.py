@@ -275,6 +275,19 @@ def test_a_record_that_cannot_be_read_is_none(tmp_path: Path, text: str) -> None
     assert record(tmp_path, lambda: 0).read() is None
 
 
+def test_no_flipped_bit_of_a_record_changes_the_time(tmp_path: Path) -> None:
+    """An hour, a month or a century ahead, every message would have expired."""
+    kept = record(tmp_path, lambda: 0)
+    kept.keep(NOW_MS)
+    [path] = tmp_path.iterdir()
+    good = path.read_bytes()
+    for place in range(8 * len(good)):
+        spoilt = bytearray(good)
+        spoilt[place // 8] ^= 1 << place % 8
+        path.write_bytes(spoilt)
+        assert kept.read() in (None, NOW_MS), bytes(spoilt)
+
+
 def test_without_a_boot_id_nothing_is_recorded(tmp_path: Path) -> None:
     record(tmp_path, lambda: 0, "").keep(NOW_MS)
     assert not list(tmp_path.iterdir())
