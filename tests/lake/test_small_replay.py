@@ -188,6 +188,11 @@ def test_a_dry_run_and_a_small_replay_need_no_java(orders: Orders, courier: Comm
     # With what only Spark understands, it is Spark that is missing.
     line = courier.attempt(*words[:3], "--where", "length(body) > 1", environ=NO_JAVA)
     assert line.status == 1 and "courier: Spark " in line.err
+    # A condition as `lake query` has it is refused before that; one about such a text is not.
+    line = courier.attempt(*words[:3], "--where", "data->>'n' = '1'", environ=NO_JAVA)
+    assert line.status == 2 and "data->>'total' is data:total::string" in line.err
+    shown = courier(*words[:3], "--where", "body = '->>'", "--dry-run", environ=NO_JAVA)
+    assert shown.out.startswith("0 messages, ")
 
 
 # It takes longer to import than all that these commands have to do.

@@ -47,7 +47,9 @@ def add_choice(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--since", metavar="TIME", help=f"only what was published since, {TIME}")
     parser.add_argument("--until", metavar="TIME", help="only what was published before")
     parser.add_argument(
-        "--where", metavar="SQL", help="only messages for which this condition holds"
+        "--where",
+        metavar="SQL",
+        help="only messages for which this condition of Spark's SQL holds: data:total::int > 100",
     )
 
 
@@ -145,6 +147,7 @@ def carry_out(
             return
         replay.check(place, plan.queue if plan else asked.into or asked.queue)
         if plan is None:
+            replay.check_language(asked)
             _warn(replay.lag(lake, place, asked, now_ms=replay.now_ms()))
             wants_spark = bool(args.remote or args.conf or args.master != LOCAL)
             few = None if wants_spark else choose(None)

@@ -43,6 +43,8 @@ PAGE_ROWS = 10_000
 KEY_MS = 24 * 3_600_000
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _AGO = re.compile(r"([0-9]{1,9})(ms|s|m|h|d)?")
+# DuckDB's way into JSON, which Spark's SQL does not have. Texts are passed over.
+_ARROW = re.compile(r"'[^']*'|->>")
 _UNIT_MS = {"ms": 1, "s": 1_000, None: 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
@@ -224,6 +226,15 @@ def choose(
         where=asked.where,
     )
     return measure(chosen, asked, replay=replay)
+
+
+def check_language(asked: Asked) -> None:
+    """Raises BadRequest for a condition as `lake query` takes it, before Spark starts."""
+    if "->>" in _ARROW.findall(asked.where):
+        raise BadRequest(
+            "--where: '->>' is known to `lake query` and `lake erase`; this condition is Spark's "
+            "SQL, in which data->>'total' is data:total::string"
+        )
 
 
 def choose_few(
