@@ -162,6 +162,23 @@ def test_a_past_minute_is_what_was_recorded_in_it(tmp_path: Path, kind: str, see
     asyncio.run(history())
 
 
+def test_a_past_minute_is_not_changed_by_what_became_due_since(tmp_path: Path) -> None:
+    """Looking passes time: the delay that was over, and not swept yet, ends while it is read."""
+
+    async def history() -> None:
+        world = World(await EmbeddedStore.open(None), tmp_path)
+        [queue] = await world.begin("orders")
+        drafts = [Draft(b"x", delay_ms=MINUTE_MS)]
+        await world.store.publish([(queue.id, drafts)], actor=BROKER, now_ms=world.now_ms)
+        at_ms = (world.now_ms // MINUTE_MS + 1) * MINUTE_MS
+        world.clock.advance(3 * MINUTE_MS)
+        [row] = (await world.facts("/console", f"at={iso(at_ms)}"))["rows"]
+        assert (row["waiting"], row["delayed"]) == (0, 1)
+        await world.store.close()
+
+    asyncio.run(history())
+
+
 def test_pages_of_the_past_are_read_only_and_their_links_keep_the_time(tmp_path: Path) -> None:
     async def visit() -> None:
         world = World(await EmbeddedStore.open(None), tmp_path)

@@ -114,13 +114,12 @@ class Past:
 
     async def held(self, queues: Sequence[str], at_ms: int) -> dict[str, QueueStats]:
         """What each queue held when the minute before `at_ms` ended."""
+        # First what they hold now: that passes time. What changes by that, or after it, has a level.
+        stats = await self._store.stats(queues, now_ms=self._services.clock.now_ms())
         levels: list[list[Level]] = []
         for first in range(0, len(queues), LEVELS_PART_MAX):
             part = queues[first : first + LEVELS_PART_MAX]
             levels += await self._store.past.levels(part, since_ms=at_ms - MINUTE_MS)
-        now_ms = self._services.clock.now_ms()
-        same = [queue for queue, those in zip(queues, levels, strict=True) if not those]
-        stats = await self._store.stats(same, now_ms=now_ms)
         found: dict[str, QueueStats] = {}
         for queue, those in zip(queues, levels, strict=True):
             # What has not changed since is what it holds now.
