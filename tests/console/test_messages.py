@@ -193,19 +193,6 @@ def test_each_setting_says_who_set_it_and_when(
     assert reader.facts(f"{at}?who=1")["set_by"] is None
 
 
-def test_what_is_done_to_selected_queues_leads_back_to_the_same_list(
-    server: Server, operator: Visitor
-) -> None:
-    one, two = new_queue(server, "back-to-1"), new_queue(server, "back-to-2")
-    listed = operator.get("/console?q=back-to&sort=name").text
-    assert 'name="view" value="?q=back-to&amp;sort=name"' in listed
-    fields = {"action": "pause", "selected": f"{one},{two}", "view": "?q=back-to&sort=name"}
-    done = operator.post("/console/plans", **fields)
-    assert done.headers["location"] == "../console?q=back-to&sort=name&tenant=default"
-    odd = {**fields, "view": "//elsewhere.example/?q=%zz&&=&q"}
-    assert operator.post("/console/plans", **odd).headers["location"].startswith("../console?")
-
-
 def test_neighbours_are_runs_without_a_gap() -> None:
     assert neighbours([]) == []
     assert neighbours([1, 2, 3, 7, 9, 10]) == [(1, 3), (7, 7), (9, 10)]

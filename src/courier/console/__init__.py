@@ -142,7 +142,8 @@ class Guessing(RateLimited):
 class Page(Struct):
     """An answer: the facts, and the template that shows them. JSON is the facts alone.
 
-    One that is `large` is rendered on a thread.
+    One that is `large` is rendered on a thread. `tenant` is the one that it is about, which links
+    to lists name: "" for the first, and for keys of a tenant.
     """
 
     template: str
@@ -150,6 +151,7 @@ class Page(Struct):
     status: int = 200
     headers: tuple[tuple[bytes, bytes], ...] = ()
     large: bool = False
+    tenant: str = ""
 
 
 class Redirect(Struct):
@@ -244,7 +246,7 @@ class Console:
                     f"{verb}_queue",
                     "queues:write",
                     "target",
-                    forms.Nothing,
+                    forms.Switch,
                 )
                 for verb in ("pause", "resume", "freeze", "unfreeze")
             ),
@@ -325,8 +327,11 @@ class Console:
         async def handler(call: Call) -> Any:
             pages = await self._load()
             result = await pages.handlers[name](call)
-            if isinstance(result, Page) and result.large:
-                return await asyncio.to_thread(self._shown, result, call.request)
+            if isinstance(result, Page):
+                if call.key is not None and operates(call.key):
+                    result.tenant = self.services.other_tenant(call.tenant)
+                if result.large:
+                    return await asyncio.to_thread(self._shown, result, call.request)
             return result
 
         handler.__name__ = name
@@ -410,6 +415,7 @@ class Console:
             raise NotFound("exchange", id)
         if not self.services.admin.reaches(call.reach, found):
             call.require("")
+        call.tenant = found.tenant
 
     def _find_queue(self, call: Call, id: str, *, gone: bool = False) -> None:
         """`gone`: the page knows what to do about a queue that was deleted."""

@@ -12,6 +12,7 @@ from msgspec.structs import asdict, replace
 
 from courier.console import Page, Redirect, Services, forms
 from courier.console.facts import BEYOND
+from courier.console.guard import page_after
 from courier.console.past import Past
 from courier.console.queue import Problem, QueuePage
 from courier.console.spans import duration_ms, duration_text
@@ -59,13 +60,16 @@ class Change(Struct):
 
 
 class Difference(Struct):
-    """What saving a form would change; `meanwhile` if somebody else saved first."""
+    """What saving a form would change, and the page to go back to; `meanwhile` if somebody else
+    saved first.
+    """
 
     id: str
     name: str
     changes: list[Change]
     filled: dict[str, Any]
     modified_ms: int
+    back: str
     meanwhile: bool = False
 
 
@@ -84,13 +88,14 @@ class Actions:
         }
 
     async def _switch(self, verb: str, call: Call) -> Redirect:
-        return await self._edit(call, lambda queue: replace(queue, **SWITCHES[verb]))
+        asked: forms.Switch = call.body
+        return await self._edit(call, lambda queue: replace(queue, **SWITCHES[verb]), asked.view)
 
-    async def _edit(self, call: Call, edit: Callable[[Queue], Queue]) -> Redirect:
+    async def _edit(self, call: Call, edit: Callable[[Queue], Queue], view: str = "") -> Redirect:
         await self._services.admin.update_queue(
             call.tenant, call.queue.id, edit, reach=call.reach, actor=call.actor
         )
-        return Redirect(f"/console/queues/{call.queue.id}")
+        return Redirect(page_after(view, f"/console/queues/{call.queue.id}"))
 
     # --- publishing ---
 
@@ -120,12 +125,13 @@ class Actions:
         meanwhile = asked.modified != queue.modified_ms
         if not asked.confirm or meanwhile:
             changes = self._changes(queue, wanted, call.reach)
+            back = page_after(asked.view, f"/console/queues/{queue.id}")
             facts = Difference(
-                queue.id, queue.name, changes, _texts(asked), queue.modified_ms, meanwhile
+                queue.id, queue.name, changes, _texts(asked), queue.modified_ms, back, meanwhile
             )
             return Page("difference.html", facts, 409 if asked.confirm else 200)
         fields = {name: getattr(wanted, name) for name in WORDS}
-        return await self._edit(call, lambda current: replace(current, **fields))
+        return await self._edit(call, lambda current: replace(current, **fields), asked.view)
 
     async def set_back(self, call: Call) -> Page:
         """What would undo the change of settings that the event named in the query was."""
@@ -145,7 +151,8 @@ class Actions:
         )
         wanted = self._wanted(call, queue, asked)
         changes = self._changes(queue, wanted, call.reach)
-        facts = Difference(queue.id, queue.name, changes, _texts(asked), queue.modified_ms)
+        back = f"/console/queues/{queue.id}"
+        facts = Difference(queue.id, queue.name, changes, _texts(asked), queue.modified_ms, back)
         return Page("difference.html", facts)
 
     def _wanted(self, call: Call, queue: Queue, asked: forms.Settings) -> Queue:

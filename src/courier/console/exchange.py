@@ -9,6 +9,7 @@ from msgspec.structs import asdict
 
 from courier.console import Page, Redirect, Services, charts, forms, queue_paths, spans
 from courier.console.facts import Facts
+from courier.console.guard import page_after
 from courier.console.past import Past
 from courier.console.queue import Problem, settings_of
 from courier.console.recent import QUIET
@@ -94,8 +95,9 @@ class ExchangePages:
             form = "delete" if asked.action == "delete" else "bind"
             facts.wrong = Problem(form, field, says, asdict(asked))
             return Page("exchange.html", facts, 400)
-        gone = asked.action == "delete"
-        return Redirect("/console" if gone else f"/console/exchanges/{exchange.id}")
+        if asked.action == "delete":
+            return Redirect("/console")
+        return Redirect(page_after(asked.view, f"/console/exchanges/{exchange.id}"))
 
     async def _change(self, call: Call, exchange: Exchange, asked: forms.Change) -> None:
         admin, tenant = self._services.admin, exchange.tenant

@@ -7,6 +7,12 @@ class Nothing(Struct):
     """A button alone."""
 
 
+class Switch(Struct):
+    """A button that leads back to `view`: the path and query of the page that it is on."""
+
+    view: str = ""
+
+
 class SignIn(Struct):
     """A key, or a user and password; `then` is the page to go to."""
 
@@ -32,7 +38,9 @@ class Publish(Struct):
 
 
 class Settings(Struct):
-    """Durations as 30s or 4d. `modified` is when the queue that was shown had last changed."""
+    """Durations as 30s or 4d. `modified` is when the queue that was shown had last changed,
+    `view` as of a Switch.
+    """
 
     lease: str = ""
     attempts: str = ""
@@ -40,6 +48,7 @@ class Settings(Struct):
     dead_letter: str = ""
     delay: str = ""
     retention: str = ""
+    view: str = ""
     modified: int = 0
     confirm: bool = False
 
@@ -57,8 +66,7 @@ class NewPlan(Struct):
     """What to do, to what: ids of queues or sequences of messages, with commas between.
 
     `which` "all": every message that fits `since`, `until`, `q`, `path`, `state` and `origin` (the
-    queue whose dead letters they are), not those `selected`. `view`: the query of the list
-    of queues that one comes from.
+    queue whose dead letters they are), not those `selected`. `view`: as of a Switch.
     """
 
     action: str = ""
@@ -98,10 +106,11 @@ class Change(Struct):
     """What to do to a listener or an exchange. `confirm` is its name, where it is deleted.
 
     Of an exchange: to the binding of `queue`, whose rule is that `header` passes `test` with
-    `value`; without a header everything is taken.
+    `value`; without a header everything is taken. `view`: as of a Switch.
     """
 
     action: str = ""
+    view: str = ""
     confirm: str = ""
     queue: str = ""
     header: str = ""

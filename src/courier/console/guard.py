@@ -20,8 +20,9 @@ COOKIES_BYTES_MAX = 8 << 10
 CODE_MS = 10 * MINUTE_MS
 CODES_MAX = 100
 TOKEN_BYTES = 18
+PAGE_CHARACTERS_MAX = 4_000
 _TOKEN = re.compile(r"[A-Za-z0-9_=-]{20,200}")
-# Where a sign-in may lead: a page of the console, and nowhere else.
+# Where a sign-in or a form may lead: a page of the console, and nowhere else.
 _PAGE = re.compile(r"/console(?:/[A-Za-z0-9._~%-]+)*(?:\?[!-~]*)?")
 
 _POLICY = (
@@ -110,10 +111,10 @@ def _xor(left: bytes, right: bytes) -> bytes:
     return bytes(a ^ b for a, b in zip(left, right, strict=False))
 
 
-def page_after(given: str) -> str:
-    """Where to go after a sign-in."""
-    ours = _PAGE.fullmatch(given) and "/sign-" not in given and ".." not in given
-    return given if ours else "/console"
+def page_after(given: str, otherwise: str = "/console") -> str:
+    """Where to go after a sign-in or an action."""
+    ours = len(given) <= PAGE_CHARACTERS_MAX and _PAGE.fullmatch(given)
+    return given if ours and "/sign-" not in given and ".." not in given else otherwise
 
 
 class _Code(Struct, frozen=True):

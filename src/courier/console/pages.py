@@ -64,7 +64,7 @@ _TITLES = {
     403: "Not allowed",
     404: "Not found",
     405: "Not possible here",
-    409: "Something else is there already",
+    409: "This conflicts with what is there",
     410: "No longer kept",
     413: "Too much",
     429: "Too many attempts",
@@ -147,6 +147,7 @@ class Pages:
             if name in _PARAMETERS
         }
         at = query.get("at", "") if page.status < 400 else ""
+        tenant = query.get("tenant", "") or page.tenant
         now_ms = self._services.clock.now_ms()
         shown = self._environment.get_template(page.template).render(
             facts=page.facts,
@@ -159,7 +160,10 @@ class Pages:
             # What was cannot be changed: pages of the past have no forms that do.
             token=self._services.guard.form_token(session) if session and not at else "",
             query=_Query(query),
-            tenant_query=again({}, tenant=query.get("tenant", "")),
+            # Where somebody is, for forms that lead back there.
+            view=request.path + again(query) if request.method == "GET" else "",
+            tenant=tenant,
+            tenant_query=again({}, tenant=tenant),
             scopes=words.listing(sorted({grant.scope for grant in key.grants}), 20) if key else "",
             href=lambda path: relative(request, path),
             page=page.template.removesuffix(".html"),

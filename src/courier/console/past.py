@@ -114,7 +114,7 @@ class Past:
 
     async def held(self, queues: Sequence[str], at_ms: int) -> dict[str, QueueStats]:
         """What each queue held when the minute before `at_ms` ended."""
-        # First what they hold now: that passes time. What changes by that, or after it, has a level.
+        # First what they hold now, which passes time: what changes by that or later has a level.
         stats = await self._store.stats(queues, now_ms=self._services.clock.now_ms())
         levels: list[list[Level]] = []
         for first in range(0, len(queues), LEVELS_PART_MAX):

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from typing import Any, get_args
-from urllib.parse import parse_qsl, urlencode
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -12,6 +11,7 @@ from courier.console import Page, Redirect, Services, deeds, forms, operates, qu
 from courier.console.actions import SWITCHES
 from courier.console.browsing import SEARCH_CHARACTERS_MAX
 from courier.console.charts import Mark
+from courier.console.guard import page_after
 from courier.console.lake import LakePages
 from courier.console.plans import Chosen, Plan, PlanFiles, Selection
 from courier.console.queue import may
@@ -28,7 +28,6 @@ from courier.words import clock, count, preview
 QUEUES_MAX = 50
 MESSAGES_MAX = 500
 LISTED_MAX = 200
-VIEW_CHARACTERS_MAX = 2_000
 # How long an answer waits for what is quick; what is not goes on by itself.
 WAIT_S = 1.5
 OF_MESSAGES = ("delete", "purge", "redrive")
@@ -145,10 +144,7 @@ class Planning:
                 reach=call.reach,
                 actor=call.actor,
             )
-        tenant = self._store.records.get(Tenant, queues[0].tenant)
-        view = dict(parse_qsl(asked.view.removeprefix("?")[:VIEW_CHARACTERS_MAX]))
-        view |= {"tenant": tenant.name} if tenant else {}
-        return Redirect(f"/console?{urlencode(view)}")
+        return Redirect(page_after(asked.view))
 
     def _new(self, call: Call, asked: forms.NewPlan, tenant: str, **fields: Any) -> Plan:
         assert call.key is not None
@@ -156,7 +152,7 @@ class Planning:
         now_ms = self._services.clock.now_ms()
         return Plan(
             id=ids.new_id(), action=action, tenant=tenant, made_ms=now_ms, made_by=call.key.id,
-            touched=[], **fields,
+            touched=[], view=page_after(asked.view, ""), **fields,
         )  # fmt: skip
 
     def _of_queues(self, call: Call, asked: forms.NewPlan) -> Plan:
@@ -295,7 +291,7 @@ class Planning:
                 deeds.never_undone(plan) or "nothing was done yet that could be undone"
             )
         undo = self._new(call, forms.NewPlan(deeds.DEEDS[plan.action].undo or ""), plan.tenant)
-        undo.queues, undo.undo_of = plan.queues, plan.id
+        undo.queues, undo.undo_of, undo.view = plan.queues, plan.id, plan.view
         undo.touched = None if plan.touched is None else [*plan.touched]
         for queue in deeds.targets(undo):
             call.require(queue)

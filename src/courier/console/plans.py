@@ -104,7 +104,7 @@ class Plan(Struct, kw_only=True):
     `after` is the journal's last offset before the page that runs, `place` that page. `left` are
     sequences, by queue, of chosen messages that it left alone; `offsets` those of its events.
     `touched` are the ids of every queue that it reads, changes or publishes to besides `queues`;
-    None: unknown, or more than TOUCHED_MAX.
+    None: unknown, or more than TOUCHED_MAX. `view` is the page that it was made on.
     """
 
     id: str
@@ -135,6 +135,7 @@ class Plan(Struct, kw_only=True):
     undone_by: str = ""
     before: Before | None = None
     touched: list[str] | None = None
+    view: str = ""
 
     def touch(self, *queues: str) -> None:
         """Note queues (ids) as touched; "" is none."""

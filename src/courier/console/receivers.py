@@ -3,6 +3,7 @@
 from msgspec.structs import asdict, replace
 
 from courier.console import Page, Redirect, Services, forms
+from courier.console.guard import page_after
 from courier.console.queue import Problem, QueuePage
 from courier.core.errors import Conflict, InvalidRequest, OverLimit
 from courier.core.types import Listener
@@ -51,7 +52,7 @@ class Receivers:
             )
         else:
             raise InvalidRequest("action", "must be enable, disable or delete")
-        return Redirect(f"/console/queues/{queue.id}#listeners")
+        return Redirect(f"{page_after(asked.view, f'/console/queues/{queue.id}')}#listeners")
 
     async def _wrong(
         self,
