@@ -516,3 +516,30 @@ def test_an_exchange_says_which_queues_headers_reach(server: Server, operator: V
         rows = operator.facts(f"{path}?headers={headers}")["rows"]
         assert [each["reached"] for each in rows] == reached
     assert operator.get(f"{path}?headers=NL").status_code == 400
+
+
+def test_events_are_filtered_by_the_name_of_who_did_it(server: Server, operator: Visitor) -> None:
+    """Of a key, and of a listener, whose id is that of what pushed."""
+    key = new_key(server, "name-of-a-key", ["read", "write"])
+    queue = new_queue(server, "by-name")
+    headers = {"Authorization": f"Bearer {key['token']}"}
+    at = f"{server.url}/console/queues/{queue}"
+    assert httpx.post(f"{at}/pause", headers=headers, json={}).status_code == 303
+    [row] = operator.facts("/console/events?actor=name-of-a-key")["rows"]
+    assert (row["queue"], row["actor_name"], row["says"]) == (
+        queue,
+        "name-of-a-key",
+        "changed paused",
+    )
+    made = operator.post(
+        f"/console/queues/{queue}/listeners", name="a-mailer", url="http://127.0.0.1:9/"
+    )
+    assert made.status_code == 200
+    assert operator.post(f"/console/queues/{queue}/resume").status_code == 303
+    assert operator.post(f"/console/queues/{queue}/publish", body="{}").status_code == 303
+    wanted = f"/console/events?actor=a-mailer&queue={queue}&kind=push_failed"
+    deadline = time.monotonic() + 30.0
+    while not (rows := operator.facts(wanted)["rows"]) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert rows[0]["actor_name"] == "a-mailer"
+    assert operator.facts("/console/events?actor=nobody-is-called-this")["rows"] == []

@@ -13,7 +13,7 @@ from courier.console.spans import moment_ms
 from courier.core import journal
 from courier.core.slices import Slices
 from courier.core.store import Store
-from courier.core.types import MINUTE_MS, OPERATOR, Key, Run
+from courier.core.types import MINUTE_MS, OPERATOR, Key, Listener, Run
 from courier.web import Call, Handler
 from courier.words import preview
 
@@ -32,12 +32,14 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 class Filter(Struct, frozen=True):
-    """Which events: of one tenant ("": of all), and what they are about. "" is any."""
+    """Which events: of one tenant ("": of all), and what they are about. "" is any, and so is None
+    of `actors`: ids of keys and listeners.
+    """
 
     tenant: str = ""
     queue: str = ""
     kind: str = ""
-    actor: str = ""
+    actors: frozenset[str] | None = None
     dialect: str = ""
     q: str = ""
     since_ms: int = 0
@@ -48,7 +50,7 @@ class Filter(Struct, frozen=True):
             (not self.tenant or run.tenant == self.tenant)
             and (not self.queue or self.queue in (run.queue, run.queue_name))
             and (not self.kind or run.kind == self.kind)
-            and (not self.actor or run.actor == self.actor)
+            and (self.actors is None or run.actor in self.actors)
             and (not self.dialect or run.dialect == self.dialect)
             and self.since_ms <= run.at_ms < self.until_ms
         )
@@ -100,7 +102,7 @@ class EventsPage:
 
     async def show_events(self, call: Call) -> Page:
         query = {name: values[-1] for name, values in call.request.query.items()}
-        wanted = asked(call)
+        wanted = asked(call, self._store)
         head = await self._store.journal.head()
         text = query.get("before", "")
         before = (
@@ -161,7 +163,7 @@ async def read_between(
     return rows
 
 
-def asked(call: Call) -> Filter:
+def asked(call: Call, store: Store) -> Filter:
     """The filter that the address names. Raises InvalidRequest."""
     query = {name: values[-1] for name, values in call.request.query.items()}
     assert call.key is not None
@@ -173,7 +175,7 @@ def asked(call: Call) -> Filter:
         tenant,
         query.get("queue", ""),
         query.get("kind", ""),
-        query.get("actor", ""),
+        _actors(store, query["actor"]) if query.get("actor") else None,
         query.get("dialect", ""),
         query.get("q", "")[:TEXT_CHARACTERS_MAX],
         moment_ms(query["since"], "since") if query.get("since") else 0,
@@ -184,12 +186,27 @@ def asked(call: Call) -> Filter:
     )
 
 
+def _actors(store: Store, given: str) -> frozenset[str]:
+    """Ids of the keys and listeners that are called so, and what was given itself."""
+    keys = [each.id for each in store.records.scan(Key) if each.name == given]
+    listeners = [each.id for each in store.records.scan(Listener) if each.title == given]
+    return frozenset((given, *keys, *listeners))
+
+
+def name_of(store: Store, actor: str) -> str:
+    """Of the key or listener that did something, "" if it is gone."""
+    key = store.records.get(Key, actor) if actor else None
+    if key is not None:
+        return key.name
+    listener = store.records.get(Listener, actor) if actor else None
+    return listener.title if listener else ""
+
+
 def _row(store: Store, event: dict[str, Any]) -> EventRow:
     body = event.pop("body", None)
     if body is not None:
         plain = event.get("content_type") != "bytes" and "sealed" not in event
         event["body"] = preview(body) if plain else base64.b64encode(body[:90]).decode()
-    key = store.records.get(Key, event["actor"]) if event["actor"] else None
     return EventRow(
         event["offset"],
         event["at_ms"],
@@ -198,7 +215,7 @@ def _row(store: Store, event: dict[str, Any]) -> EventRow:
         event["queue_name"],
         str(event.get("message_id", "")),
         event["actor"],
-        key.name if key else "",
+        name_of(store, event["actor"]),
         event["dialect"],
         says(event),
         _encode(event).decode(),
@@ -218,7 +235,9 @@ def says(event: dict[str, Any]) -> str:
     if event.get("attempt"):
         parts.append(f"attempt {event['attempt']}")
     if "changed" in detail:
-        parts.append("changed " + ", ".join(str(each) for each in detail["changed"]))
+        changed = [str(each) for each in detail["changed"] if each != "modified_ms"]
+        words = [each.removesuffix("_ms").replace("_", " ") for each in changed]
+        parts.append("changed " + ", ".join(words))
     elif not event.get("message_id") and (detail.get("title") or detail.get("name")):
         parts.append(str(detail.get("title") or detail["name"]))
     for name in ("status", "error", "reason", "count"):

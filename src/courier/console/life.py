@@ -11,10 +11,11 @@ from msgspec.structs import replace
 
 from courier import ids
 from courier.console import reading
+from courier.console.events import name_of
 from courier.console.facts import BEYOND
 from courier.core import journal
 from courier.core.store import Store
-from courier.core.types import Key, Listener, Queue, Run
+from courier.core.types import Listener, Queue, Run
 
 # How much of the journal is looked through for one message, and how long.
 EVENTS_MAX = 1_000_000
@@ -312,8 +313,7 @@ def _name(store: Store, steps: list[Step], within: Callable[[str], bool]) -> Non
     """Names in place of ids, as far as what they name still exists."""
     for step in steps:
         if step.actor:
-            key = store.records.get(Key, step.actor)
-            step.actor_name = key.name if key else ""
+            step.actor_name = name_of(store, step.actor)
         if step.listener:
             listener = store.records.get(Listener, step.listener)
             step.listener = listener.title if listener else step.listener

@@ -128,7 +128,7 @@ class Live:
             if call.key.tenant:
                 keys.require(call.key, "journal")
             watcher = _Watcher(call.key, call.tenant, (), single=False)
-            watcher.filter = asked(call)
+            watcher.filter = asked(call, self._store)
             last = (await self._store.journal.head()).last
             # What the page has, or what it got before its connection was lost.
             query = call.request.query.get("upto", [""])[-1]

@@ -87,6 +87,7 @@ class Pages:
         self._environment.filters |= {
             **{each.__name__: each for each in _WORDS},
             "body": _body,
+            "ticked": _ticked,
             "sentence": _sentence,
             "typed": duration_text,
         }
@@ -214,6 +215,12 @@ def _body(text: str) -> Markup:
     Quotes stand for themselves there, and JSON has many of them.
     """
     return Markup(html.escape(words.printable(text, keep="\n\t"), quote=False))
+
+
+def _ticked(text: str) -> Markup:
+    """A sentence with what is between backticks as code."""
+    parts = [html.escape(each) for each in text.split("`")]
+    return Markup("".join(f"<code>{p}</code>" if n % 2 else p for n, p in enumerate(parts)))
 
 
 def _json(value: Any) -> str:

@@ -185,7 +185,15 @@
       a.href = "?sql=" + encodeURIComponent(sql); a.textContent = sql.slice(0, 120);
       li.append(a); $("asked").append(li); $("asked").parentElement.hidden = false;
     }
-    box.form.addEventListener("submit", () => { $("stop").hidden = false; say("asking"); });
+    // What is too long for an address is posted.
+    const long = $("long");
+    if (long) long.hidden = true;
+    box.form.addEventListener("submit", (e) => {
+      if (long && e.submitter !== long && encodeURIComponent(box.value).length > 8000) {
+        e.preventDefault(); box.form.requestSubmit(long); return;
+      }
+      $("stop").hidden = false; say("asking");
+    });
     $("stop").addEventListener("click", () => { window.stop(); $("stop").hidden = true; say("stopped"); });
   }
 
