@@ -6,7 +6,6 @@ finds that it was committed, and leaves its files to `vacuum`.
 
 import math
 import os
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +15,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from deltalake.transaction import AddAction, RemoveAction
 
 from courier import ids
-from courier.clock import SystemClock
+from courier.clock import SystemClock, elapsed_ns
 from courier.lake import sql
 from courier.lake.files import File, Written, adds_of, files_in, has_all, least, removed
 from courier.lake.log import ACTIONS, Log
@@ -137,12 +136,12 @@ class Table:
         except DeltaError as error:
             raise self._damaged(f"{str(error).splitlines()[0][:200]}") from error
         self._check(table)
-        self._delta, self._looked_s = table, time.monotonic()
+        self._delta, self._looked_s = table, _elapsed_s()
         return table
 
     def _is_behind(self, version: int) -> bool:
         """Whether there may be commits after this one, which was the last when it was looked at."""
-        before_s, self._looked_s = self._looked_s, time.monotonic()
+        before_s, self._looked_s = self._looked_s, _elapsed_s()
         return self._looked_s - before_s > LOOKED_S_MAX or self._log.follows(version)
 
     def _damaged(self, reason: str) -> Damaged:
@@ -482,6 +481,11 @@ class Table:
         assert table is not None
         self.sync()
         return table
+
+
+def _elapsed_s() -> float:
+    """While a machine sleeps, others may remove what it has not seen of a log in a bucket."""
+    return elapsed_ns() / 1e9
 
 
 def _collected(rows: "DataFrame") -> pa.Table | None:
