@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -146,7 +146,7 @@ async def _copied(
         await target.close()
 
 
-def _break(target: PostgresCopy, at: int) -> None:
+def _break(target: PostgresCopy | SqliteCopy, at: int) -> None:
     write: Callable[..., Any] = target.write
     left = at
 
@@ -185,6 +185,79 @@ def test_a_copy_that_was_broken_off_goes_on_and_no_server_opens_it(tmp_path: Pat
         assert after == await seen(await opened_file(path))
 
     asyncio.run(story())
+
+
+def test_a_copy_into_a_file_that_was_broken_off_goes_on_and_no_server_begins_another(
+    tmp_path: Path,
+) -> None:
+    """A server that began with an empty store there would keep the copy from its place."""
+    path, there = tmp_path / "courier.db", tmp_path / "there" / "courier.db"
+
+    async def copied(fails_at: int = 0) -> None:
+        source, target = SqliteCopy.source(path), SqliteCopy.target(there)
+        try:
+            if fails_at:
+                _break(target, fails_at)
+            await copy(source, target)
+        finally:
+            await source.close()
+            await target.close()
+
+    async def story() -> None:
+        store = await opened_file(path)
+        await fill(store)
+        before = await seen(store)
+        for fails_at in (1, 3):
+            with pytest.raises(Broken):
+                await copied(fails_at)
+            with pytest.raises(StoreUnavailable, match="is an unfinished copy"):
+                await opened_file(there)
+        await copied()
+        assert await seen(await opened_file(there)) == before
+
+    asyncio.run(story())
+
+
+def test_no_server_starts_while_a_store_is_copied(tmp_path: Path) -> None:
+    """Neither on the source nor on the target; nor is there a second copy."""
+    path, back = tmp_path / "courier.db", tmp_path / "back" / "courier.db"
+    url, other = postgres.url_of(tmp_path / "target"), postgres.url_of(tmp_path / "other")
+    refused: dict[str, str] = {}
+
+    async def tried(**calls: Callable[[], Awaitable[Any]]) -> None:
+        for name, call in calls.items():
+            with pytest.raises(StoreUnavailable) as caught:
+                await call()
+            refused[name] = str(caught.value)
+
+    async def story() -> None:
+        store = await opened_file(path)
+        await fill(store)
+        await store.close()
+        source, target = SqliteCopy.source(path), await PostgresCopy.target(url)
+        await target.begin(await source.meta(), restart=False)
+        await tried(
+            file=lambda: opened_file(path),
+            target=lambda: opened_database(url),
+            copy=lambda: PostgresCopy.target(url),
+        )
+        # Another store of the same database is none of its business.
+        await (await opened_database(other)).close()
+        await copy(source, target)
+        await source.close()
+        await target.close()
+        again, file = await PostgresCopy.source(url), SqliteCopy.target(back)
+        await file.begin(await again.meta(), restart=False)
+        await tried(database=lambda: opened_database(url), back=lambda: opened_file(back))
+        await file.close()
+        await again.close()
+        await (await opened_database(url)).close()
+
+    asyncio.run(story())
+    assert "another courier process is using" in refused["file"] and refused["back"]
+    assert "is being copied: start when that is done" in refused["target"]
+    assert "is being copied: start when that is done" in refused["database"]
+    assert "is being copied, or a server is just starting" in refused["copy"]
 
 
 def test_what_is_in_use_or_a_store_already_is_refused(tmp_path: Path) -> None:

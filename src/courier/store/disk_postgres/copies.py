@@ -10,7 +10,7 @@ from courier import ids
 from courier.core.errors import StoreUnavailable
 from courier.store.copy_tables import COPY_TABLES, CopyMeta, CopyTable
 from courier.store.disk_postgres.connection import Address, disk_errors
-from courier.store.disk_postgres.migrate import COPYING, UNFINISHED, has_tables, migrate
+from courier.store.disk_postgres.migrate import COPYING, UNFINISHED, has_tables, hold, migrate
 from courier.store.disk_postgres.statements import GONE_S
 
 Connection = Any
@@ -82,6 +82,7 @@ class PostgresCopy:
         with ExitStack() as failing, disk_errors(address):
             connection: asyncpg.Connection[Any] = await address.connect(patient=True)
             failing.callback(connection.terminate)
+            await hold(connection, address)
             known = await has_tables(connection, address)
             failing.pop_all()
         return cls(address, connection, known=known)

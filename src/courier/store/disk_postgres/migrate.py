@@ -16,6 +16,9 @@ from courier.store.disk_postgres.connection import VERSION_MIN, Address
 
 # One node at a time changes the schema.
 _LOCK = 0x636F7572696572
+# Those who copy a store have it alone, and no node starts meanwhile.
+_COPY = "SELECT pg_try_advisory_lock(hashtextextended($1, $2))"
+_NO_COPY = "SELECT pg_try_advisory_xact_lock_shared(hashtextextended($1, $2))"
 _HAS_SCHEMA = "SELECT true FROM pg_namespace WHERE nspname = $1"
 COPYING = "SELECT number FROM version"
 _OLDEST = "SELECT oldest FROM version"
@@ -32,6 +35,12 @@ WHERE table_schema = $1 AND table_name = 'version' AND column_name IN ('number',
 """
 _CREATE_NUMBER = "CREATE TABLE version (number integer NOT NULL, product text NOT NULL)"
 _KEEP_NUMBER = "UPDATE version SET number = $1"
+
+
+async def hold(connection: "asyncpg.Connection[Any]", address: Address) -> None:
+    """No server starts on these tables while the connection is open. Raises StoreUnavailable."""
+    if not await connection.fetchval(_COPY, address.schema, _LOCK):
+        raise StoreUnavailable(f"{address.shown} is being copied, or a server is just starting")
 
 
 async def migrate(connection: "asyncpg.Connection[Any]", address: Address) -> None:
@@ -51,6 +60,8 @@ async def migrate(connection: "asyncpg.Connection[Any]", address: Address) -> No
     )
     async with connection.transaction():
         await connection.execute("SELECT pg_advisory_xact_lock($1)", _LOCK)
+        if not await connection.fetchval(_NO_COPY, address.schema, _LOCK):
+            raise StoreUnavailable(f"{address.shown} is being copied: start when that is done")
         # Whether it is there is asked first: to create it takes rights that nobody needs later.
         if not await connection.fetchval(_HAS_SCHEMA, address.schema):
             await connection.execute(f"CREATE SCHEMA {address.schema}")

@@ -23,6 +23,7 @@ from courier.store.disk_sqlite.connection import (
     connect_memory,
     disk_errors,
     keep_log,
+    refuse_unfinished,
 )
 from courier.store.disk_sqlite.damage import recover
 from courier.store.disk_sqlite.migrate import migrate, refuse_earlier
@@ -78,6 +79,7 @@ class SqliteDisk(PastReads):
         with ExitStack() as failing, disk_errors():
             refuse_earlier(path, base=SCHEMA_BASE)
             lock = failing.enter_context(claim(path))
+            refuse_unfinished(path)
             db = connect(path, cache_bytes=cache_bytes)
             failing.callback(abandon, db)
             self.accepted = recover(db, path, check=check_at_start, accept=accept_damage)

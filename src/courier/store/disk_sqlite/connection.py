@@ -15,6 +15,8 @@ from courier.core.errors import StoreUnavailable
 log = logging.getLogger("courier.store")
 
 _STATEMENTS = 200
+# What is to become a store has this name until it is complete.
+COPYING = ".copying"
 
 # What a full, broken or locked disk raises. Anything else from the driver is a bug of ours.
 DISK_ERRORS = (
@@ -37,6 +39,15 @@ def disk_errors() -> Iterator[None]:
         yield
     except (*DISK_ERRORS, OSError) as error:
         raise StoreUnavailable(str(error)) from error
+
+
+def refuse_unfinished(path: Path) -> None:
+    """Raises StoreUnavailable while a copy is to become the store at this path."""
+    if (unfinished := Path(f"{path}{COPYING}")).exists():
+        raise StoreUnavailable(
+            f"{unfinished} is an unfinished copy: run the same courier store copy again, or remove "
+            "it and begin with an empty store"
+        )
 
 
 def claim(path: Path) -> IO[str]:

@@ -12,13 +12,11 @@ from courier.core.errors import StoreUnavailable
 from courier.files import make_directory, remove, sync_directory
 from courier.store.copy_tables import COPY_TABLES, CopyMeta, CopyTable
 from courier.store.disk_sqlite import SCHEMA_BASE
-from courier.store.disk_sqlite.connection import claim, close, connect, disk_errors
+from courier.store.disk_sqlite.connection import COPYING, claim, close, connect, disk_errors
 from courier.store.disk_sqlite.migrate import migrate, refuse_earlier
 
 _CACHE_BYTES = 16 << 20
 _PACKAGE = "courier.store.disk_sqlite"
-# A target has this name until it is complete.
-COPYING = ".copying"
 
 
 class SqliteCopy:
@@ -83,6 +81,8 @@ class SqliteCopy:
         unfinished = Path(f"{self._path}{COPYING}")
         with disk_errors():
             make_directory(unfinished.parent)
+            # No server may begin a store meanwhile.
+            self._holding.enter_context(claim(self._path))
             self._holding.enter_context(claim(unfinished))
             self._opened = connect(unfinished, cache_bytes=_CACHE_BYTES)
             self._holding.callback(close, self._opened)
