@@ -362,7 +362,7 @@ class Setting:
 
     name: str
     kind: type
-    rule: Spec
+    spec: Spec
     default: Any
 
     @property
@@ -375,21 +375,21 @@ class Setting:
         if self.kind is bool:
             return "true or false"
         if self.kind is int:
-            return f"a whole number from {self.rule.low} to {self.rule.high}"
-        if self.rule.url:
+            return f"a whole number from {self.spec.low} to {self.spec.high}"
+        if self.spec.url:
             return "empty or an http:// or https:// address"
-        if self.rule.empty:
+        if self.spec.empty:
             return "empty or text"
-        if self.rule.database:
-            return ", ".join(self.rule.choices) + f" or {DATABASE}USER:PASSWORD@HOST/NAME"
-        *others, last = self.rule.choices or ("text that is not empty",)
+        if self.spec.database:
+            return ", ".join(self.spec.choices) + f" or {DATABASE}USER:PASSWORD@HOST/NAME"
+        *others, last = self.spec.choices or ("text that is not empty",)
         return f"{', '.join(others)} or {last}" if others else last
 
     def shown(self, value: object) -> str:
         """The value as it may be seen, in the spelling of a settings file."""
-        if self.rule.secret and value:
+        if self.spec.secret and value:
             return HIDDEN
-        if self.rule.addresses and value:
+        if self.spec.addresses and value:
             # In the address of a database the hosts have commas between them.
             return masked_url(str(value)) if is_database(str(value)) else masked(str(value))
         return str(value).lower() if self.kind is bool else str(value)
@@ -398,7 +398,7 @@ class Setting:
         """The value in its type. Raises ConfigError when the setting does not take it."""
         parsed = _typed(self, value)
         if parsed is None or not _allowed(self, parsed):
-            hides = self.rule.secret or self.rule.addresses
+            hides = self.spec.secret or self.spec.addresses
             shown = repr(self.shown(value) if hides and isinstance(value, str) else value)
             if hides and isinstance(value, Mapping | list):
                 shown = HIDDEN
@@ -411,8 +411,8 @@ def settings() -> list[Setting]:
     found = []
     for name, hint in get_type_hints(Config, include_extras=True).items():
         if name != "sources":
-            kind, rule = get_args(hint)
-            found.append(Setting(name, kind, rule, getattr(Config, name)))
+            kind, spec = get_args(hint)
+            found.append(Setting(name, kind, spec, getattr(Config, name)))
     return found
 
 
@@ -496,16 +496,16 @@ def amount(text: str, unit: str) -> int | None:
 
 
 def _allowed(setting: Setting, value: object) -> bool:
-    rule = setting.rule
+    spec = setting.spec
     if isinstance(value, int) and setting.kind is int:
-        return rule.low <= value <= rule.high
-    if isinstance(value, str) and rule.database and is_database(value):
+        return spec.low <= value <= spec.high
+    if isinstance(value, str) and spec.database and is_database(value):
         return value.isprintable() and masked_url(value) != DATABASE + HIDDEN
-    if isinstance(value, str) and rule.choices:
-        return value in rule.choices
-    if isinstance(value, str) and rule.url:
+    if isinstance(value, str) and spec.choices:
+        return value in spec.choices
+    if isinstance(value, str) and spec.url:
         return value == "" or _is_http_url(value)
-    return (rule.empty or str(value) != "") and "\0" not in str(value)
+    return (spec.empty or str(value) != "") and "\0" not in str(value)
 
 
 def is_database(store: str) -> bool:
@@ -541,7 +541,7 @@ def described(config: Config) -> list[tuple[str, str, str, str]]:
             each.name,
             each.shown(getattr(config, each.name)),
             config.sources.get(each.name, "default"),
-            each.rule.help,
+            each.spec.help,
         )
         for each in settings()
     ]

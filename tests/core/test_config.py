@@ -212,5 +212,5 @@ def test_the_password_of_a_database_is_not_shown_and_no_flag(url: str) -> None:
 
 def test_every_setting_has_help_and_numbers_have_a_range() -> None:
     for setting in config.settings():
-        assert setting.rule.help.endswith("."), setting.name
-        assert setting.kind is not int or setting.rule.low < setting.rule.high, setting.name
+        assert setting.spec.help.endswith("."), setting.name
+        assert setting.kind is not int or setting.spec.low < setting.spec.high, setting.name

@@ -17,7 +17,7 @@ def setting_row(setting: config.Setting) -> str:
     """The line of the table that a setting must have."""
     default = setting.shown(setting.default)
     values = setting.values.replace("a whole number from ", "")
-    cells = [f"`{setting.name}`", f"`{default}`" if default else "empty", values, setting.rule.help]
+    cells = [f"`{setting.name}`", f"`{default}`" if default else "empty", values, setting.spec.help]
     return f"| {' | '.join(cells)} |"
 
 

@@ -42,7 +42,7 @@ ADDRESSES = [
     f"one=http://me:pw,{WORD}@h.example/x",
     f"http://me:{WORD}@h.example/x\n",
 ]
-HIDING = [each for each in config.settings() if each.rule.secret or each.rule.addresses]
+HIDING = [each for each in config.settings() if each.spec.secret or each.spec.addresses]
 
 
 def test_every_setting_that_can_hold_a_password_is_declared() -> None:
@@ -51,7 +51,7 @@ def test_every_setting_that_can_hold_a_password_is_declared() -> None:
     assert {"store", "public_url", "worker_urls", "encryption_keys"} <= names
     words = ("url", "password", "secret", "token", "keys", "store")
     for setting in config.settings():
-        said = {*setting.name.split("_"), *setting.rule.help.lower().replace(",", " ").split()}
+        said = {*setting.name.split("_"), *setting.spec.help.lower().replace(",", " ").split()}
         if setting.kind is str and said & {*words} and setting.name != "tls_key":
             assert setting.name in names, setting.name
 

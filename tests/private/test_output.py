@@ -22,7 +22,7 @@ from tests.server import Server, free_port
 
 KEY = base64.b64encode(b"an encryption key of 32 bytes ..").decode()
 SHOWN_S_MAX = 30.0
-SECRET_SETTINGS = [setting for setting in config.settings() if setting.rule.secret]
+SECRET_SETTINGS = [setting for setting in config.settings() if setting.spec.secret]
 
 
 def story(server: Server) -> list[str]:

@@ -33,15 +33,15 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", type=Path, metavar="FILE", help="TOML file with settings")
     group = parser.add_argument_group("settings")
     for setting in config.settings():
-        if setting.rule.secret:
+        if setting.spec.secret:
             group.add_argument(setting.flag, action=_Refuse, help=argparse.SUPPRESS)
             continue
-        text = f"{setting.rule.help} Default: {setting.shown(setting.default) or 'empty'}."
+        text = f"{setting.spec.help} Default: {setting.shown(setting.default) or 'empty'}."
         if setting.kind is bool:
             action = argparse.BooleanOptionalAction
             group.add_argument(setting.flag, action=action, default=None, help=text)
         else:
-            values = f" One of {setting.values}." if setting.rule.choices else ""
+            values = f" One of {setting.values}." if setting.spec.choices else ""
             metavar = {int: "N", Path: "DIR"}.get(setting.kind, "TEXT")
             group.add_argument(setting.flag, metavar=metavar, help=text + values)
 
