@@ -3,7 +3,7 @@
 import http.client
 import re
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -90,6 +90,29 @@ class ApiClient:
             names = [each["queue_name"] for each in self.call("GET", "/queues")]
             raise Failed(f"queue '{name}' does not exist{meant(name, names)}")
         return found[0]
+
+    def tenant_id(self, name: str) -> str:
+        """The id of the tenant with this name. For the operator."""
+        for tenant in self.operate("GET", "/tenants")["tenants"]:
+            if tenant["name"] == name:
+                return str(tenant["id"])
+        raise Failed(f"tenant '{name}' does not exist")
+
+    def backfill(
+        self, queue: str, listener: str, wanted: dict[str, Any], bound: Callable[[int], None]
+    ) -> int:
+        """Have a listener pushed what its queue still holds; how many messages that are. `bound`
+        is called with how many there are so far."""
+        path = f"/tenants/{segment(self.tenant)}/queues/{segment(queue)}/listeners"
+        path += f"/{segment(listener)}/backfill"
+        count: int = 0
+        while True:
+            done = self.operate("POST", path, wanted)
+            count += done["bound"]
+            bound(count)
+            if done["next"] is None:
+                return count
+            wanted = {**wanted, "after": done["next"]}
 
     def page(self, path: str, query: Mapping[str, str], *, has: str) -> dict[str, Any]:
         """The facts of a page of the console, as the tenant if it has a token.

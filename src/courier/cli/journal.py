@@ -12,7 +12,6 @@ from courier import ids
 from courier.cli import output
 from courier.cli.client import ApiClient
 from courier.cli.credentials import access, add_access
-from courier.cli.errors import Failed
 from courier.cli.parser import Commands, command, past, whole
 
 PAGE_MAX = 1_000
@@ -104,7 +103,7 @@ class _Reader:
         self.client = client
         # A tenant's own token shows nothing else anyway; the operator's shows everyone's events.
         by_name = args.tenant and not args.token
-        self._tenant = _tenant_id(client, args.tenant) if by_name else None
+        self._tenant = client.tenant_id(args.tenant) if by_name else None
         self._message: str | None = args.message
         self._filters = {"queues": args.queue, "kinds": args.kind}
 
@@ -147,14 +146,6 @@ class _Reader:
         return self._tenant in (None, event["tenant"]) and (
             self._message in (None, event.get("message_id"))
         )
-
-
-def _tenant_id(client: ApiClient, name: str) -> str:
-    for tenant in client.operate("GET", "/tenants")["tenants"]:
-        if tenant["name"] == name:
-            found: str = tenant["id"]
-            return found
-    raise Failed(f"tenant '{name}' does not exist")
 
 
 class _Printer:

@@ -320,10 +320,10 @@ def _backfill(args: argparse.Namespace) -> None:
 
         replay.carry_out(args, who, lake, asked, id, choose)
         if not args.dry_run and not args.where:
-            _bind(client, f"{path}/{segment(args.listener)}/backfill", asked.since, asked.until)
+            _bind(client, args.queue, args.listener, asked.since, asked.until)
 
 
-def _bind(client: ApiClient, path: str, since: str, until: str) -> None:
+def _bind(client: ApiClient, queue: str, listener: str, since: str, until: str) -> None:
     """Have the broker push what the queue still holds."""
     from courier.lake.replay import instant, now_ms
 
@@ -332,11 +332,5 @@ def _bind(client: ApiClient, path: str, since: str, until: str) -> None:
         for name, text in (("since_ms", since), ("until_ms", until))
         if text
     }
-    bound = 0
-    while True:
-        done = client.operate("POST", path, wanted)
-        bound += done["bound"]
-        if done["next"] is None:
-            break
-        wanted["after"] = done["next"]
+    bound = client.backfill(queue, listener, wanted, lambda _: None)
     print(f"{output.count(bound, 'message')} that the queue still holds will be pushed too")

@@ -4,7 +4,7 @@ import argparse
 from typing import Any
 
 from courier.cli import output
-from courier.cli.client import ApiClient, segment
+from courier.cli.client import ApiClient
 from courier.cli.credentials import access, add_access
 from courier.cli.parser import DURATION, Commands, command, date, milliseconds, whole
 from courier.cli.resources import Verb, argument
@@ -157,19 +157,10 @@ def _moment(text: str) -> dict[str, int]:
 
 def _backfill(args: argparse.Namespace) -> None:
     client = ApiClient(access(args))
-    names = (client.tenant, args.queue, args.listener)
-    path = "/tenants/{}/queues/{}/listeners/{}/backfill".format(*map(segment, names))
     wanted: dict[str, Any] = dict(args.since or {})
     if args.until is not None:
         wanted["until_ms"] = args.until
     progress = output.ProgressBar("messages")
-    bound = 0
-    while True:
-        done = client.operate("POST", path, wanted)
-        bound += done["bound"]
-        progress.at(bound)
-        if done["next"] is None:
-            break
-        wanted["after"] = done["next"]
+    bound = client.backfill(args.queue, args.listener, wanted, progress.at)
     progress.end()
     print(f"{output.count(bound, 'message')} will be pushed to '{args.listener}'")

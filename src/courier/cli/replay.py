@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from courier.cli import output
 from courier.cli.client import ApiClient
 from courier.cli.credentials import Access, access, add_access
-from courier.cli.errors import Failed, Misused
+from courier.cli.errors import Misused
 from courier.cli.lakes import LOCAL, add_spark, failures, interruptible, opened, started
 from courier.cli.output import count
 from courier.cli.parser import Commands, command
@@ -71,12 +71,7 @@ def _rate(text: str) -> int:
 
 def tenant_id(who: Access) -> str:
     """The tenant as the lake knows it."""
-    if who.account:
-        return who.account
-    for tenant in ApiClient(who).operate("GET", "/tenants")["tenants"]:
-        if tenant["name"] == who.tenant:
-            return str(tenant["id"])
-    raise Failed(f"tenant '{who.tenant}' does not exist")
+    return who.account or ApiClient(who).tenant_id(who.tenant)
 
 
 def _replay(args: argparse.Namespace) -> None:
