@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from courier.core import retry
 from courier.core.types import DAY_MS, HOUR_MS, Liveness
-from courier.delivery import pace
+from courier.delivery import pace, retry
 from tests.delivery import receiver as answers
 from tests.delivery.inside import Inside, both_stores, run_inside, until
 from tests.delivery.receiver import Receiver, closed_port

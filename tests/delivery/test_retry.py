@@ -5,8 +5,8 @@ from email.utils import formatdate
 
 import pytest
 
-from courier.core import retry
 from courier.core.types import HOUR_MS, MINUTE_MS, SECOND_MS
+from courier.delivery import retry
 
 NOW_MS = 1_700_000_000_000
 SCHEDULE_MS = [

@@ -9,11 +9,11 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from courier.core import retry
 from courier.core.duties import Fence
 from courier.core.errors import AnswersFull, BrokerError, NotFound, Paused, RateLimited
 from courier.core.limits import ANSWER_BYTES_MAX
 from courier.core.types import SECOND_MS, Actor, Consumer, Message, Queue
+from courier.delivery import retry
 from courier.delivery.calls import Batch, WorkerCall, lease_ms
 from courier.delivery.places import WorkerPlace
 from courier.delivery.room import PushAllowance

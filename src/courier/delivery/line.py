@@ -10,7 +10,6 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from courier import ids
-from courier.core import retry
 from courier.core.duties import Fence
 from courier.core.errors import BrokerError, NotFound, Unavailable
 from courier.core.types import (
@@ -28,7 +27,7 @@ from courier.core.types import (
     Queue,
     Report,
 )
-from courier.delivery import liveness, requests, secrets
+from courier.delivery import liveness, requests, retry, secrets
 from courier.delivery.moments import MOMENT_MS
 from courier.delivery.pace import IN_FLIGHT_MAX, Bursts, PushPace
 from courier.delivery.prober import Prober
