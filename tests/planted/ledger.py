@@ -50,14 +50,14 @@ FAULTS = (
         "tests/core/test_routing.py::test_a_rule_judges_a_value[rule25-5-True]",
     ),
     Fault(
-        "core/retry.py",
+        "delivery/retry.py",
         "if attempt >= attempts_max:",
         "if attempt > attempts_max:",
         "tests/delivery/test_retry.py::test_eleven_attempts_take_about_28_"
         "hours_and_then_it_is_over",
     ),
     Fault(
-        "core/retry.py",
+        "delivery/retry.py",
         "max(spread_ms, min(asked_ms, ASKED_MS_MAX))",
         "spread_ms",
         "tests/delivery/test_retry.py::test_the_wait_is_at_least_what_was_"
@@ -486,7 +486,7 @@ FAULTS = (
         "time[engine-retried at once]",
     ),
     Fault(
-        "store/engine/groups.py",
+        "store/engine/fifo.py",
         "        if not left and others:\n            passed = row.group\n",
         "        if not left and others:\n",
         "tests/conformance/store/test_fifo.py::test_callers_of_one_moment_get_messages_of_"
@@ -500,35 +500,35 @@ FAULTS = (
         "known[engine]",
     ),
     Fault(
-        "store/engine/groups.py",
+        "store/engine/fifo.py",
         "            if head.state == WAITING:\n",
         "            if head.state != READY:\n",
         "tests/conformance/store/test_fifo.py::test_a_delayed_message_holds_back_those_behind_"
         "it[engine]",
     ),
     Fault(
-        "store/engine/groups.py",
+        "store/engine/fifo.py",
         "                if row.follows and not row.attempt:",
         "                if not row.attempt:",
         "tests/conformance/store/test_fifo.py::test_a_changed_delay_does_not_reach_a_delay_of_"
         "its_own[engine]",
     ),
     Fault(
-        "store/engine/groups.py",
+        "store/engine/fifo.py",
         "        if row.state == DELAYED:\n            passed = row.group\n            continue\n",
         "        if row.state == DELAYED:\n            continue\n",
         "tests/conformance/store/test_fifo.py::test_a_delayed_message_holds_back_those_behind_"
         "it[engine]",
     ),
     Fault(
-        "store/engine/groups.py",
+        "store/engine/fifo.py",
         "                if row.state == DELAYED:\n                    break\n",
         "                if row.state == DELAYED:\n                    continue\n",
         "tests/conformance/store/test_fifo.py::test_a_delayed_message_holds_back_those_behind_"
         "it[engine]",
     ),
     Fault(
-        "store/engine/groups.py",
+        "store/engine/fifo.py",
         "n is not None and n not in leased]",
         "n is not None]",
         "tests/conformance/store/test_fifo.py::test_a_retried_message_waits_for_those_of_its_"
@@ -675,7 +675,7 @@ FAULTS = (
         "es_that_expired[engine-reopened]",
     ),
     Fault(
-        "store/engine/masks.py",
+        "store/engine/layout.py",
         ":0{count}b}",
         ":b}",
         "tests/conformance/store/test_order.py::test_retried_messages_go_ahead_of_new_one"
@@ -953,7 +953,7 @@ FAULTS = (
         "messages_at_once[engine]",
     ),
     Fault(
-        "store/engine/stats.py",
+        "store/engine/deliveries.py",
         "        if line.count > line.fresh + line.ranged:",
         "        if False:",
         "tests/conformance/store/test_settle.py::test_items_of_one_batch_take_effect_one_after_"
@@ -1036,7 +1036,7 @@ FAULTS = (
         "events[engine]",
     ),
     Fault(
-        "store/engine/units.py",
+        "store/engine/joins.py",
         "        call.error.__dict__.update(error.__dict__)\n",
         "",
         "tests/conformance/store/test_races.py::test_each_of_several_refused_callers_gets_an_"
@@ -1144,8 +1144,8 @@ FAULTS = (
     ),
     Fault(
         "store/disk_sqlite/writer.py",
-        "        if self._stale:\n            self._group.reload()\n            self._stale = "
-        "False\n",
+        "        if self._stale:\n            driven(self._engine.restore())\n            "
+        "self._stale = False\n",
         "        self._stale = False\n",
         "tests/store/test_rollback.py::test_a_group_that_cannot_be_committed_leaves_everything_"
         "as_it_was[0-False]",

@@ -5,7 +5,6 @@ from typing import Self
 import asyncpg
 
 from courier import ids
-from courier.core.errors import StoreUnavailable
 from courier.core.sealed import Sealer
 from courier.core.waiters import Waiters
 from courier.store.disk_postgres import PostgresDisk
@@ -17,6 +16,7 @@ from courier.store.disk_postgres.rates import SharedRates
 from courier.store.disk_postgres.secret import load as load_secret
 from courier.store.disk_postgres.writer import PostgresWriter
 from courier.store.engine import EngineStore
+from courier.store.engine.disk import DiskRoom
 from courier.store.engine.engine import Engine
 
 READERS = 4
@@ -58,7 +58,7 @@ class SharedStore(EngineStore):
             waiters = Waiters()
             engine = Engine(
                 disk,
-                _Elsewhere(),
+                DiskRoom(),  # the database looks after its own disk
                 waiters,
                 cache_bytes=block_cache_bytes,
                 block_messages=block_messages,
@@ -85,29 +85,3 @@ class SharedStore(EngineStore):
     async def close(self) -> None:
         await self.notices.close()
         await super().close()
-
-
-class _Elsewhere:
-    """In place of a volume: the database looks after its own disk."""
-
-    short = False
-    free_bytes: int | None = None
-    refusals = checkpoint_failures = damaged_reads = 0
-
-    def __init__(self) -> None:
-        self._damaged = ""
-
-    def look(self) -> None: ...
-
-    def touch(self) -> None: ...
-
-    def met_damage(self, what: str) -> None:
-        self.damaged_reads += 1
-        self._damaged = self._damaged or what
-
-    def require_space(self) -> None: ...
-
-    def require_health(self) -> None:
-        """Raises StoreUnavailable once damage was met."""
-        if self._damaged:
-            raise StoreUnavailable(f"the database is damaged: {self._damaged}")

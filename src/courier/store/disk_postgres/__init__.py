@@ -51,9 +51,17 @@ from courier.store.engine.disk import (
     searched,
 )
 from courier.store.engine.journal import packet_bytes
-from courier.store.engine.layout import DELAYED, LEASED, NEVER_MS, SEQ_BITS, SEQ_MASK, SPAN
+from courier.store.engine.layout import (
+    DELAYED,
+    LEASED,
+    NEVER_MS,
+    SEQ_BITS,
+    SEQ_MASK,
+    SPAN,
+    packed_mask,
+    unpacked_mask,
+)
 from courier.store.engine.lines import Delivery
-from courier.store.engine.masks import packed_mask, unpacked_mask
 
 Connection = Any
 

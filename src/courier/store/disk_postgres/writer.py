@@ -40,13 +40,14 @@ from courier.store.disk_postgres.notices import Notices
 from courier.store.disk_postgres.turns import Turns
 from courier.store.engine.disk import Changed
 from courier.store.engine.engine import Engine
-from courier.store.engine.joins import Alone, Joined
-from courier.store.engine.units import (
+from courier.store.engine.joins import (
     DOUBT_RETRY_S,
     DOUBT_S_MAX,
     GATHER_S_MAX,
     WAITING_MAX,
+    Alone,
     GroupCall,
+    Joined,
     is_of_one_call,
     put_back,
     refuse,

@@ -50,9 +50,8 @@ from courier.store.engine.disk import (
     ReadyGroups,
     Which,
 )
-from courier.store.engine.layout import SEQ_BITS, SPAN
+from courier.store.engine.layout import SEQ_BITS, SPAN, packed_mask, unpacked_mask
 from courier.store.engine.lines import Delivery
-from courier.store.engine.masks import packed_mask, unpacked_mask
 
 T = TypeVar("T")
 

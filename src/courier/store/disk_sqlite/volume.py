@@ -19,6 +19,7 @@ import apsw
 
 from courier.core.errors import OutOfSpace, StoreUnavailable
 from courier.store.disk_sqlite.connection import close, connect, keep_log
+from courier.store.engine.disk import DiskRoom
 
 WAL_PAGES_MAX = 4_000
 WAL_PAGES_MIN = 32
@@ -37,7 +38,7 @@ _FREE_PAGES = "PRAGMA freelist_count"
 log = logging.getLogger("courier.store")
 
 
-class Volume:
+class Volume(DiskRoom):
     def __init__(self, path: Path, db: apsw.Connection, *, free_bytes_min: int) -> None:
         self._path = path
         self._db = db
@@ -64,11 +65,7 @@ class Volume:
         self._lost: apsw.Error | None = None  # why what was copied may not be on disk
         self._one_at_a_time = threading.Lock()
         self._full = False
-        self.damaged = ""
-        self.damaged_reads = 0
         self.reserved = False
-        self.refusals = 0
-        self.checkpoint_failures = 0
         self._measured(0)
         db.set_wal_hook(self._committed)
 
@@ -82,6 +79,7 @@ class Volume:
 
     @property
     def due(self) -> bool:
+        """The log must be copied before the next commit."""
         waits = self._full or self._copied or self._pages >= self._pages_due
         return waits and not self._off
 
@@ -187,12 +185,6 @@ class Volume:
             self.met_damage(str(error))
         return isinstance(error, apsw.FullError) and self._release()
 
-    def met_damage(self, what: str) -> None:
-        """What was read is not what was written."""
-        log.error("store_damaged", extra={"what": what})
-        self.damaged = what
-        self.damaged_reads += 1
-
     # --- the room ---
 
     def _release(self) -> bool:
@@ -233,7 +225,7 @@ class Volume:
         self._measured(free + self._cursor.execute(_FREE_PAGES).get * self._page_bytes)
 
     def _measured(self, free_bytes: int) -> None:
-        self.free_bytes: int | None = free_bytes
+        self.free_bytes = free_bytes
         self.short = free_bytes < self._mark
 
     def _make_reserve(self) -> None:
@@ -254,25 +246,21 @@ class Volume:
         return max(self._free_bytes_min, 2 * self._reserve_bytes)
 
     def require_space(self) -> None:
-        """Raises OutOfSpace below the low-water mark."""
         if self.short:
             self.refusals += 1
             raise OutOfSpace(free=self.free_bytes or 0, limit=self._mark)
 
     def require_health(self) -> None:
-        """Raises StoreUnavailable when damage was met or the log can no longer be copied."""
-        if self.damaged:
-            raise StoreUnavailable(f"the database is damaged: {self.damaged}")
+        """Raises StoreUnavailable also when the log can no longer be copied."""
+        super().require_health()
         if self._off:
             raise StoreUnavailable("the disk lost writes of a checkpoint; restart the server")
 
 
-class Unlimited:
-    """In place of a volume, for a store in memory: it has no log, and nothing of it wears out."""
+class Unlimited(DiskRoom):
+    """In place of a volume, for a store in memory: it has no log."""
 
-    due = short = False
-    free_bytes: int | None = None
-    refusals = checkpoint_failures = damaged_reads = 0
+    due = False
 
     def __init__(self, db: apsw.Connection) -> None:
         self._cursor = db.cursor()
@@ -287,17 +275,9 @@ class Unlimited:
 
     def copy(self) -> None: ...
 
-    def close(self) -> None: ...
-
-    def closed(self) -> None: ...
-
     def failed(self, error: BaseException) -> bool:
         return False
 
-    def met_damage(self, what: str) -> None: ...
+    def close(self) -> None: ...
 
-    def look(self) -> None: ...
-
-    def require_space(self) -> None: ...
-
-    def require_health(self) -> None: ...
+    def closed(self) -> None: ...

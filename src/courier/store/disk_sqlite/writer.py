@@ -24,7 +24,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import apsw
 
@@ -35,14 +35,17 @@ from courier.core.errors import (
     StoreUnavailable,
 )
 from courier.store.disk_sqlite.connection import DISK_ERRORS
-from courier.store.engine.joins import Joined, driven
-from courier.store.engine.units import (
+from courier.store.disk_sqlite.volume import Unlimited, Volume
+from courier.store.engine.engine import Engine
+from courier.store.engine.joins import (
     DOUBT_RETRY_S,
     DOUBT_S_MAX,
     GATHER_S_MAX,
     GROUP_S_MAX,
     WAITING_MAX,
     GroupCall,
+    Joined,
+    driven,
     is_of_one_call,
     put_back,
     refuse,
@@ -59,54 +62,6 @@ RECENT_COMMITS = 16
 log = logging.getLogger("courier.store")
 
 
-class Group(Protocol):
-    """What the writer asks of the state that calls change."""
-
-    @property
-    def heavy(self) -> bool:
-        """So much was published that to write it would hold up the loop."""
-        ...
-
-    def flush(self) -> bool:
-        """Write what the group's calls left to be written once; False: nothing was changed."""
-        ...
-
-    def committed(self) -> None: ...
-
-    def reload(self) -> None:
-        """Forget what a rolled back group did in memory."""
-        ...
-
-
-class WriteAheadLog(Protocol):
-    """What the writer asks of the write-ahead log."""
-
-    @property
-    def due(self) -> bool:
-        """It must be checkpointed before the next commit."""
-        ...
-
-    def begin_copy(self) -> bool:
-        """Whether it is long enough to be copied beside the commits; then `copy` must be called."""
-        ...
-
-    def copy(self) -> None:
-        """Copy it into the database while others write to it."""
-        ...
-
-    def checkpoint(self) -> None:
-        """Copy it into the database; failures are noted and tried again later."""
-        ...
-
-    def touch(self) -> None:
-        """Change something small in the open transaction, so that COMMIT writes to the log."""
-        ...
-
-    def failed(self, error: BaseException) -> bool:
-        """A statement or a COMMIT met this error of the disk. True: there is room again."""
-        ...
-
-
 class _Doubt:
     """Calls of a commit that may have reached the log, and when they are given up."""
 
@@ -121,15 +76,15 @@ class SqliteWriter:
     def __init__(
         self,
         db: apsw.Connection,
-        group: Group,
-        log: WriteAheadLog,
+        engine: Engine,
+        volume: Volume | Unlimited,
         *,
         calls_max: int,
         inline_s: float,
     ) -> None:
         self._cursor = db.cursor()
-        self._group = group
-        self._log = log
+        self._engine = engine
+        self._volume = volume
         self._calls_max = calls_max
         self._loop = asyncio.get_running_loop()
         self._disk = ThreadPoolExecutor(1, thread_name_prefix="courier-commit")
@@ -213,10 +168,10 @@ class SqliteWriter:
             return
         try:
             self._apply(calls)
-            if self._group.heavy and not math.isinf(self._inline_s):
+            if self._engine.heavy and not math.isinf(self._inline_s):
                 self._on_disk(self._write, lambda done: self._written(calls, *done))
                 return
-            changed = self._group.flush()
+            changed = driven(self._engine.write())
             if not changed:
                 self._cursor.execute("ROLLBACK")
         except BaseException as error:
@@ -233,7 +188,7 @@ class SqliteWriter:
     def _write(self) -> tuple[bool, BaseException | None]:
         """Whether COMMIT was reached, and what went wrong."""
         try:
-            self._group.flush()
+            driven(self._engine.write())
         except BaseException as error:
             return False, error
         return True, self._commit()
@@ -260,7 +215,7 @@ class SqliteWriter:
         """Run calls, up to those that are for the next group."""
         self._cursor.execute("BEGIN IMMEDIATE")
         if self._stale:
-            self._group.reload()
+            driven(self._engine.restore())
             self._stale = False
         began_s = time.perf_counter()
         worked_s = time.thread_time() if len(calls) > 1 else 0.0
@@ -319,7 +274,7 @@ class SqliteWriter:
             return
         self.groups += 1
         self.calls += len(calls)
-        self._group.committed()
+        self._engine.committed()
         self._answer(calls)
         self._tidy()
 
@@ -339,7 +294,7 @@ class SqliteWriter:
             except DISK_ERRORS as second:
                 error = second
         if isinstance(error, DISK_ERRORS):
-            return _unavailable(error), self._log.failed(error)
+            return _unavailable(error), self._volume.failed(error)
         return error, False
 
     def _undo(self, calls: list[GroupCall], error: BaseException) -> None:
@@ -357,11 +312,11 @@ class SqliteWriter:
 
     def _tidy(self) -> None:
         """See to the log, then go on; a commit waits for that only when it must."""
-        if self._log.due:
-            self._on_disk(self._log.checkpoint, lambda _: self._next())
+        if self._volume.due:
+            self._on_disk(self._volume.checkpoint, lambda _: self._next())
             return
-        if self._log.begin_copy():
-            self._beside.submit(self._log.copy)
+        if self._volume.begin_copy():
+            self._beside.submit(self._volume.copy)
         self._next()
 
     # --- a commit in doubt ---
@@ -384,7 +339,7 @@ class SqliteWriter:
     def _overwrite(self) -> BaseException | None:
         try:
             self._cursor.execute("BEGIN IMMEDIATE")
-            self._log.touch()
+            self._volume.touch()
             self._cursor.execute("COMMIT")
         except DISK_ERRORS as error:
             return error

@@ -66,7 +66,7 @@ class EngineStore:
         self.remove = engine.endings.remove
         self.purge = engine.endings.purge
         self.redrive = engine.endings.redrive
-        self.stats = engine.stats.of_queues
+        self.stats = engine.reading.stats
         self._accepted = accepted
 
     @property

@@ -14,7 +14,7 @@ from courier.core.waiters import Waiters
 from courier.store.engine.blocks import Blocks, block_of, checksum
 from courier.store.engine.columns import EventColumns
 from courier.store.engine.disk import Changed, Changes, Disk, Opened, Packet
-from courier.store.engine.journal import PackedRun, sealed
+from courier.store.engine.journal import PackedRun, encode_runs
 from courier.store.engine.layout import LEASED, NEVER_MS, SEQ_BITS, SEQ_MASK, LineNumbers
 from courier.store.engine.lines import SHELF, Delivery, PushLine, QueueLine, Range, Shelf
 
@@ -517,7 +517,7 @@ class Book:
             changes.blocks.append(row)
         self._flushed_bytes = self.journal_bytes
         if self._runs:
-            data = sealed(self._runs)
+            data = encode_runs(self._runs)
             self._flushed_bytes += size + len(data)
             changes.packet = Packet(
                 self.offset,

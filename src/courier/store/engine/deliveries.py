@@ -9,7 +9,9 @@ from collections.abc import Collection, Sequence
 from itertools import takewhile
 from typing import NamedTuple
 
+from courier.core.errors import StoreDamaged
 from courier.core.limits import SMALL_ANSWER_BYTES, Allowance
+from courier.core.types import QueueStats
 from courier.store.engine.blocks import NOT_RARE, Block
 from courier.store.engine.book import Book
 from courier.store.engine.disk import At, Between, Which
@@ -212,6 +214,27 @@ class Deliveries:
     async def _gone(self, line: AnyLine, first: int, end: int) -> set[int]:
         rows = await self.rows(line, Between(first, end - 1, over=True), end - first)
         return {row.seq for row in rows if row.state == GONE}
+
+    async def stats(self, line: QueueLine) -> QueueStats:
+        if line.count and not line.oldest_known:
+            line.oldest_ms = await self._oldest(line)
+            line.oldest_known = True
+        return line.stats()
+
+    async def _oldest(self, line: QueueLine) -> int:
+        """When the oldest message was published, of those in ranges, with rows and fresh ones."""
+        found: list[int] = []
+        if line.ranges:
+            found.append((await self.block_of(line, line.ranges[0])).at_ms)
+        if line.count > line.fresh + line.ranged:
+            rows = await self.rows(line, Between(1, SEQ_MASK), 1)
+            found += [row.published_ms for row in rows]
+        if line.fresh and not line.ranges:
+            fresh = await self.fresh(line, 1)
+            found += [span.block.at_ms for span in fresh.spans]
+        if not found:
+            raise StoreDamaged("line", line.no)
+        return min(found)
 
     # --- changing ---
 

@@ -9,13 +9,17 @@ transaction.
 `blocks` never needs that: blocks of the group are found in memory.
 """
 
+import logging
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
+from courier.core.errors import StoreUnavailable
 from courier.core.types import Level, Tally
 from courier.store.engine.blocks import Block, BlockRow
 from courier.store.engine.layout import SEQ_MASK
 from courier.store.engine.lines import Delivery, PushLine, QueueLine, Range
+
+log = logging.getLogger("courier.store")
 
 
 class Fact(NamedTuple):
@@ -334,35 +338,30 @@ class Disk(Protocol):
     async def close(self) -> None: ...
 
 
-class DiskRoom(Protocol):
-    """The room that a disk has left, and its health."""
+class DiskRoom:
+    """The room that a disk has left, and its health. This one is never short of room."""
 
-    free_bytes: int | None  # at the last look; None: there is no limit
-    refusals: int
-    checkpoint_failures: int
-    damaged_reads: int
-
-    @property
-    def short(self) -> bool:
-        """It was below the low-water mark at the last look."""
-        ...
+    free_bytes: int | None = None  # at the last look; None: there is no limit
+    short = False  # it was below the low-water mark at the last look
+    refusals = checkpoint_failures = damaged_reads = 0
+    damaged = ""
 
     def look(self) -> None:
         """See how much room there is."""
-        ...
 
     def touch(self) -> None:
         """Change something small in the open transaction, so that its COMMIT writes."""
-        ...
 
     def met_damage(self, what: str) -> None:
         """What was read is not what was written."""
-        ...
+        log.error("store_damaged", extra={"what": what})
+        self.damaged = what
+        self.damaged_reads += 1
 
     def require_space(self) -> None:
         """Raises OutOfSpace below the low-water mark."""
-        ...
 
     def require_health(self) -> None:
         """Raises StoreUnavailable once damage was met."""
-        ...
+        if self.damaged:
+            raise StoreUnavailable(f"the database is damaged: {self.damaged}")

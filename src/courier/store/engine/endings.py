@@ -9,7 +9,7 @@ from courier.store.engine.book import Book
 from courier.store.engine.calls import GroupRunner, Verbs, on_queue
 from courier.store.engine.columns import EventColumns
 from courier.store.engine.deliveries import Deliveries
-from courier.store.engine.groups import Groups
+from courier.store.engine.fifo import FifoGroups
 from courier.store.engine.layout import ACKNOWLEDGED, EXHAUSTED, LEASED, SEQ_MASK
 from courier.store.engine.lines import Delivery, PushLine, QueueLine, Shelf
 from courier.store.engine.messages import StoredMessages
@@ -25,14 +25,14 @@ class Endings(Verbs):
         calls: GroupRunner,
         book: Book,
         deliveries: Deliveries,
-        groups: Groups,
+        fifo: FifoGroups,
         messages: StoredMessages,
         publishing: Publishing,
     ) -> None:
         super().__init__(calls)
         self._book = book
         self._deliveries = deliveries
-        self._groups = groups
+        self._fifo = fifo
         self._messages = messages
         self._publishing = publishing
 
@@ -61,7 +61,7 @@ class Endings(Verbs):
         extra = {"detail": detail} if detail else {}
         self._book.note_messages(kind, line.queue, columns, actor=actor, now_ms=now_ms, **extra)
         if line.queue.fifo:
-            await self._groups.refresh(line, [each.group for each in ended])
+            await self._fifo.refresh(line, [each.group for each in ended])
         if kind not in _DONE and line.pushes:
             seqs = [each.seq for each in ended]
             owed = await self.owed(line, seqs) if aged else set()
@@ -135,7 +135,7 @@ class Endings(Verbs):
                 found |= {seq for seq, each in standing.items() if each.state != EXHAUSTED}
         return found
 
-    async def release(
+    async def after_pushes(
         self, line: QueueLine, seqs: Collection[int], now_ms: int, *, arrived: bool = False
     ) -> None:
         """Pushes of these messages are open no more; `arrived`: they were acknowledged.

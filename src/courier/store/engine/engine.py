@@ -13,8 +13,8 @@ from courier.store.engine.deliveries import Deliveries
 from courier.store.engine.disk import Changed, Disk, DiskRoom
 from courier.store.engine.endings import Endings
 from courier.store.engine.facts import KnownFacts
-from courier.store.engine.groups import Groups
-from courier.store.engine.joins import LATER, Later, driven
+from courier.store.engine.fifo import FifoGroups
+from courier.store.engine.joins import LATER, Later
 from courier.store.engine.leases import Leases
 from courier.store.engine.messages import StoredMessages
 from courier.store.engine.numbered import Numbered
@@ -23,7 +23,6 @@ from courier.store.engine.pushes import Pushes
 from courier.store.engine.reading import Reading
 from courier.store.engine.retention import Retention
 from courier.store.engine.settings import SettingChanges
-from courier.store.engine.stats import Stats
 from courier.store.engine.sweep import Sweep
 from courier.store.engine.trim import Trim
 
@@ -32,7 +31,7 @@ HEAVY_BYTES = 1 << 20
 
 
 class Engine:
-    """Computes what groups of calls do. `flush`, `committed` and `reload` are for the writer."""
+    """Computes what groups of calls do. `write`, `committed` and `restore` are for the writer."""
 
     def __init__(
         self,
@@ -47,25 +46,23 @@ class Engine:
         self.book = book = Book(disk, waiters, cache_bytes=cache_bytes)
         self.calls = calls = GroupRunner(book, room)
         deliveries = Deliveries(book)
-        groups = Groups(book, deliveries)
+        fifo = FifoGroups(book, deliveries)
         self.facts = facts = KnownFacts(book)
-        self.settings = SettingChanges(book, groups)
-        self.stats = stats = Stats(calls, book, deliveries)
+        self.settings = SettingChanges(book, fifo)
         messages = StoredMessages(book, deliveries, facts)
         self.publishing = publishing = Publishing(
             book,
             deliveries,
-            groups,
+            fifo,
             facts,
-            stats,
             block_messages=block_messages,
             block_bytes=block_bytes,
         )
-        self.endings = endings = Endings(calls, book, deliveries, groups, messages, publishing)
+        self.endings = endings = Endings(calls, book, deliveries, fifo, messages, publishing)
         self.numbered = Numbered(calls, facts, publishing)
         retention = Retention(book, deliveries, endings)
         self.leases = leases = Leases(
-            book, deliveries, groups, messages, publishing, endings, retention, stats
+            book, deliveries, fifo, messages, publishing, endings, retention
         )
         self.reading = Reading(calls, book, deliveries, messages, facts, leases)
         self.claims = Claims(calls, book, deliveries, leases, endings, messages, facts)
@@ -151,16 +148,13 @@ class Engine:
 
     @property
     def heavy(self) -> bool:
+        """So much was published that to write it would hold up the loop."""
         return self.book.blocks.new_bytes >= HEAVY_BYTES
 
     async def write(self) -> bool:
         """Hand what the group has changed to the disk; False: nothing."""
         await self.pushes.wake_ordered()
         return await self.book.flush()
-
-    def flush(self) -> bool:
-        """The same on a disk that nothing waits for."""
-        return driven(self.write())
 
     def committed(self) -> None:
         self.settings.pending.commit()
@@ -170,10 +164,6 @@ class Engine:
         """Forget what a rolled back group did in memory."""
         self.settings.pending.reset()
         await self.book.load()
-
-    def reload(self) -> None:
-        """The same on a disk that nothing waits for."""
-        driven(self.restore())
 
     async def catch_up(self, changed: Changed | None) -> None:
         """Take in what other nodes have changed; None: anything may have."""

@@ -1,11 +1,24 @@
-"""Calls of one group that are alike run as one: same verb, same queue, same caller."""
+"""Calls that wait for their group, and how a group is run: alike ones (the same verb, queue and
+caller) as one."""
 
+import asyncio
+from collections import deque
 from collections.abc import Callable, Coroutine, Hashable, Sequence
 from typing import Any, TypeVar
 
-from courier.core.errors import Rejected
+from courier.core.errors import Rejected, StoreDamaged, StoreUnavailable
 
 T = TypeVar("T")
+
+# Longest time that further calls are waited for while they keep coming.
+GATHER_S_MAX = 0.005
+# The calls of a group hold the loop together; after so much work the rest is the next group's.
+GROUP_S_MAX = 0.03
+# Longest time that callers of a commit in doubt wait for a true answer.
+DOUBT_S_MAX = 5.0
+DOUBT_RETRY_S = 0.1
+# Most calls that wait while a commit is in doubt.
+WAITING_MAX = 10_000
 
 
 def driven(coroutine: Coroutine[Any, Any, T]) -> T:
@@ -63,3 +76,106 @@ class Alone:
 
     def __call__(self) -> Any:
         return driven(self.verb())
+
+
+class GroupCall:
+    """`alone`: no other call shares its transaction."""
+
+    __slots__ = ("alone", "error", "future", "op", "value")
+
+    def __init__(self, op: Callable[[], Any], future: "asyncio.Future[Any]") -> None:
+        self.op = op
+        self.alone = False
+        self.future = future
+        self.value: Any = None
+        self.error: BaseException | None = None
+
+    def answer(self) -> None:
+        if self.future.done():
+            return
+        if self.error is None:
+            self.future.set_result(self.value)
+        else:
+            self.future.set_exception(self.error)
+
+    def forget(self) -> None:
+        """What came of it has not happened: it is to run once more."""
+        self.error = self.value = None
+
+
+def take(waiting: "deque[GroupCall]", calls_max: int) -> list[GroupCall]:
+    """The calls of the next group."""
+    if len(waiting) <= calls_max and not any([call.alone for call in waiting]):
+        calls = [call for call in waiting if not call.future.cancelled()]
+        waiting.clear()
+        return calls
+    calls = []
+    while waiting and len(calls) < calls_max:
+        if waiting[0].alone and calls:
+            break
+        call = waiting.popleft()
+        if not call.future.cancelled():
+            calls.append(call)
+        if call.alone:
+            break
+    return calls
+
+
+def put_back(calls: Sequence[GroupCall], waiting: "deque[GroupCall]") -> None:
+    """Each of them runs once more, by itself."""
+    for call in reversed(calls):
+        call.forget()
+        call.alone = True
+        waiting.appendleft(call)
+
+
+def is_of_one_call(error: BaseException) -> bool:
+    """One bad call must not fail its neighbours; a disk that is away fails them all."""
+    return isinstance(error, StoreDamaged) or not isinstance(error, StoreUnavailable)
+
+
+def refuse(calls: Sequence[GroupCall], error: BaseException) -> None:
+    """All of them, also those that were rejected: by a state that is no longer true."""
+    for call in calls:
+        call.error = error
+        call.answer()
+
+
+def units(calls: Sequence[GroupCall]) -> list[list[GroupCall]]:
+    """What is run at a time, in order. Calls of a group are concurrent, so any is right."""
+    joined: dict[Hashable, list[GroupCall]] = {}
+    found: list[list[GroupCall]] = []
+    late: list[list[GroupCall]] = []
+    for call in calls:
+        op = call.op
+        if type(op) is not Joined:
+            found.append([call])
+            continue
+        those = joined.get(op.key)
+        if those is not None:
+            those.append(call)
+        else:
+            joined[op.key] = those = [call]
+            (late if op.late else found).append(those)
+    return found + late
+
+
+def share(calls: Sequence[GroupCall], answers: Sequence[Any]) -> list[GroupCall]:
+    """Each call of a unit gets its own answer. Returns those that are for the next group."""
+    later: list[GroupCall] = []
+    for call, answer in zip(calls, answers, strict=True):
+        if isinstance(answer, Rejected):
+            call.error = answer
+        elif answer is LATER:
+            later.append(call)
+        else:
+            call.value = answer
+    return later
+
+
+def reject(calls: Sequence[GroupCall], error: Rejected) -> None:
+    """All of them are rejected. Each gets its own error: a traceback belongs to one exception."""
+    for call in calls:
+        call.error = type(error).__new__(type(error))
+        call.error.__dict__.update(error.__dict__)
+        call.error.args = error.args

@@ -14,9 +14,9 @@ from courier.core.types import Run
 from courier.store.engine.blocks import NOT_RARE, Block, BlockRow, block_of, checksum
 from courier.store.engine.disk import Packet
 
-_encode = msgspec.msgpack.Encoder().encode
 # count, kind, at_ms, tenant, queue, queue_name, actor, dialect, columns
 PackedRun = list[Any]
+encode_runs = msgspec.msgpack.Encoder().encode
 _decode_runs = msgspec.msgpack.Decoder(
     list[tuple[int, str, int, str, str, str, str, str, dict[str, Any]]]
 ).decode
@@ -39,10 +39,6 @@ def packed_seqs(seqs: Sequence[int]) -> Any:
     ):
         return [first]
     return list(seqs)
-
-
-def sealed(runs: list[PackedRun]) -> bytes:
-    return _encode(runs)
 
 
 def packet_bytes(packet: Packet, rows: Sequence[BlockRow]) -> int:

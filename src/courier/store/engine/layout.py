@@ -1,4 +1,5 @@
-"""How numbers are laid out: keys of a line's messages, states of a delivery, kinds of blocks.
+"""How numbers are laid out: keys of a line's messages, states of a delivery, kinds of blocks,
+masks of ranges.
 
 A key is a signed integer of 64 bits: 22 bits of line number, 42 bits of sequence. So the rows of a
 line lie side by side, in the order of their sequences. Line numbers may be negative.
@@ -66,3 +67,21 @@ def _number(place: int) -> int:
 
 def _place(no: int) -> int:
     return no - 1 if no > 0 else _HALF - 2 - no
+
+
+# --- masks of ranges ---
+
+_DIGITS = bytes([48, 49]) + bytes(254)
+_VALUES = bytes(48) + b"\0\1" + bytes(206)
+
+
+def packed_mask(done: bytearray) -> bytes:
+    """A byte of 0 or 1 for each message, as a bit for each."""
+    return int(done.translate(_DIGITS), 2).to_bytes((len(done) + 7) // 8, "big")
+
+
+def unpacked_mask(count: int, mask: bytes | None) -> bytearray:
+    if mask is None:
+        return bytearray(count)
+    digits = f"{int.from_bytes(mask, 'big'):0{count}b}".encode()
+    return bytearray(digits.translate(_VALUES))

@@ -21,13 +21,12 @@ from courier.store.engine.columns import EventColumns
 from courier.store.engine.deliveries import BlockSpan, Deliveries, Fresh, alive, let_in
 from courier.store.engine.disk import Ready
 from courier.store.engine.endings import Endings
-from courier.store.engine.groups import Groups
+from courier.store.engine.fifo import FifoGroups
 from courier.store.engine.layout import DELAYED, LEASED, READY, WAITING
 from courier.store.engine.lines import Delivery, QueueLine, Range
 from courier.store.engine.messages import StoredMessages
 from courier.store.engine.publishing import Publishing, dead_letter
 from courier.store.engine.retention import Retention
-from courier.store.engine.stats import Stats
 
 _NOTHING = Fresh([], 0, [])
 
@@ -39,25 +38,23 @@ class Leases:
         self,
         book: Book,
         deliveries: Deliveries,
-        groups: Groups,
+        fifo: FifoGroups,
         messages: StoredMessages,
         publishing: Publishing,
         endings: Endings,
         retention: Retention,
-        stats: Stats,
     ) -> None:
         self._book = book
         self._deliveries = deliveries
-        self._groups = groups
+        self._fifo = fifo
         self._messages = messages
         self._publishing = publishing
         self._endings = endings
         self._retention = retention
-        self._stats = stats
 
     # --- handing out ---
 
-    def pulled(self, line: QueueLine) -> None:
+    def note_puller(self, line: QueueLine) -> None:
         """A puller asks. From now on it is pullers who say what is done."""
         if not line.pulled:
             line.pulled = True
@@ -80,7 +77,7 @@ class Leases:
         behind = self._book.behind(now_ms)
         rows: list[Delivery] = []
         if line.queue.fifo:
-            rows = await self._groups.ready(line, shares or [count])
+            rows = await self._fifo.ready(line, shares or [count])
         elif line.again:
             rows = await self._deliveries.rows(line, Ready(), count)
         if behind:
@@ -114,7 +111,7 @@ class Leases:
         allowance: Allowance | None = None,
     ) -> Leased:
         """To one caller, or several: each is given as many as it asks for before the next."""
-        self.pulled(line)
+        self.note_puller(line)
         until_ms = now_ms + lease_ms
         count = sum(counts)
         if leased_max is not None and count > leased_max - line.leased:
@@ -132,13 +129,13 @@ class Leases:
             )
             self._hand_out(line, rows, fresh, lease_ms, actor, now_ms, claim=0)
             messages = await self._messages.handed_out(line, rows, fresh.spans)
-        return Leased(messages, until_ms, await self._stats.of(line))
+        return Leased(messages, until_ms, await self._deliveries.stats(line))
 
     async def lease_all(
         self, line: QueueLine, count: int, lease_ms: int, actor: Actor, now_ms: int, *, claim: int
     ) -> tuple[int, int, int]:
         """Lease without reading bodies; how many, and between which sequences."""
-        self.pulled(line)
+        self.note_puller(line)
         rows, fresh = await self.ready(line, count, now_ms, bodies=False)
         self._hand_out(line, rows, fresh, lease_ms, actor, now_ms, claim=claim)
         seqs = [row.seq for row in rows]
@@ -196,6 +193,13 @@ class Leases:
         if neighbours is not None:
             await self._acked(line, neighbours, actor, now_ms)
             return [Outcome.DONE] * len(items)
+        return await self._settle_each(line, items, actor, now_ms)
+
+    async def _settle_each(
+        self, line: QueueLine, items: Sequence[Settlement], actor: Actor, now_ms: int
+    ) -> list[Outcome]:
+        """Settle whatever the items are, one after the other. Acks are noted together, those of
+        ranges at the end, and those of rows also before what could change these rows."""
         fifo = line.queue.fifo
         outcomes: list[Outcome] = []
         acks: dict[int, tuple[Range, list[int]]] = {}
@@ -378,7 +382,7 @@ class Leases:
             self._deliveries.put(line, delivery, READY, 0)
             self._book.wake(line, 1)
         if line.queue.fifo:
-            await self._groups.refresh(line, [delivery.group])
+            await self._fifo.refresh(line, [delivery.group])
 
     async def _bury(
         self, line: QueueLine, delivery: Delivery, into: str | None, actor: Actor, now_ms: int

@@ -17,10 +17,9 @@ from courier.store.engine.columns import EventColumns
 from courier.store.engine.deliveries import Deliveries
 from courier.store.engine.disk import Between, Fact
 from courier.store.engine.facts import KnownFacts
-from courier.store.engine.groups import Groups
+from courier.store.engine.fifo import FifoGroups
 from courier.store.engine.layout import DELAYED, HELD, READY, ROWS, SEQ_MASK, WAITING
 from courier.store.engine.lines import Delivery, PushLine, QueueLine
-from courier.store.engine.stats import Stats
 
 # Delivered messages that one call forgets to make room; more go with the next.
 FORGOTTEN_MAX = 1_000
@@ -36,18 +35,16 @@ class Publishing:
         self,
         book: Book,
         deliveries: Deliveries,
-        groups: Groups,
+        fifo: FifoGroups,
         facts: KnownFacts,
-        stats: Stats,
         *,
         block_messages: int,
         block_bytes: int,
     ) -> None:
         self._book = book
         self._deliveries = deliveries
-        self._groups = groups
+        self._fifo = fifo
         self._facts = facts
-        self._stats = stats
         self._block_messages = block_messages
         self._block_bytes = block_bytes
 
@@ -91,7 +88,7 @@ class Publishing:
         if together:
             await self.make_room(bytes_max, line, together)
             await self.insert(line, together, actor, now_ms)
-        stats = await self._stats.of(line)
+        stats = await self._deliveries.stats(line)
         answers: list[Receipt | Rejected] = []
         id = line.id
         for place, drafts in enumerate(calls):
@@ -147,13 +144,13 @@ class Publishing:
         self, line: QueueLine, drafts: Sequence[Draft], actor: Actor, now_ms: int, via: Via | None
     ) -> Receipt:
         if not drafts:
-            return Receipt([], [], await self._stats.of(line))
+            return Receipt([], [], await self._deliveries.stats(line))
         plain = isinstance(drafts, PlainDrafts)
         if not plain and any([draft.once_key is not None for draft in drafts]):
             return await self._publish_once(line, drafts, actor, now_ms, via)
         seqs = await self.insert(line, drafts, actor, now_ms, via=via)
         made = partial(_ids, line.id, drafts, seqs.start, now_ms)
-        return Receipt(made, [False] * len(drafts), await self._stats.of(line))
+        return Receipt(made, [False] * len(drafts), await self._deliveries.stats(line))
 
     async def _publish_once(
         self, line: QueueLine, drafts: Sequence[Draft], actor: Actor, now_ms: int, via: Via | None
@@ -186,7 +183,7 @@ class Publishing:
             for draft, place in zip(drafts, places, strict=True)
         ]
         repeated = [place is None for place in places]
-        return Receipt(answer, repeated, await self._stats.of(line))
+        return Receipt(answer, repeated, await self._deliveries.stats(line))
 
     # --- storing ---
 
@@ -375,7 +372,7 @@ class Publishing:
         for row in rows:
             assert row.group is not None, "a message of a FIFO queue has a group"
             firsts.setdefault(row.group, row)
-        heads = await self._groups.heads(line, list(firsts))
+        heads = await self._fifo.heads(line, list(firsts))
         ready = any([head.state == READY for head in heads.values()])
         for name, row in firsts.items():
             if name not in heads and row.state == WAITING:

@@ -190,7 +190,7 @@ class Pushes(Verbs):
             arrivals = [(row, item.report) for item, row in pairs if isinstance(item, Pushed)]
             self._arrived(line, pushes, arrivals, now_ms)
             seqs = [row.seq for row, _ in arrivals]
-            await self._endings.release(line, seqs, now_ms, arrived=True)
+            await self._endings.after_pushes(line, seqs, now_ms, arrived=True)
         elif kind is PushFailed:
             failures = [
                 FailedPush(row, item.report, now_ms, item.delay_ms)
@@ -249,7 +249,7 @@ class Pushes(Verbs):
             if failure.delay_ms is None:
                 await self._copy_to_dead_letters(line, failure.delivery, now_ms)
                 self._endings.exhausted(line, pushes, failure.delivery)
-        await self._endings.release(line, [f.delivery.seq for f in failures], now_ms)
+        await self._endings.after_pushes(line, [f.delivery.seq for f in failures], now_ms)
 
     async def _copy_to_dead_letters(self, line: QueueLine, row: Delivery, now_ms: int) -> None:
         target = self._book.lines.get(line.queue.dead_letter or "")

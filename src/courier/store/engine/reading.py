@@ -1,6 +1,7 @@
 """Looking at the messages of a queue, and naming them."""
 
 import asyncio
+from collections.abc import Sequence
 
 import msgspec
 
@@ -9,7 +10,7 @@ from courier.core import events
 from courier.core.errors import StoreDamaged
 from courier.core.limits import Allowance
 from courier.core.matching import Sought, matcher
-from courier.core.types import Actor, Message, MessageState, Standing
+from courier.core.types import Actor, Message, MessageState, QueueStats, Standing
 from courier.store.engine import searching
 from courier.store.engine.blocks import NOT_RARE
 from courier.store.engine.book import Book
@@ -24,7 +25,7 @@ from courier.store.engine.messages import StoredMessages, name_key, renamed
 
 
 class Reading(Verbs):
-    """`MessageVerbs`, and `rename`."""
+    """`MessageVerbs`, `rename` and `stats`."""
 
     def __init__(
         self,
@@ -52,7 +53,7 @@ class Reading(Verbs):
         bodies: bool = True,
         allowance: Allowance | None = None,
     ) -> list[Message]:
-        self._leases.pulled(line)
+        self._leases.note_puller(line)
         rows, fresh = await self._leases.ready(
             line, count, now_ms, bodies=bodies, allowance=allowance
         )
@@ -61,6 +62,13 @@ class Reading(Verbs):
             return found + await self._messages.of_spans(line, fresh.spans, 0)
         places = [(span.first + i, 0) for span in fresh.spans for i in range(span.length)]
         return found + await self._messages.at(line, places, bodies=False)
+
+    async def stats(self, queues: Sequence[str], *, now_ms: int) -> dict[str, QueueStats]:
+        async def part(ids: Sequence[str]) -> dict[str, QueueStats]:
+            lines = self._book.lines
+            return {id: await self._deliveries.stats(lines[id]) for id in ids if id in lines}
+
+        return await self.calls.in_parts(queues, now_ms, part)
 
     @on_queue
     async def browse(

@@ -15,7 +15,7 @@ from courier.core.journal import RECORD_KINDS, UNNOTED_UPDATES
 from courier.core.records import Change, Pending, Records
 from courier.core.types import Actor, AnyRecord, Consumer, Listener, Queue
 from courier.store.engine.book import WAKE_ALL, Book, arrange, record_of
-from courier.store.engine.groups import Groups
+from courier.store.engine.fifo import FifoGroups
 from courier.store.engine.lines import PushLine, QueueLine
 
 _KINDS: dict[str, type[AnyRecord]] = {kind.__name__: kind for kind in RECORD_KINDS}
@@ -24,9 +24,9 @@ _KINDS: dict[str, type[AnyRecord]] = {kind.__name__: kind for kind in RECORD_KIN
 class SettingChanges:
     """`mirror` is what callers see, `pending` what the changes of a group see."""
 
-    def __init__(self, book: Book, groups: Groups) -> None:
+    def __init__(self, book: Book, fifo: FifoGroups) -> None:
         self._book = book
-        self._groups = groups
+        self._fifo = fifo
         self.mirror = Records()
         self.pending = Pending(self.mirror)
 
@@ -153,7 +153,7 @@ class SettingChanges:
         if line is not None:
             delay_ms, line.queue = line.queue.delay_ms, queue
             if queue.fifo and queue.delay_ms != delay_ms:
-                await self._groups.follow_delay(line, queue, now_ms)
+                await self._fifo.follow_delay(line, queue, now_ms)
             book.next_retention_ms = 0
             book.retention_stale = True
             book.touch(line)

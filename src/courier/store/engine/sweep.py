@@ -346,7 +346,7 @@ class Sweep:
             if left > 0 and line is not None and pushes.owing:
                 found = await self._deliveries.standing(pushes, limit=left)
                 self._endings.give_up(line, pushes, found, "listener", now_ms)
-                await self._endings.release(line, [each.seq for each in found], now_ms)
+                await self._endings.after_pushes(line, [each.seq for each in found], now_ms)
                 ended += len(found)
                 left -= len(found)
             if left > 0 and line is not None:

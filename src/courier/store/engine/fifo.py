@@ -17,7 +17,7 @@ from courier.store.engine.lines import Delivery, QueueLine
 _LOOK_MAX = 1_000
 
 
-class Groups:
+class FifoGroups:
     def __init__(self, book: Book, deliveries: Deliveries) -> None:
         self._book = book
         self._deliveries = deliveries
