@@ -488,6 +488,30 @@ def test_a_probe_is_not_held_up_by_pushes_that_hang(receiver: Receiver) -> None:
     assert uvloop.run(main()).status == 200
 
 
+@pytest.mark.parametrize("what", ["probe", "trial"])
+def test_a_push_is_not_held_up_by_what_is_none_and_hangs(receiver: Receiver, what: str) -> None:
+    """Else one tenant's probes and trials would use up the connections of others' pushes."""
+    receiver.on("/hang", answers.hang)
+
+    async def main() -> PushResult:
+        transport = HttpTransport(Targets(networks("127.0.0.0/8")), connections_max=1)
+        if what == "probe":
+            asked = transport.get(receiver.url("/hang"), timeout_ms=TIMEOUT_MS)
+        else:
+            push = Push(Target(receiver.url("/hang"), {}), BODY, {})
+            asked = transport.send(push, timeout_ms=TIMEOUT_MS, trial=True)
+        hanging = asyncio.create_task(asked)
+        try:
+            await asyncio.to_thread(receiver.wait, "/hang", 1)
+            push = Push(Target(receiver.url("/"), {}), BODY, {})
+            return await transport.send(push, timeout_ms=SOON_MS)
+        finally:
+            await hanging
+            await transport.close()
+
+    assert uvloop.run(main()).status == 200
+
+
 def test_an_answer_of_very_small_chunks_takes_no_more_memory_than_its_length() -> None:
     """And no receiver needs to end it: as many are held as pushes may be on their way."""
     answer = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n" + b"2\r\nxx\r\n" * 9_000

@@ -44,8 +44,13 @@ class HttpTransport:
     def begin(
         self, push: PushRequest, *, timeout_ms: int, ended: Callable[[PushResult], None]
     ) -> "HttpExchange":
+        pool = self._trusted if push.target.trusted else self._guarded
+        return self._begin(pool, push, timeout_ms, ended)
+
+    def _begin(
+        self, pool: Pool, push: PushRequest, timeout_ms: int, ended: Callable[[PushResult], None]
+    ) -> "HttpExchange":
         target = push.target
-        pool = self._trusted if target.trusted else self._guarded
         exchange = HttpExchange(pool, self._deadlines, timeout_ms, ended)
         try:
             route = target.route or self._route(target, "POST")
@@ -58,9 +63,12 @@ class HttpTransport:
             exchange.start(route.endpoint, head, push.body)
         return exchange
 
-    async def send(self, push: PushRequest, *, timeout_ms: int) -> PushResult:
+    async def send(self, push: PushRequest, *, timeout_ms: int, trial: bool = False) -> PushResult:
         answer: asyncio.Future[PushResult] = asyncio.get_running_loop().create_future()
-        exchange = self.begin(push, timeout_ms=timeout_ms, ended=answer.set_result)
+        if trial:
+            exchange = self._begin(self._probing, push, timeout_ms, answer.set_result)
+        else:
+            exchange = self.begin(push, timeout_ms=timeout_ms, ended=answer.set_result)
         return await _ended(answer, exchange)
 
     async def get(self, url: str, *, timeout_ms: int) -> PushResult:

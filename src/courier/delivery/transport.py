@@ -65,7 +65,9 @@ class Transport(Protocol):
         """`ended` is called once, and never before this returns."""
         ...
 
-    async def send(self, push: PushRequest, *, timeout_ms: int) -> PushResult: ...
+    async def send(self, push: PushRequest, *, timeout_ms: int, trial: bool = False) -> PushResult:
+        """`trial`: with the connections of probes, so that it takes none from pushes."""
+        ...
 
     async def get(self, url: str, *, timeout_ms: int) -> PushResult:
         """Read what is there, from an address that may be called."""

@@ -32,6 +32,6 @@ async def send(services: PushServices, listener: Listener, queue: Queue) -> Push
     turn = Turn(services.probe_slots, tenant=listener.tenant, queue=listener.parent)
     try:
         async with turn:
-            return await services.transport.send(push, timeout_ms=listener.timeout_ms)
+            return await services.transport.send(push, timeout_ms=listener.timeout_ms, trial=True)
     finally:
         turn.close()
