@@ -498,12 +498,12 @@ def test_a_push_is_not_held_up_by_what_is_none_and_hangs(receiver: Receiver, wha
         if what == "probe":
             asked = transport.get(receiver.url("/hang"), timeout_ms=TIMEOUT_MS)
         else:
-            push = Push(Target(receiver.url("/hang"), {}), BODY, {})
+            push = PushRequest(Target(receiver.url("/hang"), {}), BODY, {})
             asked = transport.send(push, timeout_ms=TIMEOUT_MS, trial=True)
         hanging = asyncio.create_task(asked)
         try:
             await asyncio.to_thread(receiver.wait, "/hang", 1)
-            push = Push(Target(receiver.url("/"), {}), BODY, {})
+            push = PushRequest(Target(receiver.url("/"), {}), BODY, {})
             return await transport.send(push, timeout_ms=SOON_MS)
         finally:
             await hanging

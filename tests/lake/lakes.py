@@ -43,7 +43,7 @@ def place_of(server: Server) -> Place:
     return Place(server.url, server.credentials["admin"]["token"])
 
 
-def bring(spark: SparkSession, server: Server, root: Path) -> Lake:
+def bring(spark: SparkSession, server: Server, root: Path | str) -> Lake:
     """Bring all that is in a server's journal into the lake at `root`."""
     lake = Lake(str(root))
     pipeline.once(spark, lake, place_of(server))

@@ -4,6 +4,7 @@ import argparse
 import csv
 import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ from courier.cli import output, replay
 from courier.cli.client import ApiClient, segment
 from courier.cli.credentials import access, add_access
 from courier.cli.errors import Failed, Misused
-from courier.cli.lakes import failures, opened
+from courier.cli.lakes import failures, opened, opened_all
 from courier.cli.parser import Commands, command, group, whole
 
 if TYPE_CHECKING:
@@ -130,27 +131,27 @@ def add_place(parser: argparse.ArgumentParser) -> None:
 
 def _tables(args: argparse.Namespace) -> None:
     with failures(args):
-        from courier.lake import query
+        from courier.lake import journals, query
 
-        found = query.sizes(opened(args))
+        found = [
+            {**({"journal": journal} if journal else {}), **asdict(each)}
+            for journal, lake in journals.each(opened_all(args)).items()
+            for each in query.sizes(lake)
+        ]
     if args.json:
         output.print_json(found)
         return
-    rows = [
-        [
-            *(each.table, each.rows, each.bytes, each.files, output.age(each.changed_ms)),
-            *(each.upto, each.missing),
-        ]
-        for each in found
-    ]
-    output.table(_COLUMNS, rows)
+    for each in found:
+        each["changed_ms"] = output.age(each["changed_ms"])
+    named = ["journal"] if "journal" in found[0] else []
+    output.table([*named, *_COLUMNS], [[*each.values()] for each in found])
 
 
 def _query(args: argparse.Namespace) -> None:
     with failures(args):
         from courier.lake import query
 
-        answer = query.ask(opened(args), args.sql, limit=args.limit)
+        answer = query.ask(opened_all(args), args.sql, limit=args.limit)
         rows = [[query.plain(value) for value in row] for row in answer.rows]
     _print(answer, rows, args)
     if answer.more:
@@ -173,7 +174,7 @@ def _views(args: argparse.Namespace) -> None:
     with failures(args):
         from courier.lake import views
 
-        lake = opened(args)
+        lake = opened_all(args)
         file = Path(args.out or f"{lake.root}/{views.FILE}").resolve()
         written = views.write(lake, file, relative=args.relative)
     print(f"{file}: {', '.join(f'{name} ({rows})' for name, rows in written.items())}")

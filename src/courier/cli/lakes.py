@@ -17,6 +17,7 @@ from courier.cli.errors import Failed, Misused, Unreachable
 
 if TYPE_CHECKING:
     from courier.lake.catalog import Lake
+    from courier.lake.journals import Lakes
     from courier.lake.replay import Spark
 
 LOCAL = "local[*]"
@@ -55,14 +56,17 @@ def lake_root(args: argparse.Namespace) -> str:
 
 
 def opened(args: argparse.Namespace) -> "Lake":
-    """The lake, if there is one, and nothing of it is seen to be missing."""
-    from courier.lake.catalog import Lake
+    """The lake of one journal, if there is one, and nothing of it is seen to be missing."""
+    from courier.lake import journals
 
-    lake = Lake(lake_root(args))
-    lake.check()
-    if lake.events.open() is None:
-        raise Failed(f"there is no lake at {lake.root}: `courier pipeline run` makes one")
-    return lake
+    return journals.alone(journals.opened(lake_root(args)))
+
+
+def opened_all(args: argparse.Namespace) -> "Lake | Lakes":
+    """The lake, or those of several journals in one folder."""
+    from courier.lake import journals
+
+    return journals.opened(lake_root(args))
 
 
 @contextmanager

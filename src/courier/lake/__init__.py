@@ -17,18 +17,15 @@ LAKE = "courier-data/lake"
 def read(spark: "SparkSession", table: str, *, lake: str = LAKE) -> "DataFrame":
     """A table of a lake as it is now, in a folder or at s3://bucket/path: any Spark will do.
 
-    Raises LakeError, with a sentence, when there is no such table or it is damaged.
+    Of a folder with lakes of several journals it is that of all, with a column `journal`. Raises
+    LakeError, with a sentence, when there is no such table or it is damaged.
     """
     # Executors import this package for less than that.
+    from courier.lake import journals
     from courier.lake.catalog import Lake
     from courier.lake.tables import LakeError
 
-    found = Lake(lake)
-    chosen = [each for each in found.tables if each.name == table]
-    if not chosen:
-        names = ", ".join(each.name for each in found.tables)
-        raise LakeError(f"there is no table '{table}': a lake has {names}")
-    found.check()
-    if chosen[0].open() is None:
-        raise LakeError(f"there is no lake at {lake}: `courier pipeline run` makes one")
-    return chosen[0].read(spark)
+    names = [each.name for each in Lake(lake).tables]
+    if table not in names:
+        raise LakeError(f"there is no table '{table}': a lake has {', '.join(names)}")
+    return journals.read(spark, journals.opened(lake), table)

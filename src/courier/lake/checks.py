@@ -8,7 +8,7 @@ from pathlib import Path
 
 from courier import files
 from courier.clock import SystemClock
-from courier.lake import archive, client
+from courier.lake import archive, client, journals
 from courier.lake.catalog import Lake
 from courier.lake.client import Client, CourierError, Place
 from courier.lake.tables import LakeError
@@ -33,13 +33,16 @@ def check(lake: Lake, place: Place, *, name: str, checkpoint: str, accept_gap: b
     `accept_gap`: events that the journal has lost are recorded as a gap, and not waited for.
     """
     lake.check(write=True)
+    if not lake.events.id and (others := journals.beneath(lake.root)):
+        raise LakeError(journals.several(lake.root, others))
     with Client(place.first_asked()) as broker:
         head = broker.head()
         known = lake.events.epoch
         if known and known != head.epoch:
             raise LakeError(
                 f"the lake {lake.root} is of the journal '{known}', and the one at {place.url} is "
-                f"'{head.epoch}': the store was recreated, so begin another lake with --lake"
+                f"'{head.epoch}': the store was recreated, so begin another lake with --lake; "
+                "lakes in one folder can be read as one"
             )
         at = archive.last(lake.events)
         if at > head.last:

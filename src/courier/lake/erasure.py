@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.fs as pafs
 
 from courier import ids
-from courier.lake import archive, lock, query, upkeep
+from courier.lake import archive, lock, query, upkeep, views
 from courier.lake.catalog import Lake
 from courier.lake.storage import filesystem, put
 from courier.lake.tables import LakeError, Moved, Table
@@ -45,9 +45,9 @@ class Asked:
         """The chosen messages that are not erased yet."""
         parts = [f"detail->>'{ERASED}' IS NULL"]
         if self.tenant:
-            parts.append(f"tenant = {query.quoted(self.tenant)}")
+            parts.append(f"tenant = {views.quoted(self.tenant)}")
         if self.queue:
-            parts.append(f"queue = {query.quoted(self.queue)}")
+            parts.append(f"queue = {views.quoted(self.queue)}")
         if self.before_ms is not None:
             parts.append(f"published_at < make_timestamptz({self.before_ms * 1000})")
         if self.where:
@@ -168,7 +168,7 @@ def count(lake: Lake, *, tenant: str, queue: str, since_ms: int, until_ms: int) 
         return 0
     sql = (
         f"SELECT count(*) FROM messages WHERE detail->>'{ERASED}' IS NOT NULL "
-        f"AND tenant = {query.quoted(tenant)} AND queue = {query.quoted(queue)} "
+        f"AND tenant = {views.quoted(tenant)} AND queue = {views.quoted(queue)} "
         f"AND published_at >= make_timestamptz({since_ms * 1000}) "
         f"AND published_at < make_timestamptz({until_ms * 1000})"
     )

@@ -17,9 +17,10 @@ import duckdb
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from courier.lake import archive, views
+from courier.lake import archive, journals, views
 from courier.lake.catalog import Lake
 from courier.lake.files import File
+from courier.lake.journals import Lakes
 from courier.lake.storage import filesystem
 from courier.lake.tables import LakeError, Table
 
@@ -63,7 +64,7 @@ class Size:
 
 @contextmanager
 def connected(
-    lake: Lake, *, tenant: str = "", settings: Sequence[str] = ()
+    lake: Lake | Lakes, *, tenant: str = "", settings: Sequence[str] = ()
 ) -> Iterator[duckdb.DuckDBPyConnection]:
     """DuckDB with the lake's views, and nothing else that it could reach.
 
@@ -72,21 +73,27 @@ def connected(
     with duckdb.connect() as connection:
         for statement in (*settings, *views.MACROS):
             connection.execute(statement)
-        for table in lake.tables:
-            if table.open() is not None:
+        for name, tables in journals.tables(lake).items():
+            sources = {}
+            for number, (journal, table) in enumerate(tables.items()):
                 rows = dataset(table)
                 if tenant:
                     rows = rows.filter(ds.field("tenant") == ds.scalar(tenant))
-                connection.register(f"_{table.name}", rows)
-                sql = views.view(table, f"_{table.name}")
-                connection.execute(f"CREATE VIEW {table.name} AS {sql}")
+                sources[journal] = f"_{name}_{number}"
+                connection.register(sources[journal], rows)
+            connection.execute(f"CREATE VIEW {name} AS {views.view(table, sources)}")
         for statement in _LOCKS:
             connection.execute(statement)
         yield connection
 
 
 def ask(
-    lake: Lake, sql: str, *, limit: int, tenant: str = "", settings: Sequence[str] = ()
+    lake: Lake | Lakes,
+    sql: str,
+    *,
+    limit: int,
+    tenant: str = "",
+    settings: Sequence[str] = (),
 ) -> Answer:
     """The answer to one question, see `connected`. Raises LakeError with a sentence."""
     with connected(lake, tenant=tenant, settings=settings) as connection:
@@ -97,8 +104,9 @@ def ask(
             batches = connection.sql(sql).to_arrow_reader()
             columns, rows = batches.schema.names, _first(batches, limit + 1)
         except (duckdb.Error, pa.ArrowException, OSError) as error:
-            words = _reserved(connection, lake)
-            known = [table.name for table in lake.tables]
+            one = next(iter(journals.each(lake).values()))
+            words = _reserved(connection, one)
+            known = [table.name for table in one.tables]
             raise LakeError(_sentence(error) + _hint(error, sql, words, known)) from error
         except (OverflowError, ValueError) as error:  # such as times after the year 9999
             raise LakeError(f"a value of the answer cannot be shown: {error}") from error
@@ -113,11 +121,6 @@ def check_condition(lake: Lake, sql: str) -> None:
         with duckdb.connect() as connection:
             hint = _hint(error, sql, _reserved(connection, lake), [])
         raise LakeError(_sentence(error) + hint) from error
-
-
-def quoted(text: str) -> str:
-    """Text as SQL writes it."""
-    return "'" + text.replace("'", "''") + "'"
 
 
 def dataset(table: Table) -> ds.Dataset:

@@ -12,7 +12,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from courier.lake import query
+from courier.lake import query, views
 from courier.lake.catalog import Lake
 from courier.lake.erasure import ERASED
 from courier.lake.schema import ORDER, ORIGIN
@@ -226,8 +226,8 @@ def choose(
     if condition_here is None:
         return None
     meant = _MEANT.format(
-        tenant=query.quoted(tenant),
-        queue=query.quoted(queue),
+        tenant=views.quoted(tenant),
+        queue=views.quoted(queue),
         since_ms=since_ms,
         until_ms=until_ms,
         erased=ERASED,
@@ -242,7 +242,7 @@ def choose(
             if empty or (not only_samples and (count > ROWS_MAX or (size or 0) > BYTES_MAX)):
                 return None
             limit = SAMPLES if only_samples else ROWS_MAX
-            chosen = _ROWS.format(replay=query.quoted(replay)) + sql
+            chosen = _ROWS.format(replay=views.quoted(replay)) + sql
             ordered = f"{chosen} ORDER BY {', '.join(ORDER)} LIMIT {limit}"
             rows: pa.Table = connection.sql(ordered).to_arrow_table()
     except (duckdb.Error, pa.ArrowException):

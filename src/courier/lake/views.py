@@ -13,8 +13,9 @@ import duckdb
 import pyarrow as pa
 
 from courier import files
-from courier.lake import archive
+from courier.lake import archive, journals
 from courier.lake.catalog import Lake
+from courier.lake.journals import Lakes
 from courier.lake.tables import LakeError, Table
 
 # The file that the pipeline keeps up to date if it is there.
@@ -34,17 +35,33 @@ MACROS = (
 _READ = "read_parquet([{files}], union_by_name = true, hive_partitioning = {hive})"
 
 
-def view(table: Table, source: str) -> str:
-    """SQL for the rows of a source that has the columns of a table."""
-    if "body" not in table.schema.names:
-        return f"SELECT * FROM {source}"
-    return (
-        f"SELECT * REPLACE ({_TEXT} AS body), TRY_CAST({_TEXT} AS JSON) AS data, body AS bytes "
-        f"FROM {source}"
+def view(table: Table, sources: Mapping[str, str]) -> str:
+    """SQL for the rows of sources that have the columns of a table, each by its journal's name.
+
+    With a name, rows have it in a column.
+    """
+    return " UNION ALL BY NAME ".join(
+        f"SELECT {_named(journal)}{_shown(table)} FROM {source}"
+        for journal, source in sources.items()
     )
 
 
-def write(lake: Lake, file: Path, *, relative: bool = False) -> dict[str, int]:
+def _named(journal: str) -> str:
+    return f"{quoted(journal)} AS journal, " if journal else ""
+
+
+def _shown(table: Table) -> str:
+    if "body" not in table.schema.names:
+        return "*"
+    return f"* REPLACE ({_TEXT} AS body), TRY_CAST({_TEXT} AS JSON) AS data, body AS bytes"
+
+
+def quoted(text: str) -> str:
+    """Text as SQL writes it."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def write(lake: Lake | Lakes, file: Path, *, relative: bool = False) -> dict[str, int]:
     """Make the file, or replace it at once; the rows of each table.
 
     Its paths are absolute, or relative to the folder of the file: clients must then run there.
@@ -62,8 +79,8 @@ def write(lake: Lake, file: Path, *, relative: bool = False) -> dict[str, int]:
                 files.make_directory(file.parent)
                 os.chdir(file.parent)
             with duckdb.connect() as connection:
-                named = str(new).replace("'", "''")
-                connection.execute(f"ATTACH '{named}' AS made (STORAGE_VERSION '{FORMAT}')")
+                made = f"ATTACH {quoted(str(new))} AS made (STORAGE_VERSION '{FORMAT}')"
+                connection.execute(made)
                 connection.execute("USE made")
                 rows = _fill(connection, lake, file.parent if relative else None)
         finally:
@@ -80,44 +97,50 @@ def refresh(lake: Lake) -> None:
         write(lake, file)
 
 
-def _fill(connection: duckdb.DuckDBPyConnection, lake: Lake, base: Path | None) -> dict[str, int]:
-    rows = {}
+def _fill(
+    connection: duckdb.DuckDBPyConnection, lake: Lake | Lakes, base: Path | None
+) -> dict[str, int]:
+    rows: dict[str, int] = {}
     for statement in MACROS:
         connection.execute(statement)
     connection.execute(
-        'CREATE TABLE tables ("table" VARCHAR, "rows" BIGINT, upto BIGINT, missing BIGINT)'
+        'CREATE TABLE tables ("table" VARCHAR, "rows" BIGINT, upto BIGINT, missing BIGINT, '
+        "journal VARCHAR)"
     )
-    gaps = archive.gaps(lake.events)
-    for table in lake.tables:
-        delta = table.open()
-        if delta is None:
-            continue
-        found = table.files()
-        if len(found) > FILES_MAX:
-            raise LakeError(
-                f"table {table.name} has {len(found)} files, and views can name {FILES_MAX}: "
-                "compact it first"
-            )
-        paths = [f"{table.uri}/{each.path}" for each in found]
-        if base is not None:
-            paths = [os.path.relpath(path, base) for path in paths]
-        connection.register("columns", pa.schema(delta.schema().to_arrow()).empty_table())
-        told = connection.execute("DESCRIBE columns").fetchall()
-        source = _source(table, {name: kind for name, kind, *_ in told}, paths)
-        connection.execute(f"CREATE VIEW {table.name} AS {view(table, f'({source})')}")
-        rows[table.name] = sum(each.rows for each in found)
-        upto = archive.last(table)
-        missing = sum(gap.rows for gap in gaps if gap.upto <= upto)
-        about = [table.name, rows[table.name], upto, missing]
-        connection.execute("INSERT INTO tables VALUES (?, ?, ?, ?)", about)
+    for name, tables in journals.tables(lake).items():
+        sources = {}
+        for journal, table in tables.items():
+            found = table.files()
+            if len(found) > FILES_MAX:
+                raise LakeError(
+                    f"table {table.name} has {len(found)} files, and views can name {FILES_MAX}: "
+                    "compact it first"
+                )
+            paths = [f"{table.uri}/{each.path}" for each in found]
+            if base is not None:
+                paths = [os.path.relpath(path, base) for path in paths]
+            sources[journal] = f"({_source(connection, table, paths)})"
+            count = sum(each.rows for each in found)
+            rows[name] = rows.get(name, 0) + count
+            upto = archive.last(table)
+            gaps = archive.gaps(journals.each(lake)[journal].events)
+            missing = sum(gap.rows for gap in gaps if gap.upto <= upto)
+            about = [name, count, upto, missing, journal]
+            connection.execute("INSERT INTO tables VALUES (?, ?, ?, ?, ?)", about)
+        connection.execute(f"CREATE VIEW {name} AS {view(table, sources)}")
     return rows
 
 
-def _source(table: Table, types: Mapping[str, str], paths: Iterable[str]) -> str:
+def _source(connection: duckdb.DuckDBPyConnection, table: Table, paths: Iterable[str]) -> str:
     """SQL that has every column of a table in its type, whatever its files have."""
+    delta = table.open()
+    assert delta is not None
+    connection.register("columns", pa.schema(delta.schema().to_arrow()).empty_table())
+    told = connection.execute("DESCRIBE columns").fetchall()
+    types = {name: kind for name, kind, *_ in told}
     empty = ", ".join(f'NULL::{kind} AS "{name}"' for name, kind in types.items())
     source = f"SELECT {empty} WHERE false"
-    if named := ", ".join("'" + path.replace("'", "''") + "'" for path in paths):
+    if named := ", ".join(map(quoted, paths)):
         hive = "true" if table.partition_by else "false"
         source += f" UNION ALL BY NAME SELECT * FROM {_READ.format(files=named, hive=hive)}"
     columns = ", ".join(f'"{name}"::{kind} AS "{name}"' for name, kind in types.items())
