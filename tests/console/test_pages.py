@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
+from courier.console.pages import PARAMETERS
 from tests.console.conftest import Visitor, new_exchange, new_key, new_queue
 from tests.server import Server
 
@@ -543,3 +544,20 @@ def test_events_are_filtered_by_the_name_of_who_did_it(server: Server, operator:
         time.sleep(0.1)
     assert rows[0]["actor_name"] == "a-mailer"
     assert operator.facts("/console/events?actor=nobody-is-called-this")["rows"] == []
+
+
+@pytest.mark.parametrize("odd", ["soon", "-1", "9" * 30, "\u202e%00\r\n", "2026-02-31T99:00Z"])
+def test_every_page_answers_whatever_a_parameter_is(
+    server: Server, operator: Visitor, odd: str
+) -> None:
+    """In a browser, where a refusal is a page too."""
+    queue = new_queue(server, f"odd-{len(odd)}-{ord(odd[0])}")
+    publish(server, queue, {"n": 1})
+    [row] = operator.facts(f"/console/queues/{queue}")["messages"]["rows"]
+    pages = ("", f"/queues/{queue}", f"/messages/{row['id']}", "/events", "/plans", "/settings",
+             "/settings/keys", "/settings/connections", "/find")  # fmt: skip
+    for page in pages:
+        for name in sorted(PARAMETERS):
+            answer = operator.http.get(f"/console{page}", params={name: odd})
+            assert answer.status_code in (200, 303, 400, 403, 404), (page, name, answer.status_code)
+            assert answer.status_code == 303 or "</html>" in answer.text, (page, name)

@@ -502,7 +502,7 @@ class Console:
             if near:
                 plain["near"] = [name for name, _ in near]
             return Response(msgspec.json.encode({"error": plain}), status, JSON, headers)
-        body = self._loaded.render(Page("trouble.html", trouble), request)
+        body = self._loaded.render(Page("trouble.html", trouble, status), request)
         return Response(body, status, HTML, headers)
 
     def broken(self) -> Response:

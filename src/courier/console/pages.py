@@ -37,7 +37,7 @@ from courier.web import Handler, Request
 _TEMPLATES = Path(__file__).parent / "templates"
 # What of a query is repeated in links: the parameters that pages know, and no more of each.
 VALUE_CHARACTERS_MAX = 500
-_PARAMETERS = frozenset(
+PARAMETERS = frozenset(
     ("q", "state", "sort", "after", "tenant", "since", "until", "last", "against", "path",
      "other_since", "other_until", "order", "queue", "kind", "actor",
      "dialect", "before", "body", "at", "headers")
@@ -145,7 +145,7 @@ class Pages:
         query = {
             name: values[-1][:VALUE_CHARACTERS_MAX]
             for name, values in request.query.items()
-            if name in _PARAMETERS
+            if name in PARAMETERS
         }
         at = query.get("at", "") if page.status < 400 else ""
         tenant = query.get("tenant", "") or page.tenant
