@@ -82,9 +82,10 @@ def drafts(body: DiscueMessageBody, request: Request) -> Sequence[Draft]:
     name = body.chosen()
     if name is not None:
         headers[NAME_HEADER] = name
-    trace = request.header(_TRACE_HEADER)
-    if trace and _TRACE.fullmatch(trace):
-        headers[TRACE_HEADER] = trace
+    if _TRACE_HEADER in request.headers:
+        trace = request.header(_TRACE_HEADER)
+        if _TRACE.fullmatch(trace):
+            headers[TRACE_HEADER] = trace
     data = body.data.encode()
     if not 1 <= len(data) <= DATA_BYTES_MAX:
         limit = f"must have 1 to {DATA_BYTES_MAX} bytes of UTF-8, not {len(data)}"

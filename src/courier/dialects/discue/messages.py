@@ -7,6 +7,7 @@ from the beginning each time, and so only so far.
 
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import lru_cache
 from typing import NamedTuple
 
 from courier import ids
@@ -30,6 +31,8 @@ MESSAGE = MESSAGES + "/{message_id}"
 STEP = 100
 PAGES_REACH = 10_000
 QUEUES_LOOKED_AT_MAX = 1_000
+# Of how many queues it is remembered where their messages are.
+QUEUES_REMEMBERED_MAX = 1_024
 _LIST = (*PAGING, Parameter("after", str, "Only what follows; `_links.next` says it."))
 
 
@@ -71,7 +74,7 @@ class DiscueMessageRoutes(DiscueFamily):
     async def list_messages(self, call: Call) -> Success:
         after = _after(call)
         seq = _seq(call.queue, after) if after else 0
-        return await self._list(call, [call.queue], seq, _collection(call.queue))
+        return await self._list(call, [call.queue], seq, _collection(call.queue.id))
 
     async def list_all_messages(self, call: Call) -> Success:
         within = call.reach
@@ -176,7 +179,7 @@ class DiscueMessageRoutes(DiscueFamily):
     async def delete_message(self, call: Call) -> Success:
         message = await self._message(call)
         await self._broker.delete(call.queue, message, actor=call.actor)
-        return Success({}, _collection(call.queue))
+        return Success({}, _collection(call.queue.id))
 
     async def retry_delivery(self, call: Call) -> Success:
         message = await self._message(call)
@@ -197,7 +200,7 @@ class DiscueMessageRoutes(DiscueFamily):
             raise NotFound("message", id)
         limit, before = attempt_wire.asked(call.request)
         found = await attempts.read(self._store, call.queue, message=id, before=before, limit=limit)
-        path = f"{_collection(call.queue)}/{names.shown(id)}/attempts"
+        path = f"{_collection(call.queue.id)}/{names.shown(id)}/attempts"
         return attempt_wire.answer(found, self._records, path)
 
     async def _find(self, queue: Queue, id: str) -> Message | None:
@@ -222,12 +225,14 @@ class DiscueMessageRoutes(DiscueFamily):
         ]
 
 
-def _collection(queue: Queue) -> str:
-    return f"/queues/{names.shown(queue.id)}/messages"
+@lru_cache(maxsize=QUEUES_REMEMBERED_MAX)
+def _collection(queue: str) -> str:
+    """The path of a queue's messages, by its id, which takes a while to spell."""
+    return f"/queues/{names.shown(queue)}/messages"
 
 
 def _path(queue: Queue, item: Item) -> str:
-    return f"{_collection(queue)}/{item.id}"
+    return f"{_collection(queue.id)}/{item.id}"
 
 
 def _answer(queue: Queue, item: Item) -> Success:

@@ -31,12 +31,18 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/\-]{3,63}", re.ASCII)
 
 def shown(id: str) -> str:
     """The core's id in Discue's spelling."""
-    # Every push and every answer spells some. Numbers of five characters are short, and quick.
+    # Every push and every answer spells some: so there is no loop, and numbers of five characters,
+    # which are short and quick.
     high, low = divmod(int(id[2:], 16) * _SPREAD & _MASK, _TEN)
     first, high = divmod(high, _TEN)
-    fives = (*divmod(high, _FIVE), *divmod(low, _FIVE))
-    return _ALPHABET[first] + "".join(
-        [_ALPHABET[n // _FOUR] + _PAIRS[n // _TWO % _TWO] + _PAIRS[n % _TWO] for n in fives]
+    (a, b), (c, d) = divmod(high, _FIVE), divmod(low, _FIVE)
+    ones, pairs, two, four = _ALPHABET, _PAIRS, _TWO, _FOUR
+    return (
+        f"{ones[first]}"
+        f"{ones[a // four]}{pairs[a // two % two]}{pairs[a % two]}"
+        f"{ones[b // four]}{pairs[b // two % two]}{pairs[b % two]}"
+        f"{ones[c // four]}{pairs[c // two % two]}{pairs[c % two]}"
+        f"{ones[d // four]}{pairs[d // two % two]}{pairs[d % two]}"
     )
 
 

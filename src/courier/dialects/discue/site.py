@@ -26,6 +26,7 @@ from courier.refusals import Refusal
 from courier.web import Call, Head, NoRoute, Parameter, Request, Response, Route
 
 JSON = b"application/json; charset=utf-8"
+_USUAL_MEDIA = (b"application/json", JSON)
 SEGMENTS = (
     "queues",
     "listeners",
@@ -138,6 +139,7 @@ class Discue(DocumentedSite):
         self.prefix = prefix
         self.segments = () if prefix else SEGMENTS
         self._services = services
+        self._base = services.url + prefix
         self._keyring = keys.Keyring(services.store)
         self._readers = {route.path: route.handler for route in routes if route.method == "GET"}
         super().__init__([self._conditional(route) for route in routes])
@@ -167,7 +169,8 @@ class Discue(DocumentedSite):
     def repeat(self, call: Call, route: Route) -> None:
         assert call.key is not None
         services = self._services
-        services.api_rate.take(call.key.id, 1, now_ms=services.clock.now_ms())
+        if services.api_rate.limit:
+            services.api_rate.take(call.key.id, 1, now_ms=services.clock.now_ms())
 
     async def authenticate(self, request: Request) -> Key:
         now_ms = self._services.clock.now_ms()
@@ -222,14 +225,15 @@ class Discue(DocumentedSite):
         return msgspec.structs.replace(route, handler=changed)
 
     def decode(self, raw: bytes, route: Route, request: Request) -> Any:
-        if raw.strip() and request.method in _BODIES:
-            check_media(request.header(b"content-type"))
+        media = request.headers.get(b"content-type", b"")
+        if media not in _USUAL_MEDIA and raw.strip() and request.method in _BODIES:
+            check_media(media.decode("latin-1"))
         return super().decode(raw, route, request)
 
     # --- answers ---
 
     def _body(self, answer: Success) -> dict[str, Any]:
-        base = self._services.url + self.prefix
+        base = self._base
         links = {"self": {"href": base + answer.path}}
         for name, id, path in answer.links:
             taken = name in links or name in _LINKS
@@ -241,12 +245,14 @@ class Discue(DocumentedSite):
             return result
         body = encode(self._body(result))
         headers = self._rate_headers(request)
-        if request.method == "GET":
+        if route.method == "GET":
             version = etag(body)
             headers = (*headers, (b"etag", version.encode()))
             if matches(request.header(b"if-none-match"), version):
                 return Response(b"", 304, JSON, headers)
-        return Response(_spelled(body, request), 200, JSON, headers)
+        if request.head.query_string:
+            body = _spelled(body, request)
+        return Response(body, 200, JSON, headers)
 
     def refuse(self, error: BrokerError, route: Route | None, request: Request) -> Response:
         if isinstance(error, NoRoute) and _first_segment(self, request) in UNKNOWN_RESOURCES:
