@@ -90,14 +90,14 @@ class Publishing:
             await self.insert(line, together, actor, now_ms)
         stats = await self._deliveries.stats(line)
         answers: list[Receipt | Rejected] = []
-        id = line.id
+        made, at = _MadeIds(line.id, together, seq, now_ms).part, 0
         for place, drafts in enumerate(calls):
             if refused and place in refused:
                 answers.append(refused[place])
                 continue
             count = len(drafts)
-            answers.append(Receipt(partial(_ids, id, drafts, seq, now_ms), [False] * count, stats))
-            seq += count
+            answers.append(Receipt(partial(made, at, count), [False] * count, stats))
+            at += count
         return answers
 
     async def make_room(
@@ -438,6 +438,22 @@ def _rows(line: QueueLine | PushLine, block: Block, first: int, count: int) -> l
         )
         rows.append(row)
     return rows
+
+
+class _MadeIds:
+    """Ids of messages that were published together: made for all when the first caller asks."""
+
+    __slots__ = ("_about", "_ids")
+
+    def __init__(self, queue: str, drafts: Sequence[Draft], first: int, now_ms: int) -> None:
+        self._about = queue, drafts, first, now_ms
+        self._ids: list[str] | None = None
+
+    def part(self, at: int, count: int) -> list[str]:
+        made = self._ids
+        if made is None:
+            made = self._ids = _ids(*self._about)
+        return made[at : at + count]
 
 
 def _ids(queue: str, drafts: Sequence[Draft], first: int, now_ms: int) -> list[str]:
