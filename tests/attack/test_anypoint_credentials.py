@@ -21,7 +21,7 @@ from tests.attack.doors import (
     turned_down,
 )
 from tests.attack.environment import Environment, body
-from tests.attack.peer import Client, Peer, turned_away
+from tests.attack.peer import Peer, turned_away
 
 GUESSES = 200
 READ_SECONDS_MAX = 0.5
@@ -79,13 +79,6 @@ def test_secret_of_one_opens_the_door_to_no_other(environment: Environment, door
         turned_down(environment, door, answer, 401)
 
 
-@pytest.mark.parametrize("grant", ["", "password", "CLIENT_CREDENTIALS", "\u20ac", "x" * 1_000])
-def test_other_grant_is_refused(environment: Environment, door: Door, grant: str) -> None:
-    if door.names == APP:
-        fields = {**good(environment, door), "grant_type": grant}
-        turned_down(environment, door, ask(environment, door, body(fields)), 400)
-
-
 @pytest.mark.parametrize("value", [None, "", 0, 1.5, True, [], {}, ["x"], 10**30, "\x00", "\udfff"])
 def test_credential_of_the_wrong_kind_is_refused(
     environment: Environment, door: Door, value: Any
@@ -98,29 +91,15 @@ def test_credential_of_the_wrong_kind_is_refused(
 @pytest.mark.parametrize(
     "data",
     [
-        b"",
-        b" ",
-        b"{",
-        b"{}",
-        b"[]",
-        b"null",
-        b"\xff",
-        b"{\xff}",
-        b'{"client_id":NaN}',
+        *(b"", b" ", b"{", b"{}", b"[]", b"null", b"\xff", b"{\xff}", b'{"client_id":NaN}'),
         b'{"client_id":"\\ud800","client_secret":"\\ud800","grant_type":"client_credentials"}',
-        b'{"username":"\\ud800","password":"\\ud800"}',
-        b'{"client_id":"a","client_id":"b"}',
-        b'{"a":' * 10_000 + b"1" + b"}" * 10_000,
-        b"[" * 60_000,
+        *(b'{"username":"\\ud800","password":"\\ud800"}', b'{"client_id":"a","client_id":"b"}'),
+        *(b'{"a":' * 10_000 + b"1" + b"}" * 10_000, b"[" * 60_000),
         b'{"client_id":' + b"9" * 5_000 + b"}",
         b"client_id=%ff&client_secret=%ff&grant_type=client_credentials",
         b"client_id=%00&client_secret=%zz&grant_type=client_credentials",
-        b"client_id=\x00&client_secret=\xe2\x82&grant_type=client_credentials",
-        b"client_id",
-        b"=&=&=",
-        b"&" * 60_000,
-        b"a=b&" * 15_000,
-        b"client_id=a&" * 5_000 + b"client_secret=b",
+        *(b"client_id=\x00&client_secret=\xe2\x82&grant_type=client_credentials", b"client_id"),
+        *(b"=&=&=", b"&" * 60_000, b"a=b&" * 15_000, b"client_id=a&" * 5_000 + b"client_secret=b"),
         b"\x00" * 60_000,
     ],
     ids=lambda data: repr(data[:24]),
@@ -269,14 +248,6 @@ def test_credentials_in_the_query_are_none(environment: Environment, door: Door)
     query = "&".join(f"{name}={value}" for name, value in fields.items())
     asked = door._replace(path=f"{door.path}?{query}")
     turned_down(environment, asked, ask(environment, asked, b""), 400, 401)
-
-
-@pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "PATCH"])
-def test_door_opens_to_post_only(environment: Environment, door: Door, method: str) -> None:
-    client = Client(environment.server, door.path, environment.admin.token)
-    answer = client.ask(method, "", body(good(environment, door)))
-    turned_down(environment, door, answer, 405)
-    assert "POST" in answer.headers["allow"]
 
 
 @pytest.mark.parametrize("length", [CREDENTIALS_BYTES_MAX + 1, 10**7, 10**12])

@@ -12,19 +12,6 @@ def stored_nothing(spot: Spot) -> None:
     assert spot.backlog() == 0
 
 
-@pytest.mark.parametrize("items", [0, 11, 1_000, 20_000])
-def test_batch_of_the_wrong_size_is_refused(spot: Spot, items: int) -> None:
-    locks = b"[%s]" % b",".join([b'{"messageId":"m","lockId":"l","ttl":1}'] * items)
-    messages = b"[%s]" % b",".join([b'{"body":"m"}'] * items)
-    for destination in spot.destinations():
-        path = f"/{destination}/messages"
-        refused(spot.broker.ask("PUT", path, messages), 400)
-        refused(spot.broker.ask("DELETE", path, locks), 400)
-        refused(spot.broker.ask("DELETE", f"{path}/locks", locks), 400)
-        refused(spot.broker.ask("PATCH", f"{path}/locks", locks), 400)
-    stored_nothing(spot)
-
-
 @pytest.mark.parametrize(
     "message",
     [
@@ -67,15 +54,6 @@ def test_half_of_a_surrogate_pair_settles_nothing(spot: Spot) -> None:
     refused(spot.broker.ask("DELETE", f"{path}/m1", b'{"lockId":"%s"}' % LONE), 400)
     assert spot.backlog() == 1
     accepted(spot.broker.ask("DELETE", f"{path}/m1", b'{"lockId":"%s"}' % lock))
-
-
-def test_surrogate_pair_is_one_character(spot: Spot) -> None:
-    face = b"\\ud83d\\ude00"
-    message = b'{"body":"%s","properties":{"%s":"%s"}}' % (face, face, face)
-    accepted(spot.broker.ask("PUT", f"/{spot.line}/messages/%F0%9F%98%80", message), 201)
-    [found] = spot.get(spot.line)
-    assert found["headers"]["messageId"] == found["body"] == "\U0001f600"
-    assert found["properties"] == {"\U0001f600": "\U0001f600"}
 
 
 @pytest.mark.parametrize("levels", [500, 5_000, 60_000, 100_000])

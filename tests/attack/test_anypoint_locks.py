@@ -2,8 +2,6 @@
 
 from urllib.parse import quote
 
-import pytest
-
 from tests.attack.environment import (
     Environment,
     Spot,
@@ -53,27 +51,6 @@ def test_lock_of_another_place_settles_nothing(neighbour: Environment, spot: Spo
     accepted(spot.broker.ask("DELETE", path, body({"lockId": lock})))
 
 
-def test_lock_of_another_message_settles_nothing(spot: Spot) -> None:
-    for message in ("m1", "m2"):
-        spot.publish(spot.line, message, {"body": "x", "headers": {"messageGroupId": message}})
-    locks = {
-        each["headers"]["messageId"]: each["headers"]["lockId"] for each in spot.get(spot.line)
-    }
-    settled_nothing(settle_all(spot, spot.line, "m1", locks["m2"]))
-    settled_nothing(settle_all(spot, spot.line, "m2", locks["m1"]))
-    settled_nothing(settle_all(spot, spot.line, "m3", locks["m1"]))
-    assert spot.backlog() == 2 and spot.get(spot.line) == []
-
-
-@pytest.mark.parametrize(
-    "lock", ["x", "A" * 24, "=" * 24, "\u20ac" * 24, "A" * 1_000, "\x00", "../..", "-_" * 12, "/"]
-)
-def test_lock_nobody_gave_settles_nothing(spot: Spot, lock: str) -> None:
-    spot.lock(spot.line, "m1")
-    settled_nothing(settle_all(spot, spot.line, "m1", lock))
-    assert spot.backlog() == 1 and spot.get(spot.line) == []
-
-
 def test_lock_changed_in_any_place_settles_nothing(spot: Spot) -> None:
     lock = spot.lock(spot.line, "m1")
     path = f"/{spot.line}/messages"
@@ -89,14 +66,6 @@ def test_lock_changed_in_any_place_settles_nothing(spot: Spot) -> None:
                 [result] = accepted(spot.broker.ask(method, path + where, item))
                 assert result["status"] == "failure", (each, result)
     assert spot.backlog() == 1 and spot.get(spot.line) == []
-
-
-def test_lock_many_times_in_one_batch_counts_once(spot: Spot) -> None:
-    lock = spot.lock(spot.line, "m1")
-    items = body([{"messageId": "m1", "lockId": lock}] * 10)
-    results = accepted(spot.broker.ask("DELETE", f"/{spot.line}/messages", items))
-    assert [result["status"] for result in results] == ["successful", *["failure"] * 9]
-    assert spot.backlog() == 0
 
 
 def test_cloudflares_lease_is_no_lock_and_the_other_way_round(spot: Spot) -> None:

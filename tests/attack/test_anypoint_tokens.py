@@ -39,14 +39,6 @@ def test_token_changed_in_any_place_is_refused(spot: Spot) -> None:
     assert spot.backlog() == 0
 
 
-def test_token_is_good_in_every_spelling_of_its_scheme(spot: Spot) -> None:
-    token = spot.broker.token
-    path = f"/{spot.queue}/messages"
-    for scheme in ("Bearer ", "bearer ", "BEARER ", "Bearer   ", "bearer", "Bearer"):
-        answer = with_token(spot.broker, f"{scheme}{token}", "PUT", f"{path}/m1", b"{}")
-        accepted(answer, 201)
-
-
 def test_very_many_sessions_leave_the_last_ones_good(neighbour: Environment) -> None:
     """Users get a token each time; the oldest go, and nothing grows without end."""
     door = DOORS[4]

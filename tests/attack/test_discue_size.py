@@ -1,7 +1,5 @@
 """What is too large, too long or too many."""
 
-import json
-
 import pytest
 
 from tests.attack.discue import Discue, Spot, accepted, body, refused, settle_down
@@ -46,10 +44,3 @@ def test_very_many_unknown_members_are_ignored_or_refused_at_once(spot: Spot) ->
         accepted(answer)
     else:
         refused(answer, 413, 422)
-
-
-def test_an_idempotency_key_that_is_too_long_is_refused(spot: Spot) -> None:
-    path = f"/queues/{spot.queue}/messages"
-    told = json.dumps({"data": "x"}).encode()
-    refused(spot.discue.ask("POST", path, told, "Idempotency-Key: " + "k" * 129), 400, 422)
-    accepted(spot.discue.ask("POST", path, told, "Idempotency-Key: " + "k" * 128))

@@ -9,8 +9,6 @@ from tests.attack.peer import Account, accepted, new_tenant, refused
 from tests.attack.target import Target, aim
 from tests.server import Server
 
-SUBSCRIPTIONS = "/event_subscriptions/subscriptions"
-
 
 @pytest.fixture(scope="module")
 def stranger(server: Server) -> Account:
@@ -64,27 +62,6 @@ def test_ref_of_another_queue_removes_nothing(target: Target) -> None:
     assert (target.backlog(), other.backlog()) == (1, 1)
 
 
-def test_subscription_stays_within_its_tenant(stranger: Account, target: Target) -> None:
-    account = target.account
-    destination = {"type": "queues.queue", "queue_id": target.id}
-    asked = {
-        "source": {"type": "kv"},
-        "events": ["namespace.created"],
-        "destination": destination,
-    }
-    refused(stranger.ask("POST", SUBSCRIPTIONS, body(asked)), 404)
-    subscription = accepted(account.ask("POST", SUBSCRIPTIONS, body(asked)))
-    path = f"{SUBSCRIPTIONS}/{subscription['id']}"
-    refused(stranger.ask("GET", path), 404)
-    refused(stranger.ask("PATCH", path, b'{"enabled":false}'), 404)
-    refused(stranger.ask("DELETE", path), 404)
-    assert accepted(stranger.ask("GET", SUBSCRIPTIONS)) == []
-    assert accepted(stranger.ask("GET", f"{SUBSCRIPTIONS}?queue_id={target.id}")) == []
-    assert accepted(account.ask("GET", path)) == subscription
-    move = body({"destination": {**destination, "queue_id": "c0" + "0" * 30}})
-    refused(account.ask("PATCH", path, move), 404)
-
-
 def test_dead_letters_stay_within_their_tenant(stranger: Account, target: Target) -> None:
     """A dead-letter queue is given by name, and names are each tenant's own."""
     name = f"{target.name}-source"
@@ -114,11 +91,6 @@ def test_consumer_of_another_queue_does_not_exist(target: Target) -> None:
     refused(account.ask("PUT", path, b'{"type":"http_pull"}'), 404, code=11002)
     refused(account.ask("DELETE", path), 404, code=11002)
     assert len(accepted(account.ask("GET", f"{other.path}/consumers"))) == 1
-
-
-def test_queue_is_not_found_by_its_name(target: Target) -> None:
-    refused(target.account.ask("GET", f"/queues/{target.name}"), 400, 404)
-    refused(target.account.ask("POST", f"/queues/{target.name}/messages", b'{"body":1}'), 400, 404)
 
 
 @pytest.mark.parametrize(
@@ -164,15 +136,6 @@ def test_lease_of_a_batch_changed_in_any_place_is_a_warning_or_another_of_the_ba
     ]
     assert accepted(target.post("/messages/ack", body({"acks": changed})))["ackCount"] == 2
     assert target.backlog() == 2
-
-
-def test_settling_a_lease_many_times_in_one_request_counts_once(target: Target) -> None:
-    accepted(target.post("/messages", b'{"body":1}'))
-    lease = target.pull()[0]["lease_id"]
-    many = body({"acks": [{"lease_id": lease}] * 1_000, "retries": [{"lease_id": lease}] * 1_000})
-    result = accepted(target.post("/messages/ack", many))
-    assert (result["ackCount"], result["retryCount"]) == (1, 0)
-    assert target.backlog() == 0
 
 
 def test_settling_very_many_leases_at_once_gets_an_answer(target: Target) -> None:

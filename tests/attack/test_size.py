@@ -46,58 +46,6 @@ def test_body_of_exactly_the_cap_is_read(target: Target) -> None:
     assert target.backlog() == 1
 
 
-@pytest.mark.parametrize(
-    "length",
-    [
-        "-1",
-        "+5",
-        "5 5",
-        "0x10",
-        "1e3",
-        "1_000",
-        "",
-        "five",
-        "5, 6",
-        "9" * 40,
-        "5\r\nContent-Length: 6",
-    ],
-)
-def test_length_that_is_no_number_is_turned_away(target: Target, length: str) -> None:
-    account = target.account
-    with Peer(account.server) as peer:
-        peer.send(account.head("POST", target.path + PUSH, f"Content-Length: {length}") + b"\r\n")
-        turned_away(peer.answer())
-        assert peer.hung_up()
-    assert target.backlog() == 0
-
-
-def test_length_and_chunks_together_are_turned_away(target: Target) -> None:
-    """Two readers that disagree on where a request ends is how requests are smuggled."""
-    account = target.account
-    hidden = account.request("POST", target.path + PUSH, b'{"body":"hidden"}')
-    head = account.head(
-        "POST", target.path + PUSH, "Content-Length: 4", "Transfer-Encoding: chunked"
-    )
-    with Peer(account.server) as peer:
-        peer.send(head + b"\r\n0\r\n\r\n" + hidden)
-        turned_away(peer.answer())
-        assert peer.hung_up()
-    assert target.backlog() == 0
-
-
-@pytest.mark.parametrize(
-    "chunk",
-    [b"zz\r\n", b"-1\r\nx\r\n", b"fffffffffffffffff\r\n", b"5\r\nxxxxxx\r\n0"],
-)
-def test_broken_chunk_is_turned_away(target: Target, chunk: bytes) -> None:
-    account = target.account
-    with Peer(account.server) as peer:
-        peer.send(account.head("POST", target.path + PUSH, "Transfer-Encoding: chunked") + b"\r\n")
-        peer.send(chunk + b"\r\n\r\n\r\n")
-        turned_away(peer.answer())
-    assert target.backlog() == 0
-
-
 def test_headers_under_the_cap_are_read(target: Target) -> None:
     long = "X-Long: " + "x" * (HEADER_BYTES_MAX - 2_000)
     accepted(target.account.ask("GET", target.path, b"", long))

@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from tests.wire.cloudflare import shapes
-from tests.wire.cloudflare.envelope import page
+from tests.wire.cloudflare.envelope import fail, page
 
 # More than one page of the default size.
 COUNT = 105
@@ -119,6 +119,11 @@ def test_a_name_given_twice_counts_once(many: httpx.Client) -> None:
     rows, info = page(many.get("/queues?name=many-001&name=many-001"))
     assert names(rows) == ["many-001"]
     assert info["total_count"] == 1
+
+
+@pytest.mark.parametrize("size", ["1001", "1000000000000"])
+def test_a_page_has_a_largest_size(many: httpx.Client, size: str) -> None:
+    assert "per_page" in fail(many.get("/queues", params={"per_page": size}), 400)
 
 
 def test_names_and_pages_go_together(many: httpx.Client) -> None:
