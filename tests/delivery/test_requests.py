@@ -30,16 +30,8 @@ SECRET = signing.new_secret()
 JSON = "application/json; charset=utf-8"
 TEXT = "text/plain; charset=utf-8"
 OURS = {
-    "content-type",
-    "webhook-id",
-    "webhook-timestamp",
-    "webhook-signature",
-    "x-queue-id",
-    "x-queue-name",
-    "x-listener-id",
-    "x-message-name",
-    "x-delivery-id",
-    "x-attempt",
+    *("content-type", "webhook-id", "webhook-timestamp", "webhook-signature", "x-queue-id"),
+    *("x-queue-name", "x-listener-id", "x-message-name", "x-delivery-id", "x-attempt"),
 }
 
 

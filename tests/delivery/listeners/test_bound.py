@@ -47,20 +47,6 @@ def test_without_a_listener_a_message_is_kept_and_listed(queue: PushQueue) -> No
     assert queue.organization.client.messages(queue.id) == [message]
 
 
-def test_a_changed_listener_is_called_at_its_new_place_from_the_next_attempt_on(
-    queue: PushQueue, receiver: Receiver
-) -> None:
-    receiver.on("/old", answers.retry_after("3600"))
-    listener = queue.listen("/old")
-    message = queue.add("hello")
-    listener.wait(message, "retrying", attempts=1)
-    listener.put(notify_url=receiver.url("/new"))
-    listener.retry(message)
-    listener.wait(message, "acknowledged", attempts=2)
-    assert [each.headers["x-attempt"] for each in receiver.received("/old")] == ["1"]
-    assert [each.headers["x-attempt"] for each in receiver.received("/new")] == ["2"]
-
-
 def test_a_listeners_new_timeout_holds_from_the_next_attempt_on(
     queue: PushQueue, receiver: Receiver
 ) -> None:
@@ -141,21 +127,6 @@ def test_a_deleted_queue_takes_its_pushes_with_it(queue: PushQueue, receiver: Re
     assert len(receiver.received("/hook")) == seen
 
 
-def test_a_deleted_message_is_pushed_no_more(queue: PushQueue, receiver: Receiver) -> None:
-    """Of an ordered listener's two messages the first is on its way, and the second waits."""
-    held = receiver.hold("/hook")
-    listener = queue.listen("/hook", ordered=True)
-    first, second, third = (queue.add(data) for data in ("first", "second", "third"))
-    receiver.wait("/hook", 1)
-    client = queue.organization.client
-    ok(client.delete(f"{queue.path}/messages/{second}"))
-    fail(client.get(f"{queue.path}/messages/{second}"), 404)
-    held.let_go(10)
-    listener.wait(third, "acknowledged")
-    listener.wait(first, "acknowledged")
-    assert receiver.bodies("/hook") == ["first", "third"]
-
-
 def test_a_message_deleted_while_on_its_way_is_forgotten_in_peace(
     queue: PushQueue, receiver: Receiver
 ) -> None:
@@ -168,28 +139,3 @@ def test_a_message_deleted_while_on_its_way_is_forgotten_in_peace(
     receiver.on("/hook", answers.OK)
     listener.wait(queue.add("next"), "acknowledged")
     assert listener.get()["messages"]["missed_count"] == 0
-
-
-def test_a_backfill_pushes_what_was_there_before_the_listener(
-    queue: PushQueue, receiver: Receiver
-) -> None:
-    old = [queue.add(str(number)) for number in range(3)]
-    listener = queue.listen("/hook")
-    listener.wait(queue.add("new"), "acknowledged")
-    assert listener.backfill() == 3
-    for message in old:
-        listener.wait(message, "acknowledged", attempts=1)
-    assert sorted(receiver.bodies("/hook")) == ["0", "1", "2", "new"]
-    assert listener.backfill() == 0
-
-
-def test_a_backfill_may_be_of_a_part_only(queue: PushQueue, receiver: Receiver) -> None:
-    first = queue.add("first")
-    time.sleep(0.01)
-    second = queue.add("second")
-    since = queue.message(second)["created_at"]
-    assert since > queue.message(first)["created_at"]
-    listener = queue.listen("/hook")
-    assert listener.backfill(since=since) == 1
-    listener.wait(second, "acknowledged")
-    assert receiver.bodies("/hook") == ["second"]

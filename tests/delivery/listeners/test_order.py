@@ -1,43 +1,20 @@
 """When pushes are made again, in what order, and how many at a time."""
 
 import time
-from collections.abc import Callable
 from itertools import pairwise
 
-import pytest
-
-from tests.clients.discue import fail
 from tests.delivery import receiver as answers
 from tests.delivery.listeners.organization import (
     Listens,
     Organization,
     PushQueue,
-    organization_of,
-    wait_until,
 )
 from tests.delivery.receiver import Receiver
-from tests.server import Server
 
 IN_FLIGHT_MAX = 10
 # A new listener gets one request, then two, four, eight at a time.
 KNOWN_AFTER = 1 + 2 + 4 + 8
 QUIET_S = 0.5
-
-
-def test_waits_follow_the_schedule(start: Callable[..., Server], receiver: Receiver) -> None:
-    """5 s, 30 s and 2 min, each a fifth more or less; none of them is waited for here."""
-    with organization_of(start("--push-delay-percent", "100"), receiver) as organization:
-        queue = organization.queue()
-        receiver.on("/hook", *[answers.status(500)] * 3, answers.OK)
-        listener = queue.listen("/hook")
-        message = queue.add("hello")
-        for attempt, usual_s in enumerate((5, 30, 120), start=1):
-            delivery = listener.wait(message, "retrying", attempts=attempt)
-            wait_ms = delivery["next_attempt_at"] - delivery["last_attempt_at"]
-            spent_ms = delivery["duration_ms"] + 1_000
-            assert 800 * usual_s <= wait_ms <= 1_200 * usual_s + spent_ms
-            listener.retry(message)
-        listener.wait(message, "acknowledged", attempts=4)
 
 
 def test_pushes_are_made_again_by_themselves(queue: PushQueue, receiver: Receiver) -> None:
@@ -69,50 +46,6 @@ def test_after_the_last_attempt_a_push_is_exhausted_and_stays_missed(
     assert [event["attempt"] for event in failures] == [1, 2, 3]
 
 
-def test_an_exhausted_push_can_be_retried_by_hand(queue: PushQueue, receiver: Receiver) -> None:
-    receiver.on("/hook", answers.status(500))
-    listener = queue.listen("/hook", max_attempts=1)
-    message = queue.add("hello")
-    listener.wait(message, "exhausted", attempts=1)
-    listener.retry(message)
-    listener.wait(message, "exhausted", attempts=2)
-    receiver.on("/hook", answers.OK)
-    listener.retry(message)
-    listener.wait(message, "acknowledged", attempts=3)
-    assert [each.headers["x-attempt"] for each in receiver.received("/hook")] == ["1", "2", "3"]
-    assert listener.get()["messages"]["missed_count"] == 0
-    assert queue.message(message)["state"] == "delivered"
-
-
-def test_a_retry_by_hand_does_not_wait_for_the_schedule(
-    queue: PushQueue, receiver: Receiver
-) -> None:
-    receiver.on("/hook", answers.retry_after("3600"), answers.OK)
-    listener = queue.listen("/hook")
-    message = queue.add("hello")
-    listener.wait(message, "retrying", attempts=1)
-    listener.retry(message)
-    listener.wait(message, "acknowledged", attempts=2)
-
-
-def test_what_has_arrived_or_is_on_its_way_cannot_be_retried(
-    queue: PushQueue, receiver: Receiver
-) -> None:
-    held = receiver.hold("/hook")
-    listener = queue.listen("/hook")
-    message = queue.add("hello")
-    receiver.wait("/hook", 1)
-    client = queue.organization.client
-    path = f"{queue.path}/messages/{message}/deliveries/{listener.id}/retry"
-    client.post(path)
-    held.let_go()
-    listener.wait(message, "acknowledged")
-    client.post(path)
-    fail(client.post(path.replace(message, "A" * 21)), 404)
-    time.sleep(QUIET_S)
-    assert len(receiver.received("/hook")) == 1
-
-
 def test_a_failing_message_does_not_hold_up_later_ones(
     queue: PushQueue, receiver: Receiver
 ) -> None:
@@ -141,14 +74,6 @@ def test_first_attempts_start_in_the_order_of_the_messages(
         assert sum(number < int(body) for number in missing) < IN_FLIGHT_MAX
 
 
-def test_an_ordered_listener_gets_one_after_the_other(queue: PushQueue, receiver: Receiver) -> None:
-    listener = queue.listen("/hook", ordered=True)
-    messages = [queue.add(str(number)) for number in range(50)]
-    listener.wait(messages[-1], "acknowledged")
-    assert receiver.bodies("/hook") == [str(number) for number in range(50)]
-    assert receiver.peak("/hook") == 1
-
-
 def test_a_failing_message_holds_up_an_ordered_listener(
     queue: PushQueue, receiver: Receiver
 ) -> None:
@@ -157,16 +82,6 @@ def test_a_failing_message_holds_up_an_ordered_listener(
     messages = [queue.add(data) for data in ("a", "b", "c")]
     listener.wait(messages[-1], "acknowledged", attempts=1)
     assert receiver.bodies("/hook") == ["a", "a", "a", "b", "c"]
-
-
-def test_an_exhausted_message_makes_way_for_the_next_of_an_ordered_listener(
-    queue: PushQueue, receiver: Receiver
-) -> None:
-    receiver.on("/hook", answers.status(500), answers.OK)
-    listener = queue.listen("/hook", ordered=True, max_attempts=1)
-    first, second = queue.add("a"), queue.add("b")
-    listener.wait(second, "acknowledged")
-    assert listener.delivery(first)["state"] == "exhausted"
 
 
 def make_known(queue: PushQueue, listener: Listens) -> None:
@@ -190,51 +105,6 @@ def test_a_listener_gets_ten_at_a_time_and_no_more(queue: PushQueue, receiver: R
     for message in messages:
         listener.wait(message, "acknowledged", attempts=1)
     assert receiver.peak("/hook") == IN_FLIGHT_MAX
-
-
-def test_all_listeners_together_get_no_more_than_the_operator_says(
-    start: Callable[..., Server], receiver: Receiver
-) -> None:
-    with organization_of(start("--pushes-max", "7"), receiver) as organization:
-        queue = organization.queue()
-        holds = [receiver.hold(f"/{number}") for number in range(5)]
-        listeners = [queue.listen(f"/{number}") for number in range(5)]
-        messages = [queue.add(str(number)) for number in range(10)]
-
-        def in_flight() -> int:
-            return sum(receiver.in_flight(f"/{number}") for number in range(5))
-
-        wait_until(lambda: in_flight() == 2, "fewer are on their way")
-        for _ in range(50):
-            for held in holds:
-                held.let_go()
-            assert in_flight() <= 5
-            time.sleep(0.01)
-        for held in holds:
-            held.let_go(100)
-        for listener in listeners:
-            for message in messages:
-                listener.wait(message, "acknowledged", attempts=1)
-            assert len(receiver.received(f"/{listeners.index(listener)}")) == 10
-
-
-@pytest.mark.parametrize("how", ["hang", "refuse", "fail"])
-def test_a_healthy_listener_is_not_held_up_by_a_bad_one(
-    queue: PushQueue, receiver: Receiver, how: str
-) -> None:
-    bad = {"hang": answers.hang, "refuse": answers.reset, "fail": answers.status(500)}[how]
-    receiver.on("/bad", bad)
-    ill, well = queue.listen("/bad", timeout_ms=30_000), queue.listen("/good")
-    for number in range(30):
-        queue.add(str(number))
-        receiver.wait("/good", number + 1)
-    # A listener that waits for the bad one would have waited for this.
-    if how == "hang":
-        assert all(request.answered_s is None for request in receiver.received("/bad"))
-    assert ill.get()["messages"]["acknowledged_count"] == 0
-    wait_until(
-        lambda: well.get()["messages"]["acknowledged_count"] == 30, "acknowledgements are missing"
-    )
 
 
 def test_a_listener_gets_no_more_at_a_time_than_it_says(

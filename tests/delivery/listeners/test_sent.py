@@ -2,11 +2,8 @@
 
 import base64
 import json
-import ssl
-import subprocess
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,7 +26,6 @@ DATA = [
     "a" * 200_000,
     "null",
 ]
-TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
 def verify(request: Received, secret: str) -> None:
@@ -75,13 +71,6 @@ def test_headers_say_what_is_sent_and_why(queue: PushQueue, receiver: Receiver) 
     }
 
 
-def test_what_is_not_json_is_plain_text(queue: PushQueue, receiver: Receiver) -> None:
-    queue.listen("/hook")
-    queue.add("{not json")
-    [request] = receiver.wait("/hook", 1)
-    assert request.headers["content-type"] == "text/plain; charset=utf-8"
-
-
 def test_an_envelope_has_the_data_and_what_it_is(queue: PushQueue, receiver: Receiver) -> None:
     receiver.on("/hook", answers.status(500), answers.OK)
     listener = queue.listen("/hook", body="envelope")
@@ -115,116 +104,6 @@ def test_every_attempt_is_signed_anew_under_the_same_id(
     assert int(first.headers["webhook-timestamp"]) < int(second.headers["webhook-timestamp"])
     verify(first, listener.secret)
     verify(second, listener.secret)
-
-
-@pytest.mark.parametrize(
-    ("auth", "told"),
-    [
-        ({"type": "bearer", "token": "abc.def"}, "Bearer abc.def"),
-        (
-            {"type": "basic", "username": "me", "password": "pässword:"},
-            "Basic " + base64.b64encode("me:pässword:".encode()).decode(),
-        ),
-    ],
-)
-def test_headers_and_authentication_of_the_owners_wish_are_sent_along(
-    queue: PushQueue, receiver: Receiver, auth: dict[str, str], told: str
-) -> None:
-    queue.listen("/hook", headers={"X-Shop": "7", "X-Api-Version": "2"}, auth=auth)
-    queue.add("hello")
-    [request] = receiver.wait("/hook", 1)
-    assert request.headers["x-shop"] == "7"
-    assert request.headers["x-api-version"] == "2"
-    assert request.headers["authorization"] == told
-
-
-def test_a_changed_wish_holds_from_the_next_push_on(queue: PushQueue, receiver: Receiver) -> None:
-    listener = queue.listen("/hook", headers={"X-Shop": "7"})
-    queue.add("one")
-    receiver.wait("/hook", 1)
-    listener.put(headers={"X-Shop": "8"}, auth={"type": "bearer", "token": "new"})
-    queue.add("two")
-    first, second = receiver.wait("/hook", 2)
-    assert (first.headers["x-shop"], second.headers["x-shop"]) == ("7", "8")
-    assert "authorization" not in first.headers
-    assert second.headers["authorization"] == "Bearer new"
-
-
-@pytest.mark.parametrize(
-    "name", ["webhook-id", "X-Attempt", "Content-Type", "Host", "User-Agent", "traceparent"]
-)
-def test_a_wish_never_overrides_what_courier_says(
-    queue: PushQueue, receiver: Receiver, name: str
-) -> None:
-    """Whether it is refused at once or left out later."""
-    body = {"name": "wish", "notify_url": receiver.url("/hook"), "liveness_url": receiver.url("/l")}
-    client = queue.organization.client
-    client.post(f"{queue.path}/listeners", {**body, "headers": {name: "theirs"}})
-    listener = queue.listen("/plain")
-    message = queue.add("hello")
-    listener.wait(message, "acknowledged")
-    for path in ("/hook", "/plain"):
-        for request in receiver.received(path):
-            assert "theirs" not in request.headers.values()
-
-
-def test_the_trace_of_the_publisher_is_passed_on(queue: PushQueue, receiver: Receiver) -> None:
-    queue.listen("/hook")
-    body = {"data": "traced"}
-    client = queue.organization.client
-    ok(client.post(f"{queue.path}/messages", body, headers={"traceparent": TRACE}))
-    [request] = receiver.wait("/hook", 1)
-    assert request.headers["traceparent"] == TRACE
-
-
-def test_after_a_change_of_secret_both_are_good_for_a_while(
-    queue: PushQueue, receiver: Receiver
-) -> None:
-    listener = queue.listen("/hook")
-    queue.add("one")
-    [first] = receiver.wait("/hook", 1)
-    new = listener.rotate()
-    queue.add("two")
-    second = receiver.wait("/hook", 2)[1]
-    assert len(first.headers["webhook-signature"].split(" ")) == 1
-    assert len(second.headers["webhook-signature"].split(" ")) == 2
-    verify(first, listener.secret)
-    verify(second, listener.secret)
-    verify(second, new)
-    with pytest.raises(WebhookVerificationError):
-        verify(first, new)
-
-
-@pytest.mark.parametrize("code", [301, 302, 307, 308])
-def test_no_redirect_is_followed(queue: PushQueue, receiver: Receiver, code: int) -> None:
-    receiver.on("/hook", answers.redirect(receiver.url("/elsewhere"), code), answers.OK)
-    listener = queue.listen("/hook")
-    message = queue.add("hello")
-    listener.wait(message, "acknowledged", attempts=2)
-    assert receiver.received("/elsewhere") == []
-
-
-def test_a_certificate_that_nobody_vouches_for_is_a_failure(
-    queue: PushQueue, tmp_path: Path
-) -> None:
-    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
-    subprocess.run(
-        [
-            *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1"),
-            *("-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"),
-            *("-keyout", str(key), "-out", str(certificate)),
-        ],
-        check=True,
-        capture_output=True,
-    )
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate, key)
-    with Receiver(tls=context) as receiver:
-        listener = queue.listen(f"https://127.0.0.1:{receiver.port}/hook", max_attempts=1)
-        message = queue.add("hello")
-        delivery = listener.wait(message, "exhausted")
-        assert receiver.received("/hook") == []
-    assert "certificate" in delivery["last_error"].lower()
 
 
 def test_a_private_address_is_refused_unless_the_operator_allows_it(

@@ -48,24 +48,6 @@ def test_the_journal_names_the_consumer(scene: Scene) -> None:
         assert (events[kind]["actor"], events[kind]["dialect"]) == (consumer, "worker")
 
 
-def test_what_success_retries_comes_again_and_the_rest_does_not(scene: Scene) -> None:
-    scene.on(saying(retries=["$1"]), saying())
-    scene.consume(batch_size=3, max_wait_time_ms=1_000)
-    scene.queue.push_texts(THREE)
-    first, second = scene.sent(2)
-    assert second.messages == [{**first.messages[1], "attempts": 2}]
-    settled(scene)
-
-
-def test_what_failure_acks_is_gone_and_the_rest_comes_again(scene: Scene) -> None:
-    scene.on(saying(500, acks=["$0", "$2"]), saying())
-    scene.consume(batch_size=3, max_wait_time_ms=1_000)
-    scene.queue.push_texts(THREE)
-    second = scene.sent(2)[1]
-    assert (second.bodies, second.attempts) == (["1"], [2])
-    settled(scene)
-
-
 def test_a_message_of_its_own_word_is_not_retried_with_all(scene: Scene) -> None:
     scene.on(saying(retry_all=True, acks=["$0"]), saying())
     scene.consume(batch_size=3, max_wait_time_ms=1_000)
@@ -105,14 +87,6 @@ def test_a_message_without_attempts_left_is_buried(scene: Scene) -> None:
     [found] = scene.queue.http.get("/queues", params={"name": letters}).json()["result"]
     dead = Queue(scene.queue.http, found["queue_id"], letters)
     assert [message["body"] for message in dead.peek()] == ["x"]
-
-
-def test_a_message_without_retries_is_sent_once(scene: Scene) -> None:
-    scene.on(saying(retry_all=True))
-    scene.consume(max_retries=0)
-    scene.queue.push("x")
-    settled(scene)
-    assert len(scene.so_far()) == 1
 
 
 def test_a_slow_answer_counts(scene: Scene) -> None:
