@@ -9,8 +9,8 @@ import pytest
 
 from tests.faults.account import status_of, wait_until
 from tests.faults.connection import Answer
-from tests.faults.disk import Disk, SmallDisk
-from tests.faults.environment import Environment, Lock, good, locks, message, message_ids
+from tests.faults.disk import Disk
+from tests.faults.environment import Environment, Lock, good, locks, message
 from tests.server import Server
 
 pytestmark = pytest.mark.slow
@@ -98,41 +98,6 @@ def test_copies_that_found_no_room_are_on_no_queue(full: Full) -> None:
     check_copies(full.environment, [*full.copied, "late", "later"])
 
 
-def test_id_that_found_no_room_is_not_taken_for_a_repeat(full: Full) -> None:
-    """The client says it again until it is stored, as it must; then it is stored once."""
-    for _ in range(3):
-        check_refused(publish(full.environment, LINE, "a3", "a4", messageGroupId="a"))
-    full.freed()
-    for _ in range(3):
-        good(publish(full.environment, LINE, "a3", "a4", messageGroupId="a"), 200)
-    assert full.environment.ack(LINE, [full.held]) == [True]
-    assert full.environment.drained(LINE) == ["a2", "a3", "a4"]
-
-
-def test_group_on_a_full_disk_stays_held_back(full: Full) -> None:
-    """A GET may find room for its lock or be refused; it never passes the lock that there is."""
-    for _ in range(3):
-        status, _, body = full.environment.try_broker("GET", f"{LINE}/messages?pollingTime=0")
-        assert status in (204, 503), body
-    full.freed()
-    assert full.environment.get(LINE) == []
-    assert full.environment.nack(LINE, [full.held]) == [True]
-    found = full.environment.get(LINE)
-    assert message_ids(found) == ["a1", "a2"]
-    assert [each["headers"]["deliveryCount"] for each in found] == ["2", "1"]
-
-
-def test_ack_on_a_full_disk_is_done_or_refused_but_never_half(full: Full) -> None:
-    """Done, the next of the group is free; refused, the lock is still good."""
-    id, lock = full.held
-    answer = full.environment.try_broker("DELETE", f"{LINE}/messages/{id}", {"lockId": lock})
-    if answer[0] != 200:
-        check_refused(answer)
-    full.freed()
-    assert full.environment.ack(LINE, [full.held]) == [answer[0] != 200]
-    assert full.environment.drained(LINE) == ["a2"]
-
-
 def test_long_poll_on_a_full_disk_ends(full: Full) -> None:
     status, _, body = full.environment.try_broker("GET", f"{LINE}/messages?pollingTime=500")
     assert status in (204, 503), body
@@ -146,18 +111,6 @@ def test_token_is_good_and_can_be_asked_for_on_a_full_disk(full: Full) -> None:
     answer = full.environment.send("POST", "/api/v1/authorize", "", asked)
     assert good(answer, 200)["access_token"] == full.environment.token
     assert full.environment.backlog(LINE) == {LINE: 2}
-
-
-def test_nothing_promised_on_a_filling_disk_is_lost_with_the_process(full: Full) -> None:
-    full.server.kill()
-    if isinstance(full.disk, SmallDisk):
-        full.disk.free(full.server)
-    full.environment.close()
-    full.server.start()
-    check_copies(full.environment, full.copied)
-    assert full.environment.get(LINE) == []
-    assert full.environment.ack(LINE, [full.held]) == [True]
-    assert full.environment.drained(LINE) == ["a2"]
 
 
 def test_a_server_with_a_full_disk_still_stops_as_planned(full: Full) -> None:

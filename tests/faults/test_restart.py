@@ -42,57 +42,6 @@ def lease_is_kept(tenant: Tenant) -> Story:
 
 
 @story
-def retry_of_a_lease_from_before_counts(tenant: Tenant) -> Story:
-    with tenant.client() as client:
-        path = create_queue(client)
-        publish(client, path, "mine")
-        lease = {"lease_id": pull(client, path)[0]["lease_id"]}
-    yield
-    with tenant.client() as client:
-        assert settle(client, path, retries=[lease])["retryCount"] == 1
-        second = pull(client, path)[0]
-        assert (second["body"], second["attempts"]) == ("mine", 2)
-        assert second["lease_id"] != lease["lease_id"]
-
-
-@story
-def attempts_are_not_forgotten(tenant: Tenant) -> Story:
-    """A message that breaks its consumer is buried however often the server comes back."""
-    with tenant.client() as client:
-        consumer = {"settings": {"max_retries": 2}, "dead_letter_queue": "dead"}
-        path = create_queue(client, consumer=consumer)
-        dead = result(client.get("/queues", params={"name": "dead"}))[0]["queue_id"]
-        publish(client, path, "poison")
-    for attempt in (1, 2, 3):
-        with tenant.client() as client:
-            message = pull(client, path)[0]
-            assert message["attempts"] == attempt
-            settle(client, path, retries=[{"lease_id": message["lease_id"]}])
-        if attempt < 3:
-            yield
-    with tenant.client() as client:
-        assert (backlog(client, path), backlog(client, f"/queues/{dead}")) == (0, 1)
-    yield
-    with tenant.client() as client:
-        peeked = result(client.post(f"/queues/{dead}/messages/peek", json={}))["messages"]
-        assert bodies(peeked) == ["poison"]
-
-
-@story
-def delay_goes_on(tenant: Tenant) -> Story:
-    with tenant.client() as client:
-        path = create_queue(client)
-        publish(client, path, "later", delay_seconds=3_600)
-        publish(client, path, "retried later")
-        lease = pull(client, path)[0]["lease_id"]
-        settle(client, path, retries=[{"lease_id": lease, "delay_seconds": 3_600}])
-    yield
-    with tenant.client() as client:
-        assert pull(client, path) == []
-        assert backlog(client, path) == 2
-
-
-@story
 def settings_are_kept(tenant: Tenant) -> Story:
     with tenant.client() as client:
         settings = {"delivery_delay": 7, "delivery_paused": True, "message_retention_period": 90}
@@ -131,36 +80,6 @@ def settings_are_kept(tenant: Tenant) -> Story:
         assert client.post(f"{path}/messages/pull", json={}).status_code == 409
 
 
-@story
-def pause_is_kept_and_can_be_ended(tenant: Tenant) -> Story:
-    with tenant.client() as client:
-        path = create_queue(client)
-        publish(client, path, "waiting")
-        result(client.patch(path, json={"settings": {"delivery_paused": True}}))
-    yield
-    with tenant.client() as client:
-        assert client.post(f"{path}/messages/pull", json={}).status_code == 409
-        result(client.patch(path, json={"settings": {"delivery_paused": False}}))
-        assert bodies(pull(client, path)) == ["waiting"]
-
-
-@story
-def purged_messages_do_not_come_back(tenant: Tenant) -> Story:
-    with tenant.client() as client:
-        path = create_queue(client)
-        publish(client, path, *(f"old-{number}" for number in range(100)))
-        lease = pull(client, path, count=1)[0]["lease_id"]
-        result(client.post(f"{path}/purge", json={"delete_messages_permanently": True}))
-        wait_until(lambda: backlog(client, path) == 0, "the purge never ends")
-        publish(client, path, "new")
-        status = result(client.get(f"{path}/purge"))
-    yield
-    with tenant.client() as client:
-        assert result(client.get(f"{path}/purge")) == status
-        assert bodies(pull(client, path)) == ["new"]
-        assert lease in settle(client, path, acks=[{"lease_id": lease}])["warnings"]
-
-
 def test_purge_broken_off_in_the_middle_is_finished(fresh_server: Server) -> None:
     with fresh_server.client() as client:
         path = create_queue(client)
@@ -186,29 +105,6 @@ def test_purge_broken_off_in_the_middle_is_finished(fresh_server: Server) -> Non
 
 
 @story
-def deleted_queue_stays_deleted(tenant: Tenant) -> Story:
-    with tenant.client() as client:
-        path = create_queue(client)
-        publish(client, path, *(f"old-{number}" for number in range(100)))
-        asked = {
-            "source": {"type": "kv"},
-            "events": ["namespace.created"],
-            "destination": {"type": "queues.queue", "queue_id": path.rpartition("/")[2]},
-        }
-        result(client.post(SUBSCRIPTIONS, json=asked))
-        result(client.delete(path))
-    yield
-    with tenant.client() as client:
-        assert client.get(path).status_code == 404
-        assert client.post(f"{path}/messages", json={"body": 1}).status_code == 404
-        assert result(client.get("/queues")) == []
-        assert result(client.get(SUBSCRIPTIONS)) == []
-        other = create_queue(client)
-        assert other != path
-        assert backlog(client, other) == 0
-
-
-@story
 def tenants_and_keys_are_kept(tenant: Tenant) -> Story:
     with tenant.server.operator() as client:
         keys = "/tenants/default/keys"
@@ -227,18 +123,6 @@ def tenants_and_keys_are_kept(tenant: Tenant) -> Story:
         assert client.post("/queues", json={"queue_name": "x"}).status_code == 403
     with account_client(second) as client:
         assert result(client.get("/queues")) == []
-
-
-@story
-def repeated_publish_is_still_recognised(tenant: Tenant) -> Story:
-    key = {"Idempotency-Key": "order-17"}
-    with tenant.client() as client:
-        path = create_queue(client)
-        result(client.post(f"{path}/messages", json={"body": 1}, headers=key))
-    yield
-    with tenant.client() as client:
-        result(client.post(f"{path}/messages", json={"body": 1}, headers=key))
-        assert backlog(client, path) == 1
 
 
 def test_torn_end_of_the_write_ahead_log_costs_nothing_answered(fresh_server: Server) -> None:

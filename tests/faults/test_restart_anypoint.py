@@ -1,6 +1,5 @@
 """FIFO queues, exchanges and tokens: what a server knew before it stopped, it still knows."""
 
-import time
 from typing import Any
 
 import httpx
@@ -13,127 +12,6 @@ from tests.server import Server
 pytestmark = pytest.mark.slow
 
 story = Stories()
-MINUTES_15_MS = 900_000
-
-
-@story
-def lock_holds_its_group_back(tenant: Tenant) -> Story:
-    environment = tenant.environment
-    queue = environment.create_queue("line", fifo=True)
-    environment.publish(queue, "a1", "a2", "a3", messageGroupId="a")
-    environment.publish(queue, "b1", messageGroupId="b")
-    first = environment.get(queue, count=1)
-    assert message_ids(first) == ["a1"]
-    yield
-    assert message_ids(environment.get(queue)) == ["b1"]
-    assert environment.get(queue) == []
-    assert environment.ack(queue, locks(first)) == [True]
-    assert message_ids(environment.get(queue)) == ["a2", "a3"]
-
-
-@story
-def group_of_which_one_lock_is_left_is_still_held_back(tenant: Tenant) -> Story:
-    environment = tenant.environment
-    queue = environment.create_queue("line", fifo=True)
-    environment.publish(queue, "a1", "a2", "a3", messageGroupId="a")
-    both = environment.get(queue, count=2)
-    assert environment.ack(queue, locks(both[:1])) == [True]
-    yield
-    assert environment.get(queue) == []
-    assert environment.nack(queue, locks(both[1:])) == [True]
-    found = environment.get(queue)
-    assert message_ids(found) == ["a2", "a3"]
-    assert [each["headers"]["deliveryCount"] for each in found] == ["2", "1"]
-
-
-@story
-def lock_is_used_up_once_only(tenant: Tenant) -> Story:
-    """Neither an ack nor a nack from before can be said again."""
-    environment = tenant.environment
-    queue = environment.create_queue("line", fifo=True)
-    environment.publish(queue, "a1", "a2", messageGroupId="a")
-    acked, nacked = locks(environment.get(queue))
-    assert environment.ack(queue, [acked]) == environment.nack(queue, [nacked]) == [True]
-    yield
-    for lock in (acked, nacked):
-        assert environment.ack(queue, [lock]) == [False]
-        assert environment.nack(queue, [lock]) == [False]
-        assert environment.extend(queue, [lock], seconds=60) == [False]
-    assert message_ids(environment.get(queue)) == ["a2"]
-
-
-@story
-def lock_that_was_extended_lasts(tenant: Tenant) -> Story:
-    environment = tenant.environment
-    queue = environment.create_queue("line", fifo=True)
-    environment.publish(queue, "a1", "a2", messageGroupId="a")
-    found = environment.get(queue, lock_ms=1_500)
-    began_s = time.monotonic()
-    assert environment.extend(queue, locks(found), seconds=600) == [True, True]
-    yield
-    while True:
-        assert environment.get(queue, wait_ms=200) == []
-        if time.monotonic() > began_s + 2.0:
-            break
-    assert environment.ack(queue, locks(found)) == [True, True]
-
-
-@story
-def repeated_publish_is_still_recognised(tenant: Tenant) -> Story:
-    """Also when the first one was acked long ago, and among others that are new."""
-    environment = tenant.environment
-    queue = environment.create_queue("line", fifo=True)
-    environment.publish(queue, "acked", "waiting", messageGroupId="a")
-    assert environment.ack(queue, locks(environment.get(queue, count=1))) == [True]
-    yield
-    environment.publish(queue, "acked", messageGroupId="a")
-    environment.publish(queue, "waiting", messageGroupId="b")
-    environment.publish(queue, "acked", "new", "waiting", "new", messageGroupId="a")
-    yield
-    environment.publish(queue, "new", messageGroupId="a")
-    assert environment.backlog(queue) == {queue: 2}
-    assert environment.drained(queue) == ["waiting", "new"]
-
-
-@story
-def delay_goes_on(tenant: Tenant) -> Story:
-    """On a FIFO queue it is the queue's own, also for what was published before it was set."""
-    environment = tenant.environment
-    line = environment.create_queue("line", fifo=True)
-    plain = environment.create_queue("plain")
-    environment.publish(line, "a1", messageGroupId="a")
-    environment.admin(
-        "PATCH", f"/destinations/queues/{line}", {"defaultDeliveryDelay": MINUTES_15_MS}
-    )
-    environment.publish(line, "a2", messageGroupId="a")
-    environment.publish(plain, "later", deliveryDelay=MINUTES_15_MS)
-    yield
-    assert environment.get(line) == environment.get(plain) == []
-    assert environment.backlog(line, plain) == {line: 2, plain: 1}
-    environment.admin("PATCH", f"/destinations/queues/{line}", {"defaultDeliveryDelay": 0})
-    assert environment.drained(line) == ["a1", "a2"]
-
-
-@story
-def attempts_are_not_forgotten_and_dead_letters_keep_their_order(tenant: Tenant) -> Story:
-    environment = tenant.environment
-    dead = environment.create_queue("dead", fifo=True)
-    settings = {"fifo": True, "deadLetterQueueId": dead, "maxDeliveries": 2}
-    queue = environment.create_queue("line", **settings)
-    environment.publish(queue, "a1", "a2", "a3", messageGroupId="a")
-    for id in ("a1", "a2"):
-        for count in ("1", "2"):
-            [found] = environment.get(queue, count=1)
-            headers = found["headers"]
-            assert (headers["messageId"], headers["deliveryCount"]) == (id, count)
-            yield
-            assert environment.nack(queue, locks([found])) == [True]
-    assert environment.drained(queue) == ["a3"]
-    yield
-    letters = environment.get(dead)
-    assert message_ids(letters) == ["a1", "a2"]
-    assert {each["headers"]["messageGroupId"] for each in letters} == {"a"}
-    assert {each["headers"]["deliveryCount"] for each in letters} == {"1"}
 
 
 @story
@@ -166,29 +44,6 @@ def encrypted_message_can_be_read(tenant: Tenant) -> Story:
     yield
     environment.publish(queue, "a3", messageGroupId="a")
     assert [each["body"] for each in environment.get(queue)] == ["a1", "a2", "a3"]
-
-
-@story
-def purge_and_delete_are_not_undone(tenant: Tenant) -> Story:
-    environment = tenant.environment
-    purged = environment.create_queue("purged", fifo=True)
-    deleted = environment.create_queue("deleted", fifo=True)
-    for queue in (purged, deleted):
-        environment.publish(queue, "a1", "a2", messageGroupId="a")
-    held = locks(environment.get(purged, count=1))
-    environment.admin("DELETE", f"/destinations/queues/{purged}/messages")
-    environment.admin("DELETE", f"/destinations/queues/{deleted}")
-    yield
-    assert environment.backlog(purged, deleted) == {purged: 0}
-    assert environment.ack(purged, held) == [False]
-    assert environment.try_broker("GET", f"{deleted}/messages")[0] == 404
-    # A purged group is not held back by locks that went with it, nor its ids forgotten.
-    environment.publish(purged, "a1", messageGroupId="a")
-    environment.publish(purged, "a3", messageGroupId="a")
-    assert environment.drained(purged) == ["a3"]
-    environment.create_queue(deleted, fifo=True)
-    environment.publish(deleted, "a1", messageGroupId="a")
-    assert environment.drained(deleted) == ["a1"]
 
 
 @story
@@ -306,32 +161,6 @@ def token_that_was_ended_stays_ended(tenant: Tenant) -> Story:
 
 
 # --- what ends while the server is away -------------------------------------------------------
-
-
-@story
-def lock_that_ends_while_the_server_is_away_is_over(tenant: Tenant) -> Story:
-    environment = tenant.environment
-    queue = environment.create_queue("line", fifo=True)
-    environment.publish(queue, "a1", "a2", messageGroupId="a")
-    old = environment.get(queue, count=1, lock_ms=200)
-    yield
-    found = environment.get(queue, wait_ms=10_000)
-    assert message_ids(found) == ["a1", "a2"]
-    assert [each["headers"]["deliveryCount"] for each in found] == ["2", "1"]
-    assert environment.ack(queue, locks(old)) == [False]
-    assert environment.ack(queue, locks(found)) == [True, True]
-
-
-@story
-def delay_that_ends_while_the_server_is_away_is_over(tenant: Tenant) -> Story:
-    environment = tenant.environment
-    line = environment.create_queue("line", fifo=True, defaultDeliveryDelay=300)
-    plain = environment.create_queue("plain")
-    environment.publish(line, "a1", "a2", messageGroupId="a")
-    environment.publish(plain, "later", deliveryDelay=300)
-    yield
-    assert message_ids(environment.get(line, wait_ms=10_000)) == ["a1", "a2"]
-    assert message_ids(environment.get(plain, wait_ms=10_000)) == ["later"]
 
 
 @story
