@@ -334,18 +334,6 @@ def test_rows_of_an_encrypted_queue_are_compared(bulk: Bulk, server: Server) -> 
     bulk.changed(arrow(body=["b", "a"]), once="k")
 
 
-def test_rows_are_still_compared_after_a_kill(fresh_server: Server) -> None:
-    journal = Journal(fresh_server)
-    with fresh_server.client() as http:
-        bulk = Bulk(journal, http, "again")
-        bulk.told(arrow(body=["a", "b"]), once="k")
-        fresh_server.kill()
-        fresh_server.start()
-        bulk.changed(arrow(body=["b", "a", "c"]), once="k")
-        assert bulk.told(arrow(body=["a", "b", "c"]), once="k")[0] == 1
-    journal.close()
-
-
 def test_rows_of_all_keys_below_another_are_counted(bulk: Bulk) -> None:
     for key in ("run/0", "run/1", "run/10", "run", "run2/0"):
         bulk.told(arrow(body=["a", "b"]), once=key)

@@ -46,30 +46,6 @@ def test_every_range_is_a_slice_of_the_whole(story: Journal) -> None:
             assert story.events(after=after, limit=limit) == whole[after : after + limit]
 
 
-def test_arrow_has_the_same_rows(story: Journal) -> None:
-    events = story.events(after=0, limit=1000)
-    table = story.table(after=0, limit=1000)
-    assert table.num_rows == len(events)
-    rows = table.to_pylist()
-    for event, row in zip(events, rows, strict=True):
-        assert row["offset"] == event["offset"]
-        assert row["kind"] == event["kind"]
-        assert row["message_id"] == event.get("message_id")
-        assert row["attempt"] == event.get("attempt")
-        assert int(row["at"].timestamp() * 1000) == event["at_ms"]
-        body = event.get("body")
-        assert row["body"] == (None if body is None else body.encode())
-        assert (row["detail"] is None) == ("detail" not in event)
-
-
-def test_arrow_ranges_are_slices_too(story: Journal) -> None:
-    whole = story.table(after=0, limit=1000)
-    for after, limit in ((0, 1), (3, 4), (5, 1000), (10_000, 10)):
-        assert story.table(after=after, limit=limit).equals(
-            whole.slice(after, limit).combine_chunks()
-        )
-
-
 def test_a_tenants_key_sees_its_own_events_only(story: Journal) -> None:
     story.call("POST", "/courier/v1/tenants", {"name": "other"})
     keys = "/courier/v1/tenants/{}/keys"
