@@ -2,10 +2,8 @@
 
 from typing import Any
 
-import pytest
-
 from tests.wire.anypoint.answers import ok
-from tests.wire.anypoint.destination import Exchange, Message, Queue
+from tests.wire.anypoint.destination import Message, Queue
 from tests.wire.anypoint.environment import Environment
 
 
@@ -18,38 +16,6 @@ def pair(env: Environment, deliveries: int | None, **settings: Any) -> tuple[Que
 
 def nack(queue: Queue, message: Message) -> None:
     queue.nack(message)
-
-
-def nack_in_a_batch(queue: Queue, message: Message) -> None:
-    [answered] = queue.nack_batch([message.item])
-    assert answered["status"] == "successful"
-
-
-def release(queue: Queue, message: Message) -> None:
-    queue.set_lock(message, ttl_s=0)
-
-
-@pytest.mark.parametrize("fail", [nack, nack_in_a_batch, release])
-@pytest.mark.parametrize("deliveries", [1, 2, 5])
-@pytest.mark.parametrize("fifo", [False, True])
-def test_a_message_is_delivered_as_often_as_allowed_and_then_moves(
-    env: Environment, fail: Any, deliveries: int, fifo: bool
-) -> None:
-    queue, dead = pair(env, deliveries, fifo=fifo)
-    queue.publish("poison")
-    for count in range(1, deliveries + 1):
-        assert dead.get() == []
-        message = queue.get_one()
-        assert message.count == count
-        fail(queue, message)
-    assert queue.get() == []
-    assert (dead.get_one().body, queue.get()) == ("poison", [])
-
-
-def test_without_a_place_for_dead_letters_deliveries_have_no_end(queue: Queue) -> None:
-    queue.publish("tough")
-    for count in range(1, 31):
-        assert queue.get_one(lockTtl=0).count == count
 
 
 def test_a_dead_letter_keeps_what_its_publisher_said(env: Environment) -> None:
@@ -68,19 +34,6 @@ def test_a_dead_letter_keeps_what_its_publisher_said(env: Environment) -> None:
     assert message.count == 1
     dead.nack(message)
     assert dead.get_one().count == 2
-
-
-def test_copies_die_one_by_one(env: Environment, exchange: Exchange) -> None:
-    queue, dead = pair(env, 1)
-    other = Queue.create(env)
-    for each in (queue, other):
-        exchange.bind(each)
-    exchange.publish("a", id="m")
-    queue.nack(queue.get_one())
-    assert dead.get_one().id == "m"
-    message = other.get_one()
-    other.nack(message)
-    assert other.get_one().count == 2
 
 
 # --- FIFO ---

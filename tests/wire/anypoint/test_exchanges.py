@@ -168,12 +168,10 @@ CASES: list[tuple[str, str, Any, list[Any], list[Any]]] = [
 ]
 
 
-@pytest.mark.parametrize("place", ["headers", "properties"])
 @pytest.mark.parametrize(("kind", "matcher", "wanted", "good", "bad"), CASES)
 def test_a_rule_decides_by_type_and_value(
     exchange: Exchange,
     bound: Callable[..., Queue],
-    place: str,
     kind: str,
     matcher: str,
     wanted: Any,
@@ -191,7 +189,7 @@ def test_a_rule_decides_by_type_and_value(
                 "body": str(number),
             }
             if value is not ABSENT:
-                item[place]["key"] = value
+                item["properties"]["key"] = value
             items.append(item)
         assert all(each["status"] == "successful" for each in results(exchange.put_batch(items)))
     assert [message.id for message in queue.get()] == [str(number) for number in range(len(good))]

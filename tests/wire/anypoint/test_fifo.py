@@ -44,25 +44,8 @@ def test_messages_without_a_group_share_one(fifo_queue: Queue) -> None:
     assert (second.body, second.group) == ("b", first.group)
 
 
-def test_a_group_is_handed_out_in_the_order_of_arrival(fifo_queue: Queue) -> None:
-    put(fifo_queue, "a1", "a2", "a3", "a4", "a5")
-    found: list[Message] = []
-    while part := fifo_queue.get(batchSize=2):
-        assert len(part) <= 2
-        assert all(each["status"] == "successful" for each in ack(fifo_queue, part))
-        found += part
-    assert bodies(found) == ["a1", "a2", "a3", "a4", "a5"]
-
-
 def ack(queue: Queue, messages: list[Message]) -> list[dict[str, str]]:
     return queue.ack_batch([message.item for message in messages])
-
-
-def test_a_group_in_flight_is_blocked_and_others_are_not(fifo_queue: Queue) -> None:
-    put(fifo_queue, "a1", "a2", "b1", "a3", "b2")
-    assert bodies(fifo_queue.get(batchSize=1)) == ["a1"]
-    assert bodies(fifo_queue.get(batchSize=1)) == ["b1"]
-    assert fifo_queue.get() == []
 
 
 def test_a_group_on_a_standard_queue_blocks_nothing(queue: Queue) -> None:
@@ -109,46 +92,6 @@ def test_a_repeated_id_is_answered_as_a_success_and_dropped(fifo_queue: Queue) -
         result(fifo_queue.put("same", {"body": text}), "same", 201)
     fifo_queue.publish("other")
     assert bodies(fifo_queue.get()) == ["first", "other"]
-
-
-def test_a_repeated_id_in_another_group_is_dropped_too(fifo_queue: Queue) -> None:
-    fifo_queue.publish("first", id="same", headers={"messageGroupId": "a"})
-    fifo_queue.publish("second", id="same", headers={"messageGroupId": "b"})
-    assert bodies(fifo_queue.get()) == ["first"]
-
-
-def test_repeated_ids_in_batches_are_dropped(fifo_queue: Queue) -> None:
-    items = [
-        {"headers": {"messageId": id}, "body": body}
-        for id, body in (("x", "1"), ("y", "2"), ("x", "3"))
-    ]
-    for _ in range(2):
-        answered = results(fifo_queue.put_batch(items))
-        assert [(each["messageId"], each["status"]) for each in answered] == [
-            ("x", "successful"),
-            ("y", "successful"),
-            ("x", "successful"),
-        ]
-    assert bodies(fifo_queue.get()) == ["1", "2"]
-
-
-def test_ids_are_compared_exactly(fifo_queue: Queue) -> None:
-    ids = ["a", "A", "a ", "á", "a\n", "id\na"]
-    for id in ids:
-        fifo_queue.publish("x", id=id)
-    assert [message.id for message in fifo_queue.get()] == ids
-
-
-def test_ids_that_the_broker_made_repeat_nothing(fifo_queue: Queue) -> None:
-    for _ in range(2):
-        results(fifo_queue.put_batch([{"body": "same"}, {"body": "same"}]))
-    assert len(fifo_queue.get()) == 4
-
-
-def test_an_id_that_failed_may_be_published(fifo_queue: Queue) -> None:
-    fail(fifo_queue.put("m", {"headers": {"ttl": 0}, "body": "bad"}), 400, "m")
-    fifo_queue.publish("good", id="m")
-    assert bodies(fifo_queue.get()) == ["good"]
 
 
 def test_an_id_may_be_published_again_after_five_minutes() -> None:

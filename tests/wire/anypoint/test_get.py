@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from tests.wire.anypoint.answers import fail, nothing, ok
-from tests.wire.anypoint.destination import Exchange, Queue, bodies, check_message, new_name
+from tests.wire.anypoint.destination import Exchange, Queue, check_message, new_name
 
 HIDDEN_BYTES = 1_048_576
 LOCK_MS_MAX = 86_400_000
@@ -53,13 +53,6 @@ def test_as_many_come_as_are_asked_for(queue: Queue, query: dict[str, int], coun
     queue.publish("one more")
     found = ok(queue.poll(**query))
     assert [element["body"] for element in found] == texts[:count]
-
-
-def test_what_is_there_comes_at_once_although_the_batch_is_not_full(queue: Queue) -> None:
-    queue.publish_batch(["a", "b"])
-    started = time.monotonic()
-    assert bodies(queue.get(batchSize=10, pollingTime=20_000)) == ["a", "b"]
-    assert time.monotonic() - started < 2
 
 
 @pytest.mark.parametrize(

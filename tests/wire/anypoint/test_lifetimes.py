@@ -1,17 +1,17 @@
 """Delays, lives of messages, and how many may be in flight."""
 
 import time
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
-import httpx
-import pytest
+import pyarrow as pa
 
 from tests.server import Server
 from tests.wire.anypoint.destination import Exchange, Queue, bodies
 from tests.wire.anypoint.environment import Environment
 
 LEASED_MAX = 120_000
+CLAIM_MAX = 20_000
+ROWS_MAX = 100_000
+ARROW = {"Content-Type": "application/vnd.apache.arrow.stream"}
 
 
 # --- delays ---
@@ -34,23 +34,6 @@ def test_a_queues_delay_applies_to_messages_without_one(env: Environment) -> Non
     assert "deliveryDelay" not in now.headers
     late = queue.await_one()
     assert (late.body, late.headers["deliveryDelay"]) == ("as the queue says", "300")
-
-
-def test_a_nacked_message_is_not_delayed_again(queue: Queue) -> None:
-    queue.publish("a", headers={"deliveryDelay": 200})
-    queue.nack(queue.await_one())
-    assert queue.get_one().count == 2
-
-
-def test_a_delay_applies_to_every_copy(env: Environment, exchange: Exchange) -> None:
-    plain, slow = Queue.create(env), Queue.create(env, defaultDeliveryDelay=900_000)
-    for queue in (plain, slow):
-        exchange.bind(queue)
-    exchange.publish("late", headers={"deliveryDelay": 900_000})
-    exchange.publish("as each queue says")
-    exchange.publish("at once", headers={"deliveryDelay": 0})
-    assert bodies(plain.get()) == ["as each queue says", "at once"]
-    assert bodies(slow.get()) == ["at once"]
 
 
 # --- lives ---
@@ -94,39 +77,29 @@ def test_a_life_applies_to_every_copy(env: Environment, exchange: Exchange) -> N
 # --- the cap on messages in flight ---
 
 
-@pytest.mark.slow
 def test_no_more_than_the_cap_are_in_flight(server: Server, queue: Queue) -> None:
-    """Filled through another dialect on the same queue, which takes a hundred at a time."""
-    with server.client() as account:
-        [found] = account.get("/queues", params={"name": queue.name}).json()["result"]
-        path = f"/queues/{found['queue_id']}"
-        consumer = account.post(f"{path}/consumers", json={"type": "http_pull"})
-        assert consumer.status_code == 200, consumer.text
-        batch = {"messages": [{"body": "x", "content_type": "text"}] * 100}
-        asked = {"batch_size": 100, "visibility_timeout_ms": 43_200_000}
-
-        def fill(_: int) -> list[str]:
-            assert _call(account, f"{path}/messages/batch", batch)
-            pulled = _call(account, f"{path}/messages/pull", asked)["messages"]
-            return [message["lease_id"] for message in pulled]
-
-        with ThreadPoolExecutor(4) as pool:
-            leases = [lease for part in pool.map(fill, range(LEASED_MAX // 100)) for lease in part]
-        # Whoever pulled while another was about to publish got less than it published.
-        while pulled := _call(account, f"{path}/messages/pull", asked)["messages"]:
-            leases += [message["lease_id"] for message in pulled]
-        assert len(leases) == LEASED_MAX
-        queue.publish_batch(["beyond"] * 3)
-        assert queue.get() == []
-        acks = [{"lease_id": lease} for lease in leases[:2]]
-        assert _call(account, f"{path}/messages/ack", {"acks": acks})["ackCount"] == 2
-        assert bodies(queue.get()) == ["beyond", "beyond"]
-        assert queue.get() == []
-        queue.delete()
+    """Filled by the operator, who publishes and claims thousands at a time."""
+    at = f"/courier/v1/tenants/default/queues/{queue.name}"
+    for rows in (ROWS_MAX, LEASED_MAX + 3 - ROWS_MAX):
+        told = server.operate("POST", f"{at}/publish", content=arrow(rows), headers=ARROW)
+        assert told.json()["published"] == rows
+    for number in range(LEASED_MAX // CLAIM_MAX):
+        asked = {"count": CLAIM_MAX - 2 * (number == 0), "lease_ms": 3_600_000}
+        told = server.operate("PUT", f"{at}/claims/{number}", json=asked)
+        assert told.json()["count"] == asked["count"]
+    last = queue.get()
+    assert len(last) == 2
+    assert queue.get() == []
+    queue.ack(last[0])
+    assert len(queue.get()) == 1
+    assert queue.get() == []
+    queue.delete()
 
 
-def _call(account: httpx.Client, path: str, body: dict[str, Any]) -> dict[str, Any]:
-    answer = account.post(path, json=body)
-    assert answer.status_code == 200, answer.text
-    result: dict[str, Any] = answer.json()["result"]
-    return result
+def arrow(rows: int) -> bytes:
+    batch = pa.record_batch({"body": ["x"] * rows})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    whole: bytes = sink.getvalue().to_pybytes()
+    return whole

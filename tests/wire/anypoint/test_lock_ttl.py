@@ -35,26 +35,6 @@ def test_a_lock_lasts_as_long_as_it_is_told(queue: Queue, ttl: Any) -> None:
     queue.ack(message)
 
 
-def test_a_longer_lock_keeps_its_id_over_many_changes(queue: Queue) -> None:
-    queue.publish("a")
-    message = queue.get_one(lockTtl=250)
-    for _ in range(3):
-        queue.set_lock(message, ttl_s=5)
-    time.sleep(0.3)
-    assert queue.get() == []
-    queue.ack(message)
-
-
-def test_a_lock_is_set_and_not_added_to(queue: Queue) -> None:
-    queue.publish("a")
-    message = queue.get_one(lockTtl=86_400_000)
-    started = time.monotonic()
-    queue.set_lock(message, ttl_s=1)
-    assert queue.get() == []
-    assert queue.await_one().count == 2
-    assert 0.9 < time.monotonic() - started < 3
-
-
 @pytest.mark.parametrize("ttl", [0, "0"])
 def test_a_lock_of_no_seconds_is_given_back(queue: Queue, ttl: Any) -> None:
     queue.publish_batch(["a", "b"])

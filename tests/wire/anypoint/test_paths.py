@@ -3,7 +3,7 @@
 import pytest
 
 from tests.wire.anypoint.answers import JSON, fail, ok
-from tests.wire.anypoint.destination import Queue, bodies, new_name, segment
+from tests.wire.anypoint.destination import Queue, bodies, segment
 from tests.wire.anypoint.environment import Environment
 
 REGION, OTHER_REGION = "us-east-1", "us-east-2"
@@ -101,15 +101,6 @@ def test_a_name_that_nobody_could_create_is_not_found(standing_queue: Queue) -> 
 # --- regions ---
 
 
-def test_a_host_names_the_region(env: Environment) -> None:
-    name = new_name()
-    here = Queue.create(env.in_region(REGION), name)
-    there = Queue.create(env.in_region(OTHER_REGION), name)
-    here.publish("here")
-    there.publish("there")
-    assert (bodies(here.get()), bodies(there.get())) == (["here"], ["there"])
-
-
 @pytest.mark.parametrize(
     ("host", "reaches"),
     [
@@ -129,12 +120,6 @@ def test_only_a_known_region_counts(env: Environment, host: str, reaches: bool) 
     there = Queue.create(env.in_region(OTHER_REGION))
     response = env.broker("PUT", there.at("/m"), {"body": "a"}, headers={"Host": host})
     assert response.status_code == (201 if reaches else 404), response.text
-
-
-def test_an_unknown_region_is_the_servers_own(env: Environment, queue: Queue) -> None:
-    for host in ("mq-nowhere-9.example.com", "mq-us-east-1.example.com", "example.com", "mq-"):
-        response = env.broker("PUT", queue.at("/m"), {"body": "a"}, headers={"Host": host})
-        assert response.status_code == 201, host
 
 
 def test_another_regions_destinations_do_everything(env: Environment) -> None:

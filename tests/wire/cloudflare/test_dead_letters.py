@@ -110,14 +110,6 @@ def test_an_empty_name_stands_for_no_dead_letter_queue(queue: Queue) -> None:
     assert queue.consume(dead_letter_queue="")["dead_letter_queue"] == ""
 
 
-def test_a_retry_of_the_last_attempt_buries_the_message(queue: Queue, grave: Queue) -> None:
-    queue.consume(dead_letter_queue=grave.name, max_retries=0)
-    queue.push("failed")
-    bury(queue)
-    assert queue.backlog() == 0
-    assert grave.pull_one()["body"] == "failed"
-
-
 def test_a_renamed_dead_letter_queue_is_shown_by_its_new_name_and_still_used(
     queue: Queue, grave: Queue, queue_name: str
 ) -> None:

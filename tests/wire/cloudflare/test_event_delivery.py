@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable
-from typing import Any
 
 import httpx
 import pytest
@@ -254,22 +253,3 @@ def test_a_queue_that_refuses_messages_keeps_no_news_from_the_others(
     operator.put(path, json={"frozen": False})
     assert send(operator, source, "build.started")["delivered"] == 2
     assert len(told(frozen)) == 1
-
-
-def test_a_queue_delays_events_as_it_delays_messages(
-    http: httpx.Client, operator: httpx.Client
-) -> None:
-    source = worker()
-    queue = subscribed(http, source, "build.started")
-    queue.change(delivery_delay=600)
-    send(operator, source, "build.started")
-    assert queue.backlog() == 1
-    assert queue.pull() == []
-
-
-def test_many_events_at_once_are_all_told(http: httpx.Client, operator: httpx.Client) -> None:
-    source: dict[str, Any] = worker()
-    queue = subscribed(http, source, "build.started")
-    for number in range(50):
-        send(operator, source, "build.started", {"n": number})
-    assert [event["payload"]["n"] for event in told(queue)] == list(range(50))

@@ -108,58 +108,7 @@ def test_the_rules_of_a_consumer_are_settings_of_its_queue(tenant: httpx.Client)
     assert {"attempts_max", "dead_letter"} <= set(updated["payload"]["changed"])
 
 
-def test_only_the_events_asked_for_are_told(tenant: httpx.Client) -> None:
-    news = subscribed(tenant, QUEUES, "deleted")
-    queue = Queue.create(tenant)
-    queue.change(delivery_paused=True)
-    ok(tenant.delete(queue.at()))
-    assert types(settled(news)) == ["courier.queue.deleted"]
-
-
 # --- when ------------------------------------------------------------------------------------
-
-
-def test_what_happened_before_a_subscription_is_not_told(tenant: httpx.Client) -> None:
-    first = subscribed(tenant, QUEUES, "created")  # so that the journal is being followed
-    Queue.create(tenant)
-    second = subscribed(tenant, QUEUES, "created")
-    after = Queue.create(tenant)
-    assert [event["payload"]["id"] for event in settled(second)] == [after.id]
-    assert len(told(first)) == 3  # the queue of the second subscription, too
-
-
-def test_a_disabled_subscription_is_not_told_and_begins_anew_when_enabled(
-    tenant: httpx.Client,
-) -> None:
-    news = Queue.create(tenant)
-    news.consume(batch_size=100)
-    subscription = subscribe(news, QUEUES, "created")
-    before = Queue.create(tenant)
-    change(news, subscription, enabled=False)
-    Queue.create(tenant)
-    change(news, subscription, enabled=True)
-    after = Queue.create(tenant)
-    assert [event["payload"]["id"] for event in settled(news)] == [before.id, after.id]
-
-
-def test_a_change_holds_for_later_events(tenant: httpx.Client) -> None:
-    news, other = Queue.create(tenant), Queue.create(tenant)
-    for queue in (news, other):
-        queue.consume(batch_size=100)
-    subscription = subscribe(news, QUEUES, "created")
-    one = Queue.create(tenant)
-    change(news, subscription, events=["deleted"])
-    two = Queue.create(tenant)
-    ok(tenant.delete(one.at()))
-    change(news, subscription, destination={"type": "queues.queue", "queue_id": other.id})
-    ok(tenant.delete(two.at()))
-    last = {"id": two.id, "name": two.name}
-    assert [event["payload"] for event in settled(other)] == [last]
-    seen = told(news)
-    assert [(event["type"], event["payload"]["id"]) for event in seen] == [
-        ("courier.queue.created", one.id),
-        ("courier.queue.deleted", one.id),
-    ]
 
 
 def test_what_happened_before_a_subscription_was_deleted_is_told(tenant: httpx.Client) -> None:
@@ -328,30 +277,6 @@ def pipelines(server: Server, account: httpx.Client) -> dict[str, int]:
     headers = {"Authorization": f"Bearer {server.credentials['admin']['token']}"}
     answer = account.get(f"{server.url}/journal/pipelines", headers=headers)
     return {each["name"]: each["offset"] for each in answer.json()["pipelines"]}
-
-
-@pytest.mark.slow
-def test_every_event_is_told_once_though_the_server_is_killed(
-    fresh_server: Server, account: httpx.Client
-) -> None:
-    news = subscribed(account, QUEUES, "created", "deleted")
-    made = []
-    seen: list[dict[str, Any]] = []
-    for number in range(12):
-        queue = Queue.create(account)
-        ok(account.delete(queue.at()))
-        made.append(queue.id)
-        if number % 3 == 1:
-            # What was told is not yet written down as told.
-            seen += await_told(news, 2 * len(made) - len(seen))
-        if number % 3 != 2:
-            fresh_server.kill()
-            fresh_server.start()
-    seen += await_told(news, 2 * len(made) - len(seen))
-    assert settled(news) == []
-    expected = [(id, what) for id in made for what in ("created", "deleted")]
-    found = [(event["payload"]["id"], event["type"].rpartition(".")[2]) for event in seen]
-    assert found == expected
 
 
 @pytest.mark.slow

@@ -17,18 +17,6 @@ def remove(queue: Queue, *refs: str) -> dict[str, Any]:
     return result
 
 
-def test_a_peek_takes_nothing(pull_queue: Queue) -> None:
-    pull_queue.push_texts(["a", "b"])
-    for _ in range(3):
-        messages = pull_queue.peek()
-        assert [(one["body"], one["attempts"]) for one in messages] == [("a", 0), ("b", 0)]
-    pulled = pull_queue.pull()
-    assert [message["attempts"] for message in pulled] == [1, 1]
-    for seen, taken in zip(messages, pulled, strict=True):
-        for same in ("id", "body", "timestamp_ms", "metadata"):
-            assert seen[same] == taken[same]
-
-
 def test_a_peek_shows_how_often_a_message_was_handed_out(pull_queue: Queue) -> None:
     pull_queue.push("a")
     pull_queue.pull_one(visibility_timeout_ms=0)

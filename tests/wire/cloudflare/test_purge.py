@@ -16,19 +16,6 @@ def status(queue: Queue) -> dict[str, str]:
     return result
 
 
-def test_a_purge_deletes_waiting_delayed_and_leased_messages(pull_queue: Queue) -> None:
-    pull_queue.push("leased")
-    lease = pull_queue.pull_one()["lease_id"]
-    pull_queue.push("waiting")
-    pull_queue.push("delayed", delay_seconds=600)
-    result = ok(pull_queue.post("/purge", {"delete_messages_permanently": True}))
-    shapes.check_queue(result)
-    assert result["queue_id"] == pull_queue.id
-    eventually(lambda: pull_queue.backlog() == 0)
-    assert pull_queue.peek() == []
-    assert set(pull_queue.settle(acks=[lease])["warnings"]) == {lease}
-
-
 @pytest.mark.parametrize("body", [{}, {"delete_messages_permanently": True}])
 def test_a_purge_needs_no_confirmation(queue: Queue, body: Any) -> None:
     queue.push("a")

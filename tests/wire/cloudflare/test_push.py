@@ -63,11 +63,8 @@ def test_json_is_stored_compact_with_its_numbers_and_key_order_kept(
 @pytest.mark.parametrize(
     "sent",
     [
-        r'"\u00e9\ud83d\ude00"',
-        r'"\"\\\/\b\f\n\r\t"',
-        r'"\u0000\u001f"',
-        r'{"k\u00e9y \" : [ 1 , 2 ]": "\\"}',
-        r'"\\\" , \\"',
+        *(r'"\u00e9\ud83d\ude00"', r'"\"\\\/\b\f\n\r\t"', r'"\u0000\u001f"'),
+        *(r'{"k\u00e9y \" : [ 1 , 2 ]": "\\"}', r'"\\\" , \\"'),
     ],
 )
 def test_escaped_json_text_keeps_its_meaning(pull_queue: Queue, sent: str) -> None:
@@ -78,17 +75,8 @@ def test_escaped_json_text_keeps_its_meaning(pull_queue: Queue, sent: str) -> No
 @pytest.mark.parametrize(
     "text",
     [
-        "",
-        " ",
-        "plain",
-        '{"not": "json here"}',
-        "line\nbreak\r\n\ttab",
-        "\x00\x01\x1f\x7f",
-        "été",
-        "日本語",
-        "😀👩‍👩‍👧",
-        '"quoted" \\ back',
-        "\u2028\u2029\ufeff",
+        *("", " ", "plain", '{"not": "json here"}', "line\nbreak\r\n\ttab", "\x00\x01\x1f\x7f"),
+        *("été", "日本語", "😀👩‍👩‍👧", '"quoted" \\ back', "\u2028\u2029\ufeff"),
     ],
     ids=ascii,
 )

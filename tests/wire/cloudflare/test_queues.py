@@ -240,15 +240,6 @@ def test_a_deleted_queue_is_gone_with_its_messages_and_consumer(pull_queue: Queu
     assert page(http.get("/queues", params={"name": pull_queue.name}))[0] == []
 
 
-def test_the_name_of_a_deleted_queue_is_free_and_its_successor_empty(pull_queue: Queue) -> None:
-    pull_queue.push("of the first")
-    ok(pull_queue.http.delete(pull_queue.at()))
-    successor = Queue.create(pull_queue.http, queue_name=pull_queue.name)
-    assert successor.id != pull_queue.id
-    assert successor.get()["consumers"] == []
-    assert successor.backlog() == 0
-
-
 @each(*(endpoint for endpoint in ENDPOINTS if "$queue" in endpoint.path))
 def test_an_unknown_queue_is_not_found(http: httpx.Client, endpoint: Endpoint) -> None:
     code = 10104 if endpoint.family == "messages" else 11000

@@ -27,23 +27,6 @@ def expired_lease(queue: Queue) -> str:
     return token
 
 
-def test_an_acked_message_is_gone(pull_queue: Queue) -> None:
-    token = lease(pull_queue)
-    assert pull_queue.settle(acks=[token]) == {**NOTHING, "ackCount": 1}
-    assert pull_queue.backlog() == 0
-
-
-def test_a_retried_message_is_back_at_once(pull_queue: Queue) -> None:
-    pull_queue.push("a")
-    first = pull_queue.pull_one()
-    result = pull_queue.settle(retries=[first["lease_id"]])
-    assert result == {**NOTHING, "retryCount": 1}
-    second = pull_queue.pull_one()
-    assert (second["id"], second["attempts"]) == (first["id"], 2)
-    assert second["timestamp_ms"] == first["timestamp_ms"]
-    assert second["lease_id"] != first["lease_id"]
-
-
 def test_acks_and_retries_go_together(pull_queue: Queue) -> None:
     pull_queue.push_texts([str(number) for number in range(5)])
     leases = [message["lease_id"] for message in pull_queue.pull()]

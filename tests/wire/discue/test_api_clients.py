@@ -4,7 +4,6 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -148,18 +147,6 @@ def test_a_name_is_taken_once(
         fail(bootstrap.put(f"/api_clients/{other}", {"name": taken}), 422)
     assert credentials(server, name) == before
     assert "operator" not in tenants(operator)
-
-
-def test_of_many_who_want_a_name_at_once_one_gets_it(
-    bootstrap: DiscueClient, server: Server
-) -> None:
-    name = new_name("org")
-    with ThreadPoolExecutor(8) as pool:
-        asked = [pool.submit(bootstrap.post, "/api_clients", {"name": name}) for _ in range(8)]
-    answers = [each.result() for each in asked]
-    assert sorted(answer.status_code for answer in answers) == [200] + [422] * 7
-    (made,) = [answer.json() for answer in answers if answer.status_code == 200]
-    assert credentials(server, name)["discue"]["api_key"] == made["api_key"]
 
 
 def test_an_organization_is_renamed_with_its_file(

@@ -324,21 +324,12 @@ def test_a_cursor_from_the_future_finds_nothing(busy: DiscueClient) -> None:
 @pytest.mark.parametrize(
     "query",
     [
-        "events=everything",
-        "events=",
-        "events=message_added",
-        "limit=0",
-        "limit=-1",
-        "limit=x",
-        "limit=",
-        "limit=1.5",
-        "limit=" + "9" * 30,
+        *("events=everything", "events=", "events=message_added", "limit=0", "limit=-1", "limit=x"),
+        *("limit=", "limit=1.5", "limit=" + "9" * 30),
         "startAfter=x&startAfterId=evt000000000000000001",
         "startAfter=&startAfterId=evt000000000000000001",
-        "startAfter=-1&startAfterId=evt000000000000000001",
-        "startAfter=1&startAfterId=",
-        "startAfter=1&startAfterId=x",
-        "startAfter=1&startAfterId=DCSV291zRljx4zRJ8pC9Z",
+        *("startAfter=-1&startAfterId=evt000000000000000001", "startAfter=1&startAfterId="),
+        *("startAfter=1&startAfterId=x", "startAfter=1&startAfterId=DCSV291zRljx4zRJ8pC9Z"),
     ],
 )
 def test_a_bad_query_is_refused(busy: DiscueClient, query: str) -> None:

@@ -1,9 +1,8 @@
 """Listeners: made, read, changed, listed, deleted, and what they may not be."""
 
 import base64
-import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -11,7 +10,7 @@ import pytest
 from standardwebhooks import Webhook
 
 from tests.clients.discue import ID, DiscueClient, fail, new_name, ok, pointers
-from tests.delivery.receiver import OK, Receiver, status
+from tests.delivery.receiver import Receiver
 from tests.server import Server
 from tests.wire.discue.conftest import SERVER_ARGS
 from tests.wire.discue.receiving import NOWHERE, Host
@@ -19,23 +18,9 @@ from tests.wire.discue.receiving import NOWHERE, Host
 URL = NOWHERE
 LIVE = "http://127.0.0.1:9/live"
 PUBLIC = "https://app.example/hook"
-WAIT_S_MAX = 20.0
 SHORT = {
-    "id",
-    "name",
-    "alias",
-    "queue_id",
-    "status",
-    "notify_url",
-    "liveness_url",
-    "created_at",
-    "updated_at",
-    "headers",
-    "timeout_ms",
-    "max_attempts",
-    "ordered",
-    "body",
-    "max_in_flight",
+    *("id", "name", "alias", "queue_id", "status", "notify_url", "liveness_url", "created_at"),
+    *("updated_at", "headers", "timeout_ms", "max_attempts", "ordered", "body", "max_in_flight"),
     "max_per_second",
 }
 
@@ -87,13 +72,6 @@ def closed_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DiscueCl
     with httpx.Client(base_url=server.url, trust_env=False, verify=False) as http:
         yield DiscueClient(http, server.credentials["discue"]["api_key"])
     server.stop()
-
-
-def wait_for(true: Callable[[], bool]) -> None:
-    end = time.monotonic() + WAIT_S_MAX
-    while not true():
-        assert time.monotonic() < end, "it does not happen"
-        time.sleep(0.02)
 
 
 def bearer(token: str) -> dict[str, str]:
@@ -178,10 +156,6 @@ def test_a_secret_is_shown_once(discue: DiscueClient, queue: str, server: Server
         assert not [answer.url for answer in answers if secret in answer.text]
         assert secret not in server.log()
         assert secret.encode() not in database
-
-
-def test_secrets_differ(discue: DiscueClient, queue: str) -> None:
-    assert len({create(discue, queue)["signing_secret"] for _ in range(5)}) == 5
 
 
 def test_an_alias_is_a_name(discue: DiscueClient, queue: str) -> None:
@@ -302,30 +276,11 @@ def test_what_a_listener_cannot_be_is_refused(
 @pytest.mark.parametrize(
     "name",
     [
-        "webhook-id",
-        "Webhook-Signature",
-        "webhook-anything",
-        "X-Queue-Id",
-        "x-queue-name",
-        "X-Listener-Id",
-        "X-Message-Name",
-        "X-Delivery-Id",
-        "X-Attempt",
-        "Host",
-        "Content-Length",
-        "Content-Type",
-        "Content-Encoding",
-        "Transfer-Encoding",
-        "Connection",
-        "Keep-Alive",
-        "Upgrade",
-        "TE",
-        "Trailer",
-        "Expect",
-        "User-Agent",
-        "traceparent",
-        "Proxy-Authorization",
-        "Proxy-Connection",
+        *("webhook-id", "Webhook-Signature", "webhook-anything", "X-Queue-Id", "x-queue-name"),
+        *("X-Listener-Id", "X-Message-Name", "X-Delivery-Id", "X-Attempt", "Host"),
+        *("Content-Length", "Content-Type", "Content-Encoding", "Transfer-Encoding", "Connection"),
+        *("Keep-Alive", "Upgrade", "TE", "Trailer", "Expect", "User-Agent", "traceparent"),
+        *("Proxy-Authorization", "Proxy-Connection"),
     ],
 )
 def test_some_headers_cannot_be_chosen(discue: DiscueClient, queue: str, name: str) -> None:
@@ -334,48 +289,13 @@ def test_some_headers_cannot_be_chosen(discue: DiscueClient, queue: str, name: s
     assert listed(discue, queue) == []
 
 
+# What is dangerous is tried in tests/delivery; here is one of each kind.
 @pytest.mark.parametrize(
     "url",
     [
-        "",
-        "http",
-        "/hook",
-        "//app.example/hook",
-        "app.example/hook",
-        "ftp://app.example/",
-        "file:///etc/passwd",
-        "http:///hook",
-        "http://user@app.example/",
-        "http://user:secret@app.example/",
-        "http://app.example@10.0.0.1/",
-        "http://app.example/#part",
-        "http://app.example:0/",
-        "http://app.example:65536/",
-        "http://app.example:x/",
-        "http://app.example/a b",
-        "http://app.example/\r\nHost: evil",
-        "http://app.example/\x00",
-        "http://app.example\\@10.0.0.1/",
-        "http://münchen.example/",
-        "http://app..example/",
-        "http://10.0.0.1/",
-        "http://10.1/",
-        "http://167772161/",
-        "http://0xa.1/",
-        "http://012.0.0.1/",
-        "http://192.168.0.1:8080/",
-        "http://172.31.255.255/",
-        "http://100.64.0.1/",
-        "http://169.254.169.254/latest/meta-data/",
-        "http://[::ffff:a9fe:a9fe]/",
-        "http://0.0.0.0/",
-        "http://[::1]/",
-        "http://[::]/",
-        "http://[fd00::1]/",
-        "http://[fe80::1]/",
-        "http://[64:ff9b::a00:1]/",
-        "http://255.255.255.255/",
-        "http://224.0.0.1/",
+        *("", "/hook", "ftp://app.example/", "http://user:secret@app.example/"),
+        *("http://app.example\\@10.0.0.1/", "http://app.example/\r\nHost: evil", "http://10.1/"),
+        *("http://169.254.169.254/latest/meta-data/", "http://[fd00::1]/", "http://0.0.0.0/"),
         "https://app.example/" + "x" * 234,
     ],
 )
@@ -420,16 +340,8 @@ def test_good_urls_come_back_as_they_are(discue: DiscueClient, queue: str, url: 
     "url",
     [
         "http://127.0.0.1/",
-        "http://127.1/",
         "http://2130706433/",
-        "http://0x7f.1/",
-        "http://0177.0.0.1/",
         "http://localhost/",
-        "http://a.localhost./",
-        "http://[::1]/",
-        "http://[::ffff:127.0.0.1]/",
-        "http://ip6-localhost/",
-        "http://10.0.0.1/",
     ],
 )
 def test_this_machine_is_refused_unless_the_operator_allows_it(
@@ -605,27 +517,6 @@ def test_pushes_follow_a_changed_url(discue: DiscueClient, queue: str, receiver:
     assert receiver.received("/old") == []
 
 
-def test_numbers_tell_what_arrived_and_what_did_not(
-    discue: DiscueClient, queue: str, receiver: Receiver
-) -> None:
-    url, live = receiver.url("/hook"), receiver.url("/live")
-    receiver.on("/hook", status(500), OK)
-    id = create(discue, queue, notify_url=url, liveness_url=live)["id"]
-    failed = discue.add(queue, "first")
-    receiver.wait("/hook", 1)
-    wait_for(lambda: read(discue, queue, id)["messages"]["missed_count"] == 1)
-    numbers = read(discue, queue, id)["messages"]
-    assert numbers["missed"] == [failed]
-    assert numbers["acknowledged_count"] == 0 and numbers["last_success_at"] is None
-    assert numbers["last_failure_at"] > 1_700_000_000_000
-    discue.add(queue, "second")
-    ok(discue.post(f"/queues/{queue}/messages/{failed}/deliveries/{id}/retry"))
-    wait_for(lambda: read(discue, queue, id)["messages"]["acknowledged_count"] == 2)
-    numbers = read(discue, queue, id)["messages"]
-    assert (numbers["missed"], numbers["missed_count"]) == ([], 0)
-    assert numbers["last_success_at"] >= numbers["last_failure_at"]
-
-
 # --- secrets ---
 
 
@@ -659,14 +550,6 @@ def test_a_deleted_listener_is_gone(discue: DiscueClient, queue: str) -> None:
         fail(discue.request(method, path + suffix, {} if method == "PUT" else None), 404)
     fail(discue.post(path + "/backfill", {}), 404)
     create(discue, queue, name=gone["name"])
-
-
-def test_listeners_go_with_their_queue(discue: DiscueClient, queue: str) -> None:
-    gone = create(discue, queue)["id"]
-    ok(discue.delete(f"/queues/{queue}"))
-    fail(discue.get(f"/queues/{queue}/listeners"), 404)
-    fail(discue.get(f"/queues/{queue}/listeners/{gone}"), 404)
-    assert gone not in {each["id"] for each in ok(discue.get("/listeners"))["listeners"]}
 
 
 CALLS = [
@@ -707,17 +590,6 @@ def test_a_listener_gets_the_past_when_asked(
     receiver.wait("/hook", 4)
     assert sorted(receiver.bodies("/hook")) == sorted(["new", *texts])
     assert ok(discue.post(f"{path}/backfill"))["backfill"] == {"bound": 0}
-
-
-def test_a_backfill_takes_times(discue: DiscueClient, queue: str) -> None:
-    messages = [discue.add(queue, "x") for _ in range(2)]
-    times = [discue.message(queue, message)["created_at"] for message in messages]
-    id = create(discue, queue, status="disabled")["id"]
-    path = f"/queues/{queue}/listeners/{id}/backfill"
-    assert ok(discue.post(path, {"until": times[0]}))["backfill"] == {"bound": 0}
-    assert ok(discue.post(path, {"since": times[1] + 1}))["backfill"] == {"bound": 0}
-    asked = {"since": times[0], "until": times[1] + 1}
-    assert ok(discue.post(path, asked))["backfill"] == {"bound": 2}
 
 
 @pytest.mark.parametrize(

@@ -128,11 +128,6 @@ def test_a_message_without_a_name_is_called_after_its_queue_and_id(
     assert listed == answer
 
 
-def test_message_ids_are_unique_and_not_alike(discue: DiscueClient, queue: str) -> None:
-    ids = [discue.add(queue, "x") for _ in range(50)]
-    assert len({id[:7] for id in ids}) == 50
-
-
 # --- once ------------------------------------------------------------------------------------
 
 
@@ -604,31 +599,6 @@ def test_only_a_delivery_that_there_is_can_be_retried(
         fail(discue.post(path), 404)
     # It waits for its listener, not for its next attempt.
     fail(discue.post(f"/queues/{queue}/messages/{message}/deliveries/{listener}/retry"), 422)
-
-
-def test_a_message_that_pullers_are_done_with_stays_until_listeners_have_it(
-    discue: DiscueClient, server: Server, receiver: Receiver
-) -> None:
-    name = new_name()
-    queue = discue.new_queue(name)
-    held = receiver.hold("/hook")
-    discue.new_listener(queue, receiver.url("/hook"))
-    message = discue.add(queue, "x")
-    receiver.wait("/hook", 1)
-    anypoint = server.credentials["anypoint"]
-    with environment_client(anypoint) as client:
-        puller = AnypointClient(client, anypoint, name)
-        [taken] = puller.pull(1)
-        assert puller.ack([taken.lease]) == 1
-    assert discue.messages(queue) == [message]
-    assert discue.message(queue, message)["data"] == "x"
-    assert message in {id for page in followed(discue, "/messages") for id in page}
-    ok(discue.put(f"/queues/{queue}/messages/{message}", {"name": "renamed"}))
-    held.let_go()
-    deadline = time.monotonic() + WAIT_SECONDS_MAX
-    while discue.messages(queue):
-        assert time.monotonic() < deadline
-        time.sleep(POLL_SECONDS)
 
 
 def test_a_deleted_message_is_not_delivered(

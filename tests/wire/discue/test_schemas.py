@@ -6,9 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.clients.anypoint import environment_client
 from tests.clients.discue import DiscueClient, fail, new_name, ok, pointers
-from tests.server import Server
 
 STRING = {"type": "string"}
 NUMBER = {"type": "number"}
@@ -185,40 +183,3 @@ def test_the_data_itself_is_stored_as_it_came(discue: DiscueClient) -> None:
     queue = discue.new_queue(schema={"a": NUMBER})
     data = ' { "a" : 1.50 }\n'
     assert discue.message(queue, discue.add(queue, data))["data"] == data
-
-
-def test_hostile_data_and_patterns_hold_nobody_up(discue: DiscueClient) -> None:
-    patterns = {"a": "(?:(?:a?){25}){25}b", "b": "(?:[ab]*a[ab]{10}){20}c"}
-    schema = {name: {"type": "string", "pattern": text} for name, text in patterns.items()}
-    queue = discue.new_queue(schema=schema)
-    assert add(discue, queue, {"a": "a" * 250_000, "b": "b"}) != []
-    assert add(discue, queue, {"b": "ab" * 125_000, "a": "b"}) != []
-    assert add(discue, queue, {"a": "a" * 2_000, "b": "ab" * 500}) == ["/data/a", "/data/b"]
-
-
-def test_a_schema_holds_for_publishers_of_every_dialect(
-    discue: DiscueClient, server: Server
-) -> None:
-    name = new_name()
-    queue = discue.new_queue(name, schema={"a": {"type": "number"}})
-    with server.client() as cloudflare:
-        [found] = cloudflare.get("/queues", params={"name": name}).json()["result"]
-        path = f"/queues/{found['queue_id']}/messages"
-        refused = cloudflare.post(path, json={"body": {"a": "x"}, "content_type": "json"})
-        assert refused.status_code == 400
-        assert refused.json()["errors"][0]["code"] == 10207
-        batch = {"messages": [{"body": {"a": 1}}, {"body": {"a": "x"}}]}
-        assert cloudflare.post(f"{path}/batch", json=batch).status_code == 400
-        assert discue.messages(queue) == []
-        accepted = cloudflare.post(path, json={"body": {"a": 1}, "content_type": "json"})
-        assert accepted.status_code == 200, accepted.text
-    anypoint = server.credentials["anypoint"]
-    place = (
-        f"/api/v1/organizations/{anypoint['organization_id']}"
-        f"/environments/{anypoint['environment_id']}/destinations/{name}/messages"
-    )
-    with environment_client(anypoint) as client:
-        refused = client.put(f"{place}/one", json={"body": '{"a":"x"}'})
-        assert refused.status_code == 400 and "/a" in refused.json()["statusMessage"]
-        client.put(f"{place}/two", json={"body": '{"a":1}'}).raise_for_status()
-    assert len(discue.messages(queue)) == 2

@@ -81,14 +81,7 @@ class Place:
 
 
 RESOURCES = [
-    "queues",
-    "schemas",
-    "listeners",
-    "messages",
-    "domains",
-    "events",
-    "stats",
-    "channels",
+    *("queues", "schemas", "listeners", "messages", "domains", "events", "stats", "channels"),
     "topics",
 ]
 OTHERS = ["api_keys", "api_clients"]

@@ -12,18 +12,9 @@ from tests.wire.discue.receiving import NOWHERE, Host
 URL = NOWHERE
 BLOCKS = {"last_24_hours", "last_1_hours", "today_so_far"}
 TYPES = [
-    "api_key_added",
-    "api_key_updated",
-    "api_key_deleted",
-    "queue_added",
-    "queue_updated",
-    "queue_deleted",
-    "listener_added",
-    "listener_updated",
-    "listener_deleted",
-    "message_added",
-    "message_published_ok",
-    "message_published_not_ok",
+    *("api_key_added", "api_key_updated", "api_key_deleted", "queue_added", "queue_updated"),
+    *("queue_deleted", "listener_added", "listener_updated", "listener_deleted", "message_added"),
+    *("message_published_ok", "message_published_not_ok"),
 ]
 WAIT_S_MAX = 20.0
 
