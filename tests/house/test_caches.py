@@ -11,7 +11,7 @@ from courier.core import keys, limits, patterns, sessions
 from courier.delivery import lookups
 from courier.dialects import json
 from courier.dialects.anypoint import names, wire
-from courier.dialects.discue import lockout
+from courier.dialects.discue import lockout, messages
 
 ROOT = Path(__file__).parents[2] / "src" / "courier"
 # The store holds what the disk holds; these two are no part of the server.
@@ -65,6 +65,7 @@ CACHES = {
     "delivery/lookups.py:Lookups._known": Bound(lookups.NAMES_MAX, 1_500),
     "dialects/anypoint/names.py:_id_of": Bound(names._id_of.cache_info().maxsize or 0, 2 * _ID),
     "dialects/anypoint/wire.py:_http_date": Bound(wire._http_date.cache_info().maxsize or 0, _ID),
+    "dialects/discue/messages.py:_collection": Bound(messages.QUEUES_REMEMBERED_MAX, 2 * _ID),
     # By types, which are in the source.
     "dialects/json.py:_plan": Bound(json._plan.cache_info().maxsize or 0, 4_000),
     "dialects/json.py:_outline": Bound(json._outline.cache_info().maxsize or 0, 4_000),

@@ -1392,8 +1392,8 @@ FAULTS = (
     ),
     Fault(
         "dialects/discue/message_wire.py",
-        "    if trace and _TRACE.fullmatch(trace):",
-        "    if trace:",
+        "        if _TRACE.fullmatch(trace):",
+        "        if trace:",
         "tests/wire/discue/test_messages.py::test_the_trace_of_the_publisher_goes_on_to_"
         "listeners[nonsense-False]",
     ),

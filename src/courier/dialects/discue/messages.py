@@ -32,7 +32,7 @@ STEP = 100
 PAGES_REACH = 10_000
 QUEUES_LOOKED_AT_MAX = 1_000
 # Of how many queues it is remembered where their messages are.
-QUEUES_REMEMBERED_MAX = 1_024
+QUEUES_REMEMBERED_MAX = 128
 _LIST = (*PAGING, Parameter("after", str, "Only what follows; `_links.next` says it."))
 
 
