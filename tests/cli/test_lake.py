@@ -148,7 +148,7 @@ print([column[0] for column in connection.execute('from audit').description][:3]
         (3, None, None, None, b"\xff", AT.date()),
         (4, None, None, None, b"{}", AT.date()),
     ]
-    assert tables[0] == ("events", 4, 0, 0) and count == [(0,)]
+    assert tables[0] == ("events", 4, 0, 0, "") and count == [(0,)]
     assert columns == ["run_at", "batch", "first_offset"]
     # Of DuckDB's formats the one that its releases of years ago read.
     assert int.from_bytes(file.read_bytes()[12:20], "little") == 64

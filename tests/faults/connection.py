@@ -84,6 +84,12 @@ class Connection(Channel):
         assert status == 200, f"GET {path}: {status} {answer[:500]!r}"
         return [json.loads(line) for line in answer.splitlines()]
 
+    def keep_journal(self) -> None:
+        """Have a reader that has read nothing, for which no event may be trimmed."""
+        path = "/journal/pipelines/reader"
+        status, _, answer = self.send("PUT", path, self._admin_token, {"offset": 0})
+        assert status == 200, f"PUT {path}: {status} {answer[:500]!r}"
+
     def journal_last(self) -> int:
         status, _, answer = self.send("GET", "/journal/head", self._admin_token)
         assert status == 200, f"GET /journal/head: {status} {answer[:500]!r}"
