@@ -62,10 +62,12 @@ CACHES = {
     "console/queues.py:QueuesPage._shown": Bound(
         queues.SHOWN_MAX, 8 * queues.ROWS + 6 * 4 * queues.FILTER_CHARACTERS_MAX + 1_000
     ),
+    "dialects/discue/messages.py:_collection": Bound(
+        messages._collection.cache_info().maxsize or 0, 2 * _ID
+    ),
     "delivery/lookups.py:Lookups._known": Bound(lookups.NAMES_MAX, 1_500),
     "dialects/anypoint/names.py:_id_of": Bound(names._id_of.cache_info().maxsize or 0, 2 * _ID),
     "dialects/anypoint/wire.py:_http_date": Bound(wire._http_date.cache_info().maxsize or 0, _ID),
-    "dialects/discue/messages.py:_collection": Bound(messages.QUEUES_REMEMBERED_MAX, 2 * _ID),
     # By types, which are in the source.
     "dialects/json.py:_plan": Bound(json._plan.cache_info().maxsize or 0, 4_000),
     "dialects/json.py:_outline": Bound(json._outline.cache_info().maxsize or 0, 4_000),
