@@ -26,7 +26,7 @@ from bench.table import Row
 from courier.clock import SystemClock
 from courier.lake.catalog import LIVE, Lake
 from courier.lake.log import LOG
-from courier.lake.pipeline import UPKEEP_BATCHES, Pipeline
+from courier.lake.pipeline import UPKEEP_BATCHES, LakePipeline
 from courier.lake.tables import CHECKPOINT_COMMITS, Table
 from courier.lake.upkeep import FILE_BYTES
 
@@ -101,7 +101,7 @@ class Batches:
 
     def __init__(self, old: Old, spark: SparkSession) -> None:
         self._old = old
-        self._pipeline = Pipeline(spark, old.lake, old.place, name="bench")
+        self._pipeline = LakePipeline(spark, old.lake, old.place, name="bench")
         self._pipeline.check()
         self._numbers = itertools.count(1)
 

@@ -29,7 +29,7 @@ from bench.table import Row
 from bench.workload import WORKLOADS, scripts
 from courier.lake.catalog import Lake
 from courier.lake.client import Client, Place
-from courier.lake.pipeline import Pipeline
+from courier.lake.pipeline import LakePipeline
 
 # One message that is published, pulled and acked is three of them.
 EVENTS_EACH = 3
@@ -98,7 +98,7 @@ class Old(NamedTuple):
 
     def run(self, spark: SparkSession) -> float:
         began_s = time.perf_counter()
-        Pipeline(spark, self.lake, self.place, name="bench").run(every_ms=None)
+        LakePipeline(spark, self.lake, self.place, name="bench").run(every_ms=None)
         return time.perf_counter() - began_s
 
 

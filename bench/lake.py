@@ -23,7 +23,7 @@ from bench.workload import WORKLOADS, scripts
 from courier.lake.catalog import Lake
 from courier.lake.client import Client, Place, Slice
 from courier.lake.session import session
-from courier.lake.tasks import Pages
+from courier.lake.tasks import JournalPages
 
 PARTS = 2
 READ = "journal into Spark"
@@ -122,7 +122,7 @@ class _Trial:
         with Client(place) as broker:
             head = broker.head()
         part = Slice(head.epoch, head.first - 1, head.last)
-        written = table.write(Pages(self._spark, place, part), batch=0, files_max=PARTS)
+        written = table.write(JournalPages(self._spark, place, part), batch=0, files_max=PARTS)
         assert table.commit(written, app="bench", batch=0)
         return time.perf_counter() - began_s
 

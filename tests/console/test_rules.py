@@ -8,7 +8,7 @@ from courier.console.recent import MINUTES, QUIET, History, Sums
 from courier.console.rules import (
     Listening,
     QueueFacts,
-    Reader,
+    ReaderFacts,
     ServerFacts,
     looks_at,
     looks_at_server,
@@ -123,9 +123,9 @@ def test_the_gravest_comes_first() -> None:
 
 
 SERVER: list[tuple[str, ServerFacts, str]] = [
-    ("", ServerFacts((Reader("lake", NOW_MS, 0),), 1, 100, 50, 10), ""),
+    ("", ServerFacts((ReaderFacts("lake", NOW_MS, 0),), 1, 100, 50, 10), ""),
     ("", ServerFacts((), 1, 100, None, 10), ""),
-    ("reader", ServerFacts((Reader("lake", NOW_MS - HOUR_MS, 1_200),), 1, 100),
+    ("reader", ServerFacts((ReaderFacts("lake", NOW_MS - HOUR_MS, 1_200),), 1, 100),
      "Reader of the journal lake: not seen for 1 h; 1,200 events behind. The journal is kept "
      "until then."),
     ("journal", ServerFacts((), 95, 100),

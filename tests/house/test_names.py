@@ -1,6 +1,7 @@
 """The names of the distribution: another program has `courier` on the package index."""
 
 import re
+import runpy
 import subprocess
 import tomllib
 from pathlib import Path
@@ -92,6 +93,11 @@ def test_words_that_we_do_not_use(word: str) -> None:
         if seen.search(line)
     ]
     assert not found, f"write instead: {UNUSED_WORDS[word]}"
+
+
+def test_a_class_name_stands_once_in_the_source() -> None:
+    classes = runpy.run_path(str(ROOT / "scripts" / "size.py"))["classes"]()
+    assert {name: where for name, where in classes.items() if len(where) > 1} == {}
 
 
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]

@@ -7,8 +7,8 @@ from typing import Any
 from courier.cli.main import main
 from courier.lake import pipeline, tables, upkeep
 from courier.lake.client import Client
-from courier.lake.pipeline import Pipeline
-from courier.lake.replay import Plan, Plans
+from courier.lake.pipeline import LakePipeline
+from courier.lake.replay import Plans, ReplayPlan
 from courier.lake.tables import Table
 from tests.lake.dying import passes
 
@@ -74,7 +74,7 @@ def telling(*_: Any, **__: Any) -> Points:
     return "before the source commit", "after the source commit"
 
 
-def keeping(_: Plans, plan: Plan) -> Points:
+def keeping(_: Plans, plan: ReplayPlan) -> Points:
     if plan.began_ms is not None:
         return "", "after a piece is begun"
     if not plan.published:
@@ -86,7 +86,7 @@ def watch(home: str) -> None:
     around(home, Table, "write", writing)
     around(home, Table, "commit", committing)
     around(home, Client, "commit", telling)
-    around(home, Pipeline, "_bring", lambda *_: ("before a batch", "before the checkpoint"))
+    around(home, LakePipeline, "_bring", lambda *_: ("before a batch", "before the checkpoint"))
     around(home, Plans, "keep", keeping)
     pipeline.AUDIT_EVERY_S = AUDIT_EVERY_S
     pipeline.UPKEEP_BATCHES = UPKEEP_BATCHES

@@ -222,10 +222,10 @@ def found(engine: Engine, story: Story) -> Found:
     messages, previous = engine.rows([], schema.MESSAGES), engine.rows([], schema.AUDIT)
     known = engine.again(_live(messages, before), schema.MESSAGES)
     live = engine.again(_live(known, batch), schema.MESSAGES)
-    run = audit.Run(1, 0, len(first), RUN_AT)
+    run = audit.AuditRun(1, 0, len(first), RUN_AT)
     begun = audit.findings(messages, before, known, previous, run=run, broker=None, fifo=fifo)
     begun = engine.again(begun, schema.AUDIT)
-    run = audit.Run(2, len(first), len(first) + len(second), RUN_AT)
+    run = audit.AuditRun(2, len(first), len(first) + len(second), RUN_AT)
     erased = {"nothing/plain": 2}
     rows = audit.findings(
         known, batch, live, begun, run=run, broker=broker, fifo=fifo, erased=erased
@@ -279,7 +279,7 @@ def test_offsets_that_are_missing_or_there_twice_are_counted(
     del events[3:5]
     messages, previous = engine.rows([], schema.MESSAGES), engine.rows([], schema.AUDIT)
     # Two are missing here, and two after the last; one is there twice.
-    run = audit.Run(1, 0, len(story.first) + 2, RUN_AT)
+    run = audit.AuditRun(1, 0, len(story.first) + 2, RUN_AT)
     twice = engine.rows([*events, events[0]], schema.EVENTS)
     rows = audit.findings(messages, twice, messages, previous, run=run, broker=None, fifo=())
     assert _collected(rows)[("",)]["gaps"] == 5
@@ -292,10 +292,10 @@ def test_a_queue_that_nothing_happened_to_is_told_of_if_numbers_differ(
     before = engine.rows(renumbered(story.first), schema.EVENTS)
     messages, previous = engine.rows([], schema.MESSAGES), engine.rows([], schema.AUDIT)
     live = engine.again(_live(messages, before), schema.MESSAGES)
-    run = audit.Run(1, 0, len(story.first), RUN_AT)
+    run = audit.AuditRun(1, 0, len(story.first), RUN_AT)
     begun = audit.findings(messages, before, live, previous, run=run, broker=None, fifo=())
     begun = engine.again(begun, schema.AUDIT)
-    run = audit.Run(2, run.upto, run.upto, RUN_AT)
+    run = audit.AuditRun(2, run.upto, run.upto, RUN_AT)
     held = {"line": 3, "plain": 2}
     some = audit.findings(live, nothing, live, begun, run=run, broker=held, fifo=())
     every = audit.findings(live, nothing, live, begun, run=run, broker=held, fifo=(), whole=True)

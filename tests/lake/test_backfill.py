@@ -72,9 +72,9 @@ class Scene:
         found: dict[str, Any] = answer.json()
         return found
 
-    def listeners(self) -> list[backfill.Listener]:
+    def listeners(self) -> list[backfill.QueueListener]:
         return [
-            backfill.Listener(
+            backfill.QueueListener(
                 each["id"],
                 each["created_ms"],
                 owes=bool(each["open"] or each["in_flight"] or each["missed"]),

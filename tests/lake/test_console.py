@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from courier.console.lake import AWAY, HELD, Answer, audited, chart
+from courier.console.lake import AWAY, HELD, LakeAnswer, audited, chart
 from courier.lake import query
 from tests.console.conftest import Visitor, new_key, new_queue
 from tests.lake.lakes import SmallLake
@@ -55,8 +55,8 @@ def test_an_answer_is_downloaded_and_drawn(visitor: Visitor) -> None:
     told = _asked(visitor, sql, **{"as": "json"})
     assert told.json()[0]["published"] >= 0
     assert "attachment" in told.headers["content-disposition"]
-    answer = Answer(["minute", "n"], ["time", "number"], [["a", 1], ["b", 3]])
-    assert "polyline" in chart(answer) and chart(Answer(["n"], ["number"], [[1], [2]])) == ""
+    answer = LakeAnswer(["minute", "n"], ["time", "number"], [["a", 1], ["b", 3]])
+    assert "polyline" in chart(answer) and chart(LakeAnswer(["n"], ["number"], [[1], [2]])) == ""
 
 
 def test_a_tenants_key_sees_its_own_rows_only(small: SmallLake, visitor: Visitor) -> None:

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
-from courier.lake.client import ClaimLost, Client, CourierError
+from courier.lake.client import ClaimEnded, Client, CourierError
 from courier.lake.consume import QueueStreamReader
 from courier.lake.options import BadOption
 from courier.lake.schema import CLAIMED
@@ -126,7 +126,7 @@ def test_a_lost_claim_stops_the_query_with_a_sentence(
     with pytest.raises(CourierError, match="lost"):
         read(asked, start, end)
     for acknowledge in (lambda: asked.commit(end), lambda: asked.latestOffset(end, ALL)):
-        with pytest.raises(ClaimLost) as stopped:
+        with pytest.raises(ClaimEnded) as stopped:
             acknowledge()
         assert f"queue '{queue_name}' were given to others" in str(stopped.value)
         assert "lease 1000 ms" in str(stopped.value) and "leaseMs" in str(stopped.value)
@@ -151,7 +151,7 @@ def test_a_claim_that_the_broker_does_not_know_is_not_taken_for_acknowledged(
     assert later.latestOffset(second, ALL)["rows"] == 4
     later.stop()
     for unknown in (first, {**second, "claim": "forgotten"}):
-        with pytest.raises(ClaimLost, match="nobody knows any more whether its messages"):
+        with pytest.raises(ClaimEnded, match="nobody knows any more whether its messages"):
             reader(broker, queue_name).latestOffset(unknown, ALL)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from courier.lake.end import SAME_S, End, Request
+from courier.lake.end import SAME_S, End, EndRequest
 from tests.lake.processes import CONTAINER, first_of
 
 # Says every tenth of a second whether it was asked to end, and does not.
@@ -112,7 +112,7 @@ def test_the_first_process_of_a_container_is_ended_by_a_second_signal_too() -> N
 
 
 def test_one_request_interrupts_once_though_it_comes_twice() -> None:
-    request = Request()
+    request = EndRequest()
     with pytest.raises(KeyboardInterrupt):
         request.interrupt(signal.SIGTERM, None)
     request.interrupt(signal.SIGTERM, None)

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from courier.lake import audit, erasure, lock, query, replay, retention, views
 from courier.lake.catalog import Lake
-from courier.lake.erasure import Asked
+from courier.lake.erasure import ErasureAsked
 from courier.lake.rebuild import rebuild
 from courier.lake.tables import LakeError
 from tests.cli.command import Command
@@ -55,9 +55,9 @@ def test_what_is_erased_is_in_no_file_and_all_else_is_as_it_was(
         assert len(holding(Path(lake.root), row["body"])) >= 2
     before = {table.name: rows(table) for table in lake.tables}
 
-    assert erasure.choose(lake, Asked(where=WHO)).messages == 4
+    assert erasure.choose(lake, ErasureAsked(where=WHO)).messages == 4
     assert {table.name: rows(table) for table in lake.tables} == before
-    record = erasure.erase(lake, Asked(where=WHO), actor="ada", now_ms=NOW_MS)
+    record = erasure.erase(lake, ErasureAsked(where=WHO), actor="ada", now_ms=NOW_MS)
 
     for row in meant:
         assert holding(Path(lake.root), row["body"]) == []
@@ -79,7 +79,7 @@ def test_what_is_erased_is_in_no_file_and_all_else_is_as_it_was(
     assert kept == record and kept.done
     assert (kept.actor, kept.at, kept.messages) == ("ada", "2023-11-14T22:13:20.000Z", 4)
     assert kept.asked == {"where": WHO} and sum(kept.queues.values()) == 4
-    assert erasure.erase(lake, Asked(where=WHO), actor="ada", now_ms=NOW_MS).messages == 0
+    assert erasure.erase(lake, ErasureAsked(where=WHO), actor="ada", now_ms=NOW_MS).messages == 0
 
     found = {table.name: rows(table) for table in lake.tables}
     list(rebuild(spark, lake))
@@ -111,15 +111,15 @@ def _ordered(found: list[dict[str, object]]) -> list[dict[str, object]]:
 @pytest.mark.parametrize(
     ("asked", "count"),
     [
-        (Asked(queue="orders", where="outcome = 'buried'"), 3),
-        (Asked(queue="orders", before_ms=NOW_MS), 0),
-        (Asked(before_ms=4_000_000_000_000, queue="short"), 5),
-        (Asked(tenant="nobody"), 0),
-        (Asked(where="queue = 'waste' -- all of it"), 10),
+        (ErasureAsked(queue="orders", where="outcome = 'buried'"), 3),
+        (ErasureAsked(queue="orders", before_ms=NOW_MS), 0),
+        (ErasureAsked(before_ms=4_000_000_000_000, queue="short"), 5),
+        (ErasureAsked(tenant="nobody"), 0),
+        (ErasureAsked(where="queue = 'waste' -- all of it"), 10),
     ],
 )
 def test_messages_are_chosen_by_queue_age_and_condition(
-    small: SmallLake, asked: Asked, count: int
+    small: SmallLake, asked: ErasureAsked, count: int
 ) -> None:
     assert erasure.choose(small.lake, asked).messages == count
 
@@ -129,23 +129,23 @@ def test_a_condition_does_not_reach_beyond_the_queue_that_is_named(
     small: SmallLake, where: str
 ) -> None:
     with pytest.raises(LakeError):
-        erasure.choose(small.lake, Asked(queue="short", where=where))
+        erasure.choose(small.lake, ErasureAsked(queue="short", where=where))
 
 
 def test_a_word_of_sql_in_a_condition_is_said_to_need_quotes(small: SmallLake) -> None:
     with pytest.raises(LakeError, match="'group' is a word of SQL"):
-        erasure.choose(small.lake, Asked(where="group = 'a'"))
+        erasure.choose(small.lake, ErasureAsked(where="group = 'a'"))
 
 
 def test_it_waits_for_no_one_and_says_what_is_in_the_way(lake: Lake) -> None:
     with lock.hold(lake.root), pytest.raises(LakeError, match="another pipeline is at work"):
-        erasure.erase(lake, Asked(queue="orders"), actor="ada", now_ms=NOW_MS)
+        erasure.erase(lake, ErasureAsked(queue="orders"), actor="ada", now_ms=NOW_MS)
     plan = Path(lake.root, "_replays", "mine", "key")
     plan.mkdir(parents=True)
     with pytest.raises(LakeError, match="replay 'mine' has not ended"):
-        erasure.erase(lake, Asked(queue="orders"), actor="ada", now_ms=NOW_MS)
+        erasure.erase(lake, ErasureAsked(queue="orders"), actor="ada", now_ms=NOW_MS)
     with pytest.raises(LakeError, match='"nope" not found'):
-        erasure.choose(lake, Asked(where="nope"))
+        erasure.choose(lake, ErasureAsked(where="nope"))
     assert erasure.records(lake) == []
 
 

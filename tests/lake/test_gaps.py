@@ -17,8 +17,8 @@ from courier.lake import archive, query
 from courier.lake.archive import Span
 from courier.lake.catalog import Lake
 from courier.lake.client import Client, Place
-from courier.lake.pipeline import Pipeline
-from courier.lake.rebuild import Part, rebuild
+from courier.lake.pipeline import LakePipeline
+from courier.lake.rebuild import RebuildPart, rebuild
 from courier.lake.tables import LakeError
 from tests.clients.cloudflare import CloudflareClient
 from tests.lake.lakes import SmallLake, place_of, rows
@@ -50,7 +50,7 @@ def torn(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
         _make_older(lake, place)
         queue, other = CloudflareClient(http, "work"), CloudflareClient(http, "other")
         queue.publish_batch(["ended", "silent", "heard"])
-        Pipeline(spark, lake, place, name="lake").run(every_ms=None)
+        LakePipeline(spark, lake, place, name="lake").run(every_ms=None)
         after = archive.last(lake.events)
         first, *leased = queue.pull(3)
         queue.ack([first.lease])
@@ -60,7 +60,7 @@ def torn(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
         # As if it was killed once the gap was recorded in `events`.
         with pytest.raises(Killed):
             Dying(spark, lake, place, name="lake", accept_gap=True).run(every_ms=None)
-        Pipeline(spark, lake, place, name="lake").run(every_ms=None)
+        LakePipeline(spark, lake, place, name="lake").run(every_ms=None)
         [gap] = archive.gaps(lake.events)
         assert gap.after == after
         with Client(place) as broker:
@@ -92,7 +92,7 @@ class Killed(Exception):
     pass
 
 
-class Dying(Pipeline):
+class Dying(LakePipeline):
     def _go_on(self, every_ms: int | None) -> None:
         raise Killed
 
@@ -167,8 +167,8 @@ def test_one_queue_is_rebuilt_and_no_other(
         assert rows(table) == _others(rows(whole)) != rows(whole), table.name
     before = {file.path for table in damaged.tables[1:4] for file in table.files()}
     with pytest.raises(LakeError, match="no event of the lake is about a queue 'nope'"):
-        list(rebuild(spark, damaged, part=Part(queue="nope")))
-    list(rebuild(spark, damaged, part=Part(queue="orders")))
+        list(rebuild(spark, damaged, part=RebuildPart(queue="nope")))
+    list(rebuild(spark, damaged, part=RebuildPart(queue="orders")))
     for table, whole in zip(damaged.tables[1:4], small.lake.tables[1:4], strict=True):
         assert rows(table) == rows(whole), table.name
     # None of these has a row of the queue, so all of them are as they were.
@@ -182,7 +182,7 @@ def test_one_day_is_rebuilt_and_no_other(
     days = {str(row["date"]) for row in rows(small.lake.queue_minutes)}
     live = [file.path for file in damaged.messages.files(partition="live")]
     for day in sorted(days):
-        list(rebuild(spark, damaged, part=Part(day=day)))
+        list(rebuild(spark, damaged, part=RebuildPart(day=day)))
     for table, whole in zip(damaged.tables[2:4], small.lake.tables[2:4], strict=True):
         assert rows(table) == rows(whole), table.name
     ended = [row for row in rows(small.lake.messages) if row["done_at"] is not None]

@@ -240,7 +240,7 @@ def test_the_catalog_has_the_rows_that_delta_has_whatever_happens_to_the_files(
     same()
     assert {(each.added, each.removed) for each in iceberg.sync(lake, file).values()} == {(0, 0)}
     # Erased content is in no file any more, nor does the catalog name one that is gone.
-    asked = erasure.Asked(queue="orders", where="outcome = 'acked'")
+    asked = erasure.ErasureAsked(queue="orders", where="outcome = 'acked'")
     erasure.erase(lake, asked, actor="ada", now_ms=1_700_000_000_000)
     same()
     upkeep.compact(lake)

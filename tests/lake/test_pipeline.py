@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from courier.lake import archive, checks, derived, java, pipeline, retention, tables
 from courier.lake.catalog import LIVE, Lake
 from courier.lake.client import Away, Client, CourierError, Slice
-from courier.lake.pipeline import Pipeline
+from courier.lake.pipeline import LakePipeline
 from courier.lake.rebuild import rebuild
 from courier.lake.status import status
 from courier.lake.tables import LakeError, Table
@@ -123,7 +123,7 @@ def test_a_batch_of_few_events_is_no_job_of_spark(
     with Server(tmp_path).start() as server, server.client() as http:
         queue = CloudflareClient(http, "orders")
         lake = Lake(str(tmp_path / "lake"))
-        brought = Pipeline(spark, lake, place_of(server), name="few")
+        brought = LakePipeline(spark, lake, place_of(server), name="few")
         brought.check()
         before = set(jobs())
         for number in range(2):
@@ -149,7 +149,7 @@ def test_a_second_run_brings_only_what_is_new_and_a_rebuild_gives_the_same(
         queue.publish_batch([f"first {n}" for n in range(20)])
         queue.ack([each.lease for each in queue.pull(5)])
         done: list[pipeline.Done] = []
-        first = Pipeline(spark, lake, place, name="lake", rows_max=25, report=done.append)
+        first = LakePipeline(spark, lake, place, name="lake", rows_max=25, report=done.append)
         first.run(every_ms=None)
         # Cut in the middle of lives, and of what one call did.
         assert [each.rows for each in done[:-1]] == [25]
@@ -162,7 +162,9 @@ def test_a_second_run_brings_only_what_is_new_and_a_rebuild_gives_the_same(
         done.clear()
         # The checkpoint is lost, or on another machine: the lake knows where to go on.
         elsewhere = str(tmp_path / "elsewhere")
-        second = Pipeline(spark, lake, place, name="lake", checkpoint=elsewhere, report=done.append)
+        second = LakePipeline(
+            spark, lake, place, name="lake", checkpoint=elsewhere, report=done.append
+        )
         second.run(every_ms=None)
         assert [each.rows for each in done] == [new]
         (message,) = told.pull(10)

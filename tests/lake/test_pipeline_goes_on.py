@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from courier.lake import archive, pipeline, upkeep
 from courier.lake.catalog import Lake
 from courier.lake.client import Client
-from courier.lake.pipeline import Done, Pipeline
+from courier.lake.pipeline import Done, LakePipeline
 from courier.lake.tables import COMPACTED, LakeError
 from tests.clients.cloudflare import CloudflareClient
 from tests.lake.lakes import place_of, subscribed
@@ -53,12 +53,12 @@ def test_a_trimmed_journal_is_told_and_another_lake_begins_where_it_does(
         queue, place = CloudflareClient(http, "work"), place_of(server)
         told = subscribed(http, "run.failed", "run.completed")
         lake = Lake(str(tmp_path / "lake"))
-        Pipeline(spark, lake, place, name="lake").run(every_ms=None)
+        LakePipeline(spark, lake, place, name="lake").run(every_ms=None)
         before, upto = _offsets(lake), archive.last(lake.events)
         trim(server, queue, past=upto)
 
         with pytest.raises(LakeError) as refused:
-            Pipeline(spark, lake, place, name="lake").run(every_ms=None)
+            LakePipeline(spark, lake, place, name="lake").run(every_ms=None)
         sentence = str(refused.value)
         assert f"ends at offset {upto}, and the journal now begins at " in sentence
         assert "events are gone, those after 20" in sentence
@@ -67,7 +67,7 @@ def test_a_trimmed_journal_is_told_and_another_lake_begins_where_it_does(
         assert _offsets(lake) == before == list(range(1, upto + 1))
 
         another = Lake(str(tmp_path / "another"))
-        Pipeline(spark, another, place, name="lake").run(every_ms=None)
+        LakePipeline(spark, another, place, name="lake").run(every_ms=None)
         offsets = _offsets(another)
         assert offsets[0] > upto + 1
         assert offsets == list(range(offsets[0], offsets[-1] + 1))
@@ -134,7 +134,7 @@ def spoilt(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ite
     folder = tmp_path_factory.mktemp("spoilt")
     with Server(folder).start() as server, server.client() as http:
         spoilt = Spoilt(server, http, folder / "lake")
-        Pipeline(spark, spoilt.lake, spoilt.place, name="lake").run(every_ms=None)
+        LakePipeline(spark, spoilt.lake, spoilt.place, name="lake").run(every_ms=None)
         yield spoilt
 
 
@@ -145,7 +145,9 @@ def test_without_a_checkpoint_that_can_be_used_it_goes_on_and_brings_nothing_twi
     spoil(spoilt.checkpoint)
     new = spoilt.publish()
     done: list[Done] = []
-    Pipeline(spark, spoilt.lake, spoilt.place, name="lake", report=done.append).run(every_ms=None)
+    LakePipeline(spark, spoilt.lake, spoilt.place, name="lake", report=done.append).run(
+        every_ms=None
+    )
     assert sum(each.rows for each in done) == new
     offsets = _offsets(spoilt.lake)
     assert offsets == list(range(1, len(offsets) + 1))
@@ -172,7 +174,7 @@ def test_a_running_pipeline_keeps_its_lake_in_shape(
                 running.end.set()
             queue.publish_batch([f"{batch.batch}"])
 
-        running = Pipeline(spark, lake, place_of(server), name="lake", report=next)
+        running = LakePipeline(spark, lake, place_of(server), name="lake", report=next)
         running.run(every_ms=100)
     assert len(done) == 4
     assert not dead.exists()
@@ -204,7 +206,7 @@ def test_a_broker_that_goes_in_the_midst_of_a_batch_is_told_of_soon(
                 server.start()
 
         monkeypatch.setattr(archive, "append", appended)
-        running = Pipeline(
+        running = LakePipeline(
             spark, lake, place, name="lake", say=hear, report=lambda done: running.end.set()
         )
         running.run(every_ms=100)

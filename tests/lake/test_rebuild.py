@@ -184,7 +184,7 @@ class Lake:
             self._frame(new, schema.EVENTS),
             self._frame(live, schema.MESSAGES),
             self._frame(self._audit, schema.AUDIT),
-            run=audit.Run(self._upto, self._audited, self._upto, RUN_AT),
+            run=audit.AuditRun(self._upto, self._audited, self._upto, RUN_AT),
             broker=broker,
             fifo=audit.fifo_queues(self._told.slice(0, self._upto)),
             erased=dict.fromkeys(broker or {}, 1),

@@ -16,7 +16,7 @@ from courier.lake import archive, erasure, pipeline, tables
 from courier.lake.archive import Span
 from courier.lake.catalog import Lake
 from courier.lake.client import Client
-from courier.lake.erasure import Asked, Record
+from courier.lake.erasure import ErasureAsked, ErasureRecord
 from tests.cli.command import Command
 from tests.clients.cloudflare import CloudflareClient
 from tests.lake.lakes import ARGS, mixed_history, place_of, rows
@@ -38,7 +38,7 @@ class Both:
     lake: Lake
     again: Recomputed
     gap: Span
-    record: Record
+    record: ErasureRecord
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["few first", "Spark first"])
@@ -71,7 +71,9 @@ def both(
         held.ack([leased[2].lease])
         held.retry(held.pull(1)[0].lease)
         run(2)
-        record = erasure.erase(lake, Asked(where=ERASED), actor="ada", now_ms=1_700_000_000_000)
+        record = erasure.erase(
+            lake, ErasureAsked(where=ERASED), actor="ada", now_ms=1_700_000_000_000
+        )
         [orders] = http.get("/queues", params={"name": "orders"}).json()["result"]
         later = {"body": "later", "content_type": "text"}
         http.post(f"/queues/{orders['queue_id']}/messages", json=later).raise_for_status()

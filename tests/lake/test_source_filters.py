@@ -23,7 +23,7 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from courier.lake.filters import NAMES_CHARACTERS_MAX, Wanted, narrowed
+from courier.lake.filters import NAMES_CHARACTERS_MAX, WantedEvents, narrowed
 from courier.lake.options import at_ms
 from tests.lake.brokers import journal, last_offset, queue
 from tests.server import Server
@@ -36,54 +36,56 @@ NOON_MS = 1_769_860_800_000
 @pytest.mark.parametrize(
     ("filters", "wanted"),
     [
-        ([GreaterThan(OFFSET, 5)], Wanted(after=5)),
-        ([GreaterThanOrEqual(OFFSET, 5)], Wanted(after=4)),
-        ([LessThan(OFFSET, 5)], Wanted(upto=4)),
-        ([LessThanOrEqual(OFFSET, 5)], Wanted(upto=5)),
-        ([EqualTo(OFFSET, 5)], Wanted(after=4, upto=5)),
-        ([EqualNullSafe(OFFSET, 5)], Wanted(after=4, upto=5)),
-        ([In(OFFSET, (7, None, 3))], Wanted(after=2, upto=7)),
-        ([In(OFFSET, (7, 1.5))], Wanted()),
-        ([GreaterThan(OFFSET, 5), LessThan(OFFSET, 9), LessThan(OFFSET, 12)], Wanted(5, 8)),
-        ([GreaterThan(OFFSET, -5)], Wanted()),
-        ([GreaterThan(OFFSET, 1.5)], Wanted()),
-        ([GreaterThan(OFFSET, True)], Wanted()),
-        ([EqualNullSafe(OFFSET, None)], Wanted()),
-        ([Not(EqualTo(OFFSET, 5))], Wanted()),
-        ([IsNotNull(OFFSET)], Wanted()),
-        ([GreaterThan(AT, NOON)], Wanted(since_ms=NOON_MS)),
-        ([GreaterThanOrEqual(AT, NOON)], Wanted(since_ms=NOON_MS)),
-        ([EqualTo(AT, NOON), GreaterThan(AT, NOON)], Wanted(since_ms=NOON_MS)),
-        ([In(AT, (NOON + timedelta(days=1), NOON))], Wanted(since_ms=NOON_MS)),
+        ([GreaterThan(OFFSET, 5)], WantedEvents(after=5)),
+        ([GreaterThanOrEqual(OFFSET, 5)], WantedEvents(after=4)),
+        ([LessThan(OFFSET, 5)], WantedEvents(upto=4)),
+        ([LessThanOrEqual(OFFSET, 5)], WantedEvents(upto=5)),
+        ([EqualTo(OFFSET, 5)], WantedEvents(after=4, upto=5)),
+        ([EqualNullSafe(OFFSET, 5)], WantedEvents(after=4, upto=5)),
+        ([In(OFFSET, (7, None, 3))], WantedEvents(after=2, upto=7)),
+        ([In(OFFSET, (7, 1.5))], WantedEvents()),
+        ([GreaterThan(OFFSET, 5), LessThan(OFFSET, 9), LessThan(OFFSET, 12)], WantedEvents(5, 8)),
+        ([GreaterThan(OFFSET, -5)], WantedEvents()),
+        ([GreaterThan(OFFSET, 1.5)], WantedEvents()),
+        ([GreaterThan(OFFSET, True)], WantedEvents()),
+        ([EqualNullSafe(OFFSET, None)], WantedEvents()),
+        ([Not(EqualTo(OFFSET, 5))], WantedEvents()),
+        ([IsNotNull(OFFSET)], WantedEvents()),
+        ([GreaterThan(AT, NOON)], WantedEvents(since_ms=NOON_MS)),
+        ([GreaterThanOrEqual(AT, NOON)], WantedEvents(since_ms=NOON_MS)),
+        ([EqualTo(AT, NOON), GreaterThan(AT, NOON)], WantedEvents(since_ms=NOON_MS)),
+        ([In(AT, (NOON + timedelta(days=1), NOON))], WantedEvents(since_ms=NOON_MS)),
         (
             [GreaterThan(AT, NOON), GreaterThan(AT, NOON - timedelta(days=1))],
-            Wanted(since_ms=NOON_MS),
+            WantedEvents(since_ms=NOON_MS),
         ),
-        ([GreaterThan(AT, NOON + timedelta(microseconds=1))], Wanted(since_ms=NOON_MS + 1)),
-        ([LessThan(AT, NOON)], Wanted()),
-        ([GreaterThan(AT, NOON.replace(tzinfo=None))], Wanted()),
-        ([EqualTo(KIND, "acked")], Wanted(kinds=("acked",))),
-        ([In(KIND, ("acked", None, "acked", "leased"))], Wanted(kinds=("acked", "leased"))),
-        ([In(KIND, ("acked",)), EqualTo(KIND, "leased")], Wanted(kinds=())),
-        ([EqualNullSafe(QUEUE, "a")], Wanted(queues=("a",))),
-        ([In(QUEUE, (None,))], Wanted()),
-        ([EqualTo(QUEUE, "a,b")], Wanted()),
-        ([EqualTo(QUEUE, "")], Wanted()),
-        ([Not(EqualTo(QUEUE, "a"))], Wanted()),
-        ([StringStartsWith(QUEUE, "a")], Wanted()),
-        ([In(QUEUE, tuple(f"q{n}" for n in range(NAMES_CHARACTERS_MAX)))], Wanted()),
-        ([EqualTo(("detail", "offset"), 5)], Wanted()),
+        ([GreaterThan(AT, NOON + timedelta(microseconds=1))], WantedEvents(since_ms=NOON_MS + 1)),
+        ([LessThan(AT, NOON)], WantedEvents()),
+        ([GreaterThan(AT, NOON.replace(tzinfo=None))], WantedEvents()),
+        ([EqualTo(KIND, "acked")], WantedEvents(kinds=("acked",))),
+        ([In(KIND, ("acked", None, "acked", "leased"))], WantedEvents(kinds=("acked", "leased"))),
+        ([In(KIND, ("acked",)), EqualTo(KIND, "leased")], WantedEvents(kinds=())),
+        ([EqualNullSafe(QUEUE, "a")], WantedEvents(queues=("a",))),
+        ([In(QUEUE, (None,))], WantedEvents()),
+        ([EqualTo(QUEUE, "a,b")], WantedEvents()),
+        ([EqualTo(QUEUE, "")], WantedEvents()),
+        ([Not(EqualTo(QUEUE, "a"))], WantedEvents()),
+        ([StringStartsWith(QUEUE, "a")], WantedEvents()),
+        ([In(QUEUE, tuple(f"q{n}" for n in range(NAMES_CHARACTERS_MAX)))], WantedEvents()),
+        ([EqualTo(("detail", "offset"), 5)], WantedEvents()),
     ],
 )
-def test_what_is_left_of_the_journal_under_filters(filters: list[Filter], wanted: Wanted) -> None:
-    assert narrowed(Wanted(), filters) == wanted
+def test_what_is_left_of_the_journal_under_filters(
+    filters: list[Filter], wanted: WantedEvents
+) -> None:
+    assert narrowed(WantedEvents(), filters) == wanted
 
 
 def test_filters_narrow_what_the_options_ask_for() -> None:
-    asked = Wanted(queues=("a",), kinds=("acked", "leased"))
+    asked = WantedEvents(queues=("a",), kinds=("acked", "leased"))
     filters: list[Filter] = [EqualTo(QUEUE, "b"), EqualTo(KIND, "acked")]
     narrow = narrowed(asked, filters)
-    assert narrow == Wanted(queues=(), kinds=("acked",))
+    assert narrow == WantedEvents(queues=(), kinds=("acked",))
     assert narrow.nothing
     assert not asked.nothing
 
@@ -137,7 +139,7 @@ def test_no_filters_leave_out_a_row_that_they_let_through() -> None:
     left_out = 0
     for _ in range(3_000):
         filters = [made() for _ in range(chosen.randint(1, 4))]
-        wanted = narrowed(Wanted(), filters)
+        wanted = narrowed(WantedEvents(), filters)
         for row in rows:
             if _inside(wanted, row):
                 continue
@@ -172,7 +174,7 @@ def _holds(each: Any, row: dict[str, Any]) -> bool:
     return value is not None and each.value is not None and COMPARED[type(each)](value, each.value)
 
 
-def _inside(wanted: Wanted, row: dict[str, Any]) -> bool:
+def _inside(wanted: WantedEvents, row: dict[str, Any]) -> bool:
     return (
         wanted.after < row["offset"]
         and (wanted.upto is None or row["offset"] <= wanted.upto)

@@ -217,7 +217,7 @@ def _erase(args: argparse.Namespace) -> None:
         from courier.lake.replay import instant, now_ms
 
         lake, now = opened(args), now_ms()
-        asked = erasure.Asked(
+        asked = erasure.ErasureAsked(
             tenant=args.tenant_id,
             queue=args.queue,
             before_ms=instant(args.before, now_ms=now) if args.before else None,
@@ -288,7 +288,7 @@ def _backfill(args: argparse.Namespace) -> None:
             listener=own["id"],
         )
         listeners = [
-            backfill.Listener(
+            backfill.QueueListener(
                 each["id"],
                 each["created_ms"],
                 owes=bool(each["open"] or each["in_flight"] or each["missed"]),

@@ -111,7 +111,7 @@ def started(args: argparse.Namespace, root: str, name: str) -> Iterator["Spark"]
 
     Both signals end what is done with it as KeyboardInterrupt.
     """
-    from courier.lake.end import Request
+    from courier.lake.end import EndRequest
     from courier.lake.session import remote, session
 
     elsewhere = "://" in root
@@ -121,7 +121,7 @@ def started(args: argparse.Namespace, root: str, name: str) -> Iterator["Spark"]
     try:
         # A Java that is starting would be left behind by a command that ends meanwhile, so it
         # is waited for; unless a second signal says not to.
-        request = Request()
+        request = EndRequest()
         asked: list[int] = []
 
         def note(number: int, frame: FrameType | None) -> None:
@@ -170,9 +170,9 @@ def _shown(line: str) -> Iterator[None]:
 @contextmanager
 def interruptible() -> Iterator[None]:
     """Meanwhile both signals are a KeyboardInterrupt, as they are with Spark."""
-    from courier.lake.end import Request
+    from courier.lake.end import EndRequest
 
-    interrupt = Request().interrupt
+    interrupt = EndRequest().interrupt
     before = {number: signal.signal(number, interrupt) for number in SIGNALS}
     try:
         yield

@@ -99,7 +99,7 @@ def _run(args: argparse.Namespace) -> None:
     with ending_at_once(), failures(args):
         from courier.lake import checks, java, lock
         from courier.lake.catalog import Lake
-        from courier.lake.pipeline import Pipeline, telling
+        from courier.lake.pipeline import LakePipeline, telling
         from courier.lake.tables import LakeError
 
         root, place = lake_root(args), _place(args)
@@ -120,7 +120,7 @@ def _run(args: argparse.Namespace) -> None:
             lines = _Lines(after=first - 1)
             # Who is asked to end before anything has begun has done what was asked.
             with suppress(KeyboardInterrupt), started(args, root, args.name) as spark:
-                pipeline = Pipeline(
+                pipeline = LakePipeline(
                     spark,
                     lake,
                     place,
@@ -193,11 +193,13 @@ def _list(args: argparse.Namespace) -> None:
 def _rebuild(args: argparse.Namespace) -> None:
     with failures(args):
         from courier.lake import lock
-        from courier.lake.rebuild import Part, rebuild
+        from courier.lake.rebuild import RebuildPart, rebuild
 
         lake = opened(args)
         with lock.hold(lake.root), started(args, lake.root, args.name) as spark:
-            for name in rebuild(spark, lake, args.table, Part(args.queue or "", args.day or "")):
+            for name in rebuild(
+                spark, lake, args.table, RebuildPart(args.queue or "", args.day or "")
+            ):
                 print(f"rebuilt {name}", flush=True)
 
 

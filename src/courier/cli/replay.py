@@ -19,7 +19,7 @@ from courier.cli.parser import Commands, command
 if TYPE_CHECKING:
     from courier.lake.catalog import Lake
     from courier.lake.client import Place
-    from courier.lake.replay import Asked, Chosen, Plan, Plans, Spark
+    from courier.lake.replay import Asked, Chosen, Plans, ReplayPlan, Spark
 
 TIME = "as 2026-01-31T12:00:00Z, or how long ago: 30s, 5m, 2h, 7d"
 RATE_MAX = 1_000_000
@@ -170,7 +170,7 @@ def _warn(behind: int) -> None:
         )
 
 
-def _publish(plans: "Plans", plan: "Plan", place: "Place", args: argparse.Namespace) -> None:
+def _publish(plans: "Plans", plan: "ReplayPlan", place: "Place", args: argparse.Namespace) -> None:
     from courier.lake import replay
 
     print(
@@ -189,7 +189,7 @@ def _publish(plans: "Plans", plan: "Plan", place: "Place", args: argparse.Namesp
     print(f"{count(plan.total, 'message')} published to '{plan.queue}', replay '{plan.id}'")
 
 
-def _again(plan: "Plan", args: argparse.Namespace) -> str:
+def _again(plan: "ReplayPlan", args: argparse.Namespace) -> str:
     """The command that goes on where this one ends."""
     words = ["courier", "replay", "--id", plan.id]
     if plan.listener:

@@ -21,7 +21,7 @@ from courier.cli.errors import Failed, Misused, Stop
 from courier.cli.lakes import lake_root
 from courier.cli.parser import DURATION, Commands, command, milliseconds
 from courier.config import Config
-from courier.lake.end import Request
+from courier.lake.end import EndRequest
 
 PACKAGES = ("pyspark", "deltalake", "pyarrow")
 READY_S_MAX = 2.0
@@ -83,7 +83,7 @@ class Supervisor:
             "pipeline", ["pipeline", "run", "--every", f"{args.every}ms", *place]
         )
         self._was_ready = False
-        self._request = Request()
+        self._request = EndRequest()
         self._end = asyncio.Event()
 
     async def run(self) -> None:

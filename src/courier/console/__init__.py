@@ -294,14 +294,14 @@ class Console:
     def _receivers(self) -> list[Route]:
         """Forms of what messages are pushed and copied to."""
         form, page = self._form, self._page
-        new, connect = forms.NewListener, forms.Connection
+        new, connect = forms.NewListener, forms.ConnectionForm
         listeners = "/queues/{queue}/listeners"
         return [
             form(listeners, "create_listener", "listeners:write", "target", new, status=200),
             form(f"{listeners}/{{listener}}", "change_listener", "listeners:write", "target",
-                 forms.Change),
+                 forms.ChangeForm),
             form("/exchanges/{exchange}", "change_exchange", "queues:write", "target",
-                 forms.Change),
+                 forms.ChangeForm),
             page("/settings/connections", "show_connections", "admin", "whole"),
             form("/settings/connections", "connect", "admin", "whole", connect, status=200),
         ]  # fmt: skip

@@ -51,7 +51,7 @@ WORDS = {
 }  # fmt: skip
 
 
-class Change(Struct):
+class ShownChange(Struct):
     setting: str
     words: str
     before: str
@@ -66,7 +66,7 @@ class Difference(Struct):
 
     id: str
     name: str
-    changes: list[Change]
+    changes: list[ShownChange]
     filled: dict[str, Any]
     modified_ms: int
     back: str
@@ -182,13 +182,13 @@ class Actions:
             raise InvalidRequest("dead_letter", f"'{name[:80]}' must be a {kind} queue too.")
         return found.id
 
-    def _changes(self, queue: Queue, wanted: Queue, reach: Reach) -> list[Change]:
+    def _changes(self, queue: Queue, wanted: Queue, reach: Reach) -> list[ShownChange]:
         found = []
         for field, (words, effect) in WORDS.items():
             before, after = getattr(queue, field), getattr(wanted, field)
             if before != after:
                 was, will = (self._shown(field, each, reach) for each in (before, after))
-                found.append(Change(field, words, was, will, effect))
+                found.append(ShownChange(field, words, was, will, effect))
         return found
 
     def _shown(self, field: str, value: Any, reach: Reach) -> str:

@@ -54,7 +54,7 @@ class Wanted(Struct, frozen=True):
         return bool(self.text or self.path)
 
 
-class Found(Struct):
+class FoundPage(Struct):
     """`next` is where the next page begins, None at the end. Of a search that is not over:
     `share` of the queue, and up to which time."""
 
@@ -82,9 +82,9 @@ async def browse(
     newest: bool,
     after: int,
     now_ms: int,
-) -> Found:
+) -> FoundPage:
     """A page of messages after (or, newest first, before) the sequence `after`."""
-    found = Found([])
+    found = FoundPage([])
     until_s = time.perf_counter() + SEARCHED_S_MAX
     low, high = await _span(store, queue, wanted, now_ms)
     here = (low, min(high, after or high)) if newest else (max(low, after), high)
@@ -126,7 +126,7 @@ async def _span(store: Store, queue: Queue, wanted: Wanted, now_ms: int) -> tupl
 async def _say_how_far(
     store: Store,
     queue: Queue,
-    found: Found,
+    found: FoundPage,
     span: tuple[int, int],
     now_ms: int,
     *,

@@ -9,7 +9,7 @@ from courier import ids
 from courier.console import Services
 from courier.console.browsing import Wanted, at, first_from, pages
 from courier.console.lake import LakePages
-from courier.console.plans import PAGE, Chosen, Plan, PlanFiles, Ranges, Selection, on_disk
+from courier.console.plans import PAGE, Plan, PlanFiles, PlannedMessage, Ranges, Selection, on_disk
 from courier.console.reading import Part, read
 from courier.core import journal
 from courier.core.errors import NotFound
@@ -77,9 +77,9 @@ class Choosing:
             writer.abandon()
             raise
 
-    async def _pages(self, plan: Plan, reach: Reach) -> AsyncIterator[list[Chosen]]:
+    async def _pages(self, plan: Plan, reach: Reach) -> AsyncIterator[list[PlannedMessage]]:
         """Pages of one queue each, of at most PAGE_BYTES_MAX unless a body is longer."""
-        chosen: list[Chosen] = []
+        chosen: list[PlannedMessage] = []
         room = Allowance(PAGE_BYTES_MAX)
         async for found in self._found(plan, reach):
             for each in found:
@@ -93,7 +93,7 @@ class Choosing:
         if chosen:
             yield chosen
 
-    async def _found(self, plan: Plan, reach: Reach) -> AsyncIterator[list[Chosen]]:
+    async def _found(self, plan: Plan, reach: Reach) -> AsyncIterator[list[PlannedMessage]]:
         if plan.action == "retry_pushes":
             async for missed in self._missed(plan):
                 yield missed
@@ -109,7 +109,9 @@ class Choosing:
                     raise NotFound("queue", id)
                 async for messages in held(self._services, queue, plan.selection):
                     taken = await self._taken(plan, id, messages, reach)
-                    yield [Chosen.of(id, each, each.origin, kept=plan.kept) for each in taken]
+                    yield [
+                        PlannedMessage.of(id, each, each.origin, kept=plan.kept) for each in taken
+                    ]
 
     async def _taken(
         self, plan: Plan, queue: str, messages: Sequence[Message], reach: Reach
@@ -137,14 +139,14 @@ class Choosing:
             plan.apart += idle.count(False)
         return messages
 
-    async def _missed(self, plan: Plan) -> AsyncIterator[list[Chosen]]:
+    async def _missed(self, plan: Plan) -> AsyncIterator[list[PlannedMessage]]:
         """Messages whose push to a listener failed, oldest first."""
         queue = plan.queues[0][0]
         listener = self._store.records.require(Listener, plan.target)
         found = await missed(self._store, listener, limit=RETRIED_MAX, now_ms=self._now_ms())
         for last in range(len(found), 0, -PAGE):
             yield [
-                Chosen(
+                PlannedMessage(
                     queue,
                     ids.message_seq(id, queue=queue) or 0,
                     id,
@@ -155,7 +157,7 @@ class Choosing:
                 for id in found[max(0, last - PAGE) : last][::-1]
             ]
 
-    async def _archived(self, plan: Plan) -> list[Chosen]:
+    async def _archived(self, plan: Plan) -> list[PlannedMessage]:
         """Messages of the lake, for their own queues if these are still there, or for `target`."""
         found = await self._lake.messages(plan.selection.sql, plan.tenant, REPLAYED_MAX)
         chosen, into = [], dict.fromkeys([plan.target] if plan.target else [])
@@ -170,7 +172,7 @@ class Choosing:
         plan.queues = [(queue.id, queue.name) for queue in named]
         return chosen
 
-    async def _copies(self, plan: Plan) -> AsyncIterator[list[Chosen]]:
+    async def _copies(self, plan: Plan) -> AsyncIterator[list[PlannedMessage]]:
         """What a redrive published and nobody has leased since, as its events say."""
         undone = (await self._plans.all())[plan.undo_of]
         async for run, start, stop in _read_ranges(self._store, undone.offsets):
@@ -192,7 +194,7 @@ class Choosing:
                     # Back on the dead-letter queue it is one of the queue that it came to.
                     into = str(detail.get("queue", "")) if redriven else ""
                     origin = Origin(run.queue, found[0].id, reason="attempts") if into else None
-                    yield [Chosen.of(run.queue, found[0], origin, kept=True, into=into)]
+                    yield [PlannedMessage.of(run.queue, found[0], origin, kept=True, into=into)]
 
 
 async def _read_ranges(store: Store, ranges: Ranges) -> AsyncIterator[Part]:
@@ -226,9 +228,9 @@ async def held(
         yield page
 
 
-def _archived(row: dict[str, Any], *, into: str) -> Chosen:
+def _archived(row: dict[str, Any], *, into: str) -> PlannedMessage:
     headers = row["headers"]
-    return Chosen(
+    return PlannedMessage(
         str(row["queue_id"]),
         int(row["seq"]),
         str(row["message_id"]),

@@ -97,7 +97,7 @@ class Connections:
 
     async def connect(self, call: Call) -> Page | Redirect:
         """Make or remove one. Raises InvalidRequest for what is no action of this page."""
-        asked: forms.Connection = call.body
+        asked: forms.ConnectionForm = call.body
         if call.tenant == OPERATOR:
             raise InvalidRequest("tenant", "There is no tenant to change.")
         made: tuple[str, str] | None = None
@@ -125,7 +125,7 @@ class Connections:
     def _wrong(
         self,
         call: Call,
-        asked: forms.Connection,
+        asked: forms.ConnectionForm,
         error: InvalidRequest | Conflict | OverLimit | NotFound,
     ) -> Page:
         facts = self._facts(call)
@@ -138,7 +138,7 @@ class Connections:
 
     # --- making and removing ---
 
-    async def _put_worker(self, call: Call, asked: forms.Connection) -> tuple[str, str]:
+    async def _put_worker(self, call: Call, asked: forms.ConnectionForm) -> tuple[str, str]:
         name, newcomers = asked.name.strip(), self._services.newcomers
         worker = await self._admin.workers.put(
             call.tenant,
@@ -148,7 +148,7 @@ class Connections:
         )
         return f"worker {name}", newcomers.secret(worker)
 
-    async def _put_exchange(self, call: Call, asked: forms.Connection) -> None:
+    async def _put_exchange(self, call: Call, asked: forms.ConnectionForm) -> None:
         name = asked.name.strip()
         if not NAME.fullmatch(name):
             raise InvalidRequest("name", f"An exchange's name has {NAME_RULE}.")
@@ -158,7 +158,7 @@ class Connections:
             call.tenant, name, encrypted=asked.encrypted, actor=call.actor
         )
 
-    async def _subscribe(self, call: Call, asked: forms.Connection) -> None:
+    async def _subscribe(self, call: Call, asked: forms.ConnectionForm) -> None:
         known = news.SOURCES.get(asked.source)
         if known is None:
             raise InvalidRequest("source", f"'{asked.source[:40]}' is not one of the sources")
@@ -184,7 +184,7 @@ class Connections:
             call.tenant, None, lambda _: new, reach=call.reach, actor=call.actor
         )
 
-    async def _add_domain(self, call: Call, asked: forms.Connection) -> None:
+    async def _add_domain(self, call: Call, asked: forms.ConnectionForm) -> None:
         hostname, port = asked.hostname.strip(), asked.port.strip()
         if not HOSTNAME.fullmatch(hostname):
             raise InvalidRequest("hostname", f"'{hostname[:80]}' is not the name of a host")
@@ -200,7 +200,7 @@ class Connections:
         )
         await self._admin.domains.create(domain, actor=call.actor)
 
-    async def _remove(self, call: Call, asked: forms.Connection) -> None:
+    async def _remove(self, call: Call, asked: forms.ConnectionForm) -> None:
         tenant, target = call.tenant, asked.target
         match asked.action:
             case "remove_worker":

@@ -84,7 +84,7 @@ class ExchangePages:
 
     async def change_exchange(self, call: Call) -> Page | Redirect:
         """Bind a queue, by a rule or not, unbind one, or delete the exchange."""
-        asked: forms.Change = call.body
+        asked: forms.ChangeForm = call.body
         exchange = self._store.records.require(Exchange, call.params["exchange"])
         try:
             await self._change(call, exchange, asked)
@@ -99,7 +99,7 @@ class ExchangePages:
             return Redirect("/console")
         return Redirect(page_after(asked.view, f"/console/exchanges/{exchange.id}"))
 
-    async def _change(self, call: Call, exchange: Exchange, asked: forms.Change) -> None:
+    async def _change(self, call: Call, exchange: Exchange, asked: forms.ChangeForm) -> None:
         admin, tenant = self._services.admin, exchange.tenant
         if asked.action == "delete":
             if asked.confirm.strip() != exchange.name:
@@ -171,7 +171,7 @@ def rule_words(rule: Rule | None) -> str:
     return f"{rule.name} {TESTS[rule.test]} {shown}"
 
 
-def rule_of(asked: forms.Change) -> Rule | None:
+def rule_of(asked: forms.ChangeForm) -> Rule | None:
     """What a form says of a header, None for everything. Raises InvalidRequest."""
     name, test, text = asked.header.strip(), asked.test, asked.value.strip()
     if not name:

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from courier.console import Services
 from courier.console.recent import QUIET, History, Recent
-from courier.console.rules import Listening, Look, QueueFacts, Reader, ServerFacts, looks_at
+from courier.console.rules import Listening, Look, QueueFacts, ReaderFacts, ServerFacts, looks_at
 from courier.core.keys import Reach
 from courier.core.slices import Slices
 from courier.core.types import (
@@ -193,7 +193,7 @@ class Facts:
     async def server(self) -> ServerFacts:
         head = await self._store.journal.head()
         readers = tuple(
-            Reader(each.name, each.seen_ms, max(0, head.last - each.offset))
+            ReaderFacts(each.name, each.seen_ms, max(0, head.last - each.offset))
             for each in self._records.scan(Pipeline)
         )
         return ServerFacts(

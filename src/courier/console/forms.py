@@ -102,7 +102,7 @@ class NewListener(Struct):
     url: str = ""
 
 
-class Change(Struct):
+class ChangeForm(Struct):
     """What to do to a listener or an exchange. `confirm` is its name, where it is deleted.
 
     Of an exchange: to the binding of `queue`, whose rule is that `header` passes `test` with
@@ -118,7 +118,7 @@ class Change(Struct):
     value: str = ""
 
 
-class Connection(Struct):
+class ConnectionForm(Struct):
     """A worker, exchange, event subscription or domain to make or, by name or id, to remove."""
 
     action: str = ""

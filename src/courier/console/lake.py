@@ -66,7 +66,7 @@ FINDINGS = ("difference", "gaps", "double_leases", "unleased_acks", "revived", "
 ENDS = ("acked", "buried", "expired", "purged", "deleted")
 
 
-class Answer(Struct):
+class LakeAnswer(Struct):
     """What DuckDB says. `kinds` are time, number or "" for each column."""
 
     columns: list[str] = []
@@ -82,7 +82,7 @@ class LakeFacts(Struct):
     sql: str
     tables: dict[str, list[str]]
     questions: list[tuple[str, str]]
-    answer: Answer | None = None
+    answer: LakeAnswer | None = None
     problem: str = ""
 
     @property
@@ -142,7 +142,7 @@ class LakePages:
 
     # --- asking ---
 
-    async def ask(self, call: Call, sql: str, limit: int = ROWS_MAX) -> Answer:
+    async def ask(self, call: Call, sql: str, limit: int = ROWS_MAX) -> LakeAnswer:
         """Raises InvalidRequest with a sentence, RateLimited while another question runs."""
         tenant = "" if call.key and operates(call.key) else call.tenant
         return await self._ask(sql, tenant, limit, call.request.caller)
@@ -160,7 +160,7 @@ class LakePages:
 
     async def _ask(
         self, sql: str, tenant: str, limit: int, caller: Caller | None, *, messages: bool = False
-    ) -> Answer:
+    ) -> LakeAnswer:
         asked = {"root": self._services.lake, "sql": sql, "tenant": tenant, "limit": limit,
                  "messages": messages}  # fmt: skip
         try:
@@ -174,7 +174,7 @@ class LakePages:
         finally:
             self._turn.release()
         try:
-            answer = await asyncio.to_thread(msgspec.json.decode, said, type=Answer)
+            answer = await asyncio.to_thread(msgspec.json.decode, said, type=LakeAnswer)
         except msgspec.DecodeError as error:
             raise InvalidRequest("sql", "the question was stopped") from error
         if answer.error:
@@ -315,15 +315,15 @@ def _questions() -> list[tuple[str, str]]:
     return [(words.strip(), sql.strip()) for words, _, sql in parts]
 
 
-def _place(answer: Answer | None, name: str) -> int:
+def _place(answer: LakeAnswer | None, name: str) -> int:
     return answer.columns.index(name) if answer and name in answer.columns else -1
 
 
-def _dicts(answer: Answer) -> list[dict[str, Any]]:
+def _dicts(answer: LakeAnswer) -> list[dict[str, Any]]:
     return [dict(zip(answer.columns, row, strict=True)) for row in answer.rows]
 
 
-def _download(answer: Answer, form: str) -> Response:
+def _download(answer: LakeAnswer, form: str) -> Response:
     if form == "json":
         body = msgspec.json.encode(_dicts(answer))
     else:
@@ -346,7 +346,7 @@ def _cell(value: Any) -> Any:
     return f"'{value}" if risky else value
 
 
-def chart(answer: Answer) -> Markup:
+def chart(answer: LakeAnswer) -> Markup:
     """A line for each column of numbers over the first column of times; nothing without both."""
     if "time" not in answer.kinds or len(answer.rows) < 2:
         return Markup("")

@@ -13,7 +13,7 @@ from courier.console.browsing import SEARCH_CHARACTERS_MAX
 from courier.console.charts import Mark
 from courier.console.guard import page_after
 from courier.console.lake import LakePages
-from courier.console.plans import Chosen, Plan, PlanFiles, Selection
+from courier.console.plans import Plan, PlanFiles, PlannedMessage, Selection
 from courier.console.queue import may
 from courier.console.runs import Runs
 from courier.console.shell import plan_line
@@ -389,7 +389,7 @@ class Planning:
         """The oldest, one from the middle, and the newest: which, its id, how it begins."""
         if not plan.kept or not plan.pages or not plan.count or plan.state == "choosing":
             return []
-        found: list[tuple[str, Chosen]] = []
+        found: list[tuple[str, PlannedMessage]] = []
         try:
             for words, number in (("oldest", 0), ("middle", plan.pages // 2), ("newest", -1)):
                 page = await self.plans.page(plan, number % plan.pages)
@@ -400,7 +400,7 @@ class Planning:
         except StoreUnavailable as error:  # the rest of the plan can be shown all the same
             return [("unreadable", "", str(error))]
 
-    def _opened(self, each: Chosen) -> str:
+    def _opened(self, each: PlannedMessage) -> str:
         queue = self._store.records.get(Queue, each.queue)
         if queue is None and each.sealed:
             return "(encrypted)"

@@ -160,7 +160,7 @@ class Plan(Struct, kw_only=True):
         return self.state in ("planned", "stopped", "done")
 
 
-class Chosen(Struct, frozen=True):
+class PlannedMessage(Struct, frozen=True):
     """A message that a plan chose. `body` None: there was no room to keep it.
 
     `into`: where to put it back, if not where it was. `origin`: whose dead letter it is.
@@ -182,7 +182,7 @@ class Chosen(Struct, frozen=True):
     @classmethod
     def of(
         cls, queue: str, message: Message, origin: Origin | None, *, kept: bool, into: str = ""
-    ) -> "Chosen":
+    ) -> "PlannedMessage":
         headers = msgspec.json.encode(message.headers) if message.headers and kept else None
         return cls(
             queue,
@@ -221,15 +221,15 @@ class Chosen(Struct, frozen=True):
         )
 
 
-def _check(message: Chosen) -> bytes:
+def _check(message: PlannedMessage) -> bytes:
     """What is written beside a message, to see that it is what was written."""
     return blake2b(msgspec.msgpack.encode(message), digest_size=16).digest()
 
 
-def _checked(row: dict[str, Any]) -> Chosen:
+def _checked(row: dict[str, Any]) -> PlannedMessage:
     """Raises ValueError or TypeError if it is not what was written."""
     check = row.pop(_CHECK, None)  # files of an earlier release have none
-    found = Chosen(**row)
+    found = PlannedMessage(**row)
     if check is not None and check != _check(found):
         raise ValueError(found.id)
     return found
@@ -244,10 +244,10 @@ class Writer:
         self._stream = pa.ipc.new_file(self._file, _SCHEMA)
         self.pages = 0
 
-    def write(self, page: Sequence[Chosen]) -> int:
+    def write(self, page: Sequence[PlannedMessage]) -> int:
         """Bytes of the file so far."""
         columns: dict[str, list[Any]] = {_CHECK: [_check(each) for each in page]}
-        for name in Chosen.__struct_fields__:
+        for name in PlannedMessage.__struct_fields__:
             columns[name] = [getattr(each, name) for each in page]
         self._stream.write_batch(pa.record_batch(columns, schema=_SCHEMA))
         self.pages += 1
@@ -352,12 +352,12 @@ class PlanFiles:
         made: Writer = await on_disk(Writer, files_path)
         return made
 
-    async def page(self, plan: Plan, number: int) -> list[Chosen]:
+    async def page(self, plan: Plan, number: int) -> list[PlannedMessage]:
         """Raises StoreUnavailable, also if it is not what was written."""
-        found: list[Chosen] = await on_disk(self._page, plan.file, number)
+        found: list[PlannedMessage] = await on_disk(self._page, plan.file, number)
         return found
 
-    def _page(self, id: str, number: int) -> list[Chosen]:
+    def _page(self, id: str, number: int) -> list[PlannedMessage]:
         # Not mapped into memory: a disk that fails would end the process.
         with pa.OSFile(str(self._path(id, "arrow"))) as file:
             try:

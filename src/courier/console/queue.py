@@ -91,7 +91,7 @@ class Problem(Struct):
     filled: dict[str, str]
 
 
-class QueueFacts(Struct):
+class ShownQueue(Struct):
     id: str
     name: str
     tenant: str
@@ -206,7 +206,7 @@ class QueuePage:
         facts.problem = problem
         return Page("queue.html", facts, status)
 
-    async def facts(self, call: Call, queue: Queue) -> QueueFacts:
+    async def facts(self, call: Call, queue: Queue) -> ShownQueue:
         at_ms = self._past.at(call)
         now_ms = at_ms - 1 if at_ms else self._services.clock.now_ms()
         query = {name: values[-1] for name, values in call.request.query.items()}
@@ -235,7 +235,7 @@ class QueuePage:
             queue.id if state == "dead" else "",
         )
         reached = dead if dead and dead.id in reach else None
-        return QueueFacts(
+        return ShownQueue(
             id=queue.id,
             name=queue.name,
             tenant=queue.tenant,
@@ -294,7 +294,9 @@ class QueuePage:
             history.buried_hour,
         )
 
-    async def _plan_marks(self, call: Call, queue: Queue, chosen: spans.Span) -> list[charts.Mark]:
+    async def _plan_marks(
+        self, call: Call, queue: Queue, chosen: spans.ChartSpan
+    ) -> list[charts.Mark]:
         found = await self.plans_of(call, queue)
         return [mark for mark in found if chosen.since_ms <= mark.at_ms < chosen.until_ms]
 
@@ -307,7 +309,7 @@ class QueuePage:
         return found
 
     async def _compared(
-        self, queue: Queue, chosen: spans.Span, other: tuple[int, int] | None, tallies: Any
+        self, queue: Queue, chosen: spans.ChartSpan, other: tuple[int, int] | None, tallies: Any
     ) -> tuple[Compared | None, tuple[int, ...]]:
         """The other span's figures, and its line over this one."""
         if other is None:
@@ -387,7 +389,7 @@ class QueuePage:
                 queue.id, count=browsing.ROWS, now_ms=now_ms, allowance=allowance
             )
             fits = browsing.fitting(queue, wanted)
-            found = browsing.Found([row(each) for each in ready if fits(each)])
+            found = browsing.FoundPage([row(each) for each in ready if fits(each)])
         else:
             newest = order == "newest"
             found = await browsing.browse(

@@ -35,7 +35,7 @@ class Receivers:
 
     async def change_listener(self, call: Call) -> Page | Redirect:
         """Disable, enable or delete it; what waits for a deleted one is pushed to nobody."""
-        asked: forms.Change = call.body
+        asked: forms.ChangeForm = call.body
         queue, id = call.queue, call.params["listener"]
         listener = self._listeners.of_queue(queue.id, id)
         if asked.action == "delete":

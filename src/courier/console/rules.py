@@ -65,7 +65,7 @@ class QueueFacts(Struct):
         return self.count - self.leased - self.delayed
 
 
-class Reader(Struct):
+class ReaderFacts(Struct):
     name: str
     seen_ms: int
     behind: int
@@ -74,7 +74,7 @@ class Reader(Struct):
 class ServerFacts(Struct):
     """What is about no queue; only the operator's keys see it."""
 
-    readers: tuple[Reader, ...] = ()
+    readers: tuple[ReaderFacts, ...] = ()
     journal_bytes: int = 0
     journal_bytes_max: int = 1
     free_bytes: int | None = None

@@ -17,9 +17,9 @@ from courier.console.deeds import DEEDS
 from courier.console.lake import LakePages
 from courier.console.plans import (
     REPLAY_ID,
-    Chosen,
     Plan,
     PlanFiles,
+    PlannedMessage,
     Ranges,
     State,
     add_ranges,
@@ -46,7 +46,7 @@ DIALECT = "console"
 _SETTINGS = ("_created", "_updated", "_deleted")
 
 
-Step = Callable[[Plan, Sequence[Chosen], Actor], Awaitable[set[int]]]
+Step = Callable[[Plan, Sequence[PlannedMessage], Actor], Awaitable[set[int]]]
 
 
 class Runs:
@@ -162,7 +162,7 @@ class Runs:
             await self._wholes.act(plan, actor, reach)
             extend_ranges(plan.offsets, await _of_settings(self._store, plan))
 
-    async def _page(self, plan: Plan, number: int) -> list[Chosen]:
+    async def _page(self, plan: Plan, number: int) -> list[PlannedMessage]:
         """What puts messages back is about those that the plan before did delete."""
         page = await self._plans.page(plan, number)
         if plan.file == plan.id:
@@ -176,18 +176,20 @@ class Runs:
 
     # --- what is done to a page; the answer is what was done to which of them ---
 
-    async def _delete(self, plan: Plan, page: Sequence[Chosen], actor: Actor) -> set[int]:
+    async def _delete(self, plan: Plan, page: Sequence[PlannedMessage], actor: Actor) -> set[int]:
         seqs = [each.seq for each in page]
         await self._services.broker.remove_chosen(page[0].queue, seqs, actor=actor, leased=False)
         return (await _of_page(self._store, plan, page))[0]
 
-    async def _redrive(self, plan: Plan, page: Sequence[Chosen], actor: Actor) -> set[int]:
+    async def _redrive(self, plan: Plan, page: Sequence[PlannedMessage], actor: Actor) -> set[int]:
         for first in range(0, len(page), REDRIVEN_MAX):
             seqs = [each.seq for each in page[first : first + REDRIVEN_MAX]]
             await self._services.broker.redrive_chosen(page[0].queue, seqs, actor=actor)
         return (await _of_page(self._store, plan, page))[0]
 
-    async def _take_back(self, plan: Plan, page: Sequence[Chosen], actor: Actor) -> set[int]:
+    async def _take_back(
+        self, plan: Plan, page: Sequence[PlannedMessage], actor: Actor
+    ) -> set[int]:
         """Delete the copies of a redrive or replay, and put back what were dead letters."""
         queue, now_ms = page[0].queue, self._services.clock.now_ms()
         seqs = [each.seq for each in page]
@@ -203,11 +205,11 @@ class Runs:
         await self._publish(plan, back, actor)
         return done
 
-    async def _put_back(self, plan: Plan, page: Sequence[Chosen], actor: Actor) -> set[int]:
+    async def _put_back(self, plan: Plan, page: Sequence[PlannedMessage], actor: Actor) -> set[int]:
         await self._publish(plan, page, actor)
         return {each.seq for each in page}
 
-    async def _publish(self, plan: Plan, back: Sequence[Chosen], actor: Actor) -> None:
+    async def _publish(self, plan: Plan, back: Sequence[PlannedMessage], actor: Actor) -> None:
         """Publish messages again, each page under a key, so that none is stored twice."""
         names = dict(plan.queues)
         for into in dict.fromkeys(each.into or each.queue for each in back):
@@ -229,17 +231,17 @@ class Runs:
                 except RateLimited as error:
                     await asyncio.sleep(min(PAUSE_S_MAX, error.retry_after_ms / 1_000))
 
-    def _named(self, plan: Plan, each: Chosen) -> str:
+    def _named(self, plan: Plan, each: PlannedMessage) -> str:
         queue = self._store.records.get(Queue, each.queue)
         return queue.name if queue else plan.target_name or each.queue
 
-    def _draft(self, plan: Plan, queue: Queue, each: Chosen, name: str) -> Draft:
+    def _draft(self, plan: Plan, queue: Queue, each: PlannedMessage, name: str) -> Draft:
         body, sealed = each.body or b"", each.sealed
         if queue.encrypted and sealed:  # it is sealed once more when it is published
             body, sealed = self._services.broker.opened(queue, each.message).body, None
         return each.draft(body, sealed, plan=plan.id, queue=name)
 
-    async def _check(self, plan: Plan, page: Sequence[Chosen], actor: Actor) -> set[int]:
+    async def _check(self, plan: Plan, page: Sequence[PlannedMessage], actor: Actor) -> set[int]:
         """Those that are still there, and go with their queue."""
         seqs = [each.seq for each in page]
         there = await self._services.broker.remove_chosen(
@@ -247,7 +249,7 @@ class Runs:
         )
         return {seq for seq, held in zip(seqs, there, strict=True) if held}
 
-    async def _retry(self, plan: Plan, page: Sequence[Chosen], actor: Actor) -> set[int]:
+    async def _retry(self, plan: Plan, page: Sequence[PlannedMessage], actor: Actor) -> set[int]:
         done = set()
         for each in page:
             if await self._services.broker.retry_chosen(plan.target, each.seq):
@@ -259,7 +261,7 @@ class Runs:
 
 
 async def _of_page(
-    store: Store, plan: Plan, page: Sequence[Chosen]
+    store: Store, plan: Plan, page: Sequence[PlannedMessage]
 ) -> tuple[set[int], Ranges, int]:
     """Sequences that were deleted, offsets of all its events, and the journal's last offset."""
     queue, seqs = page[0].queue, {each.seq for each in page}

@@ -24,7 +24,7 @@ _DURATION = re.compile(r"(\d{1,12})\s*(ms|s|m|min|h|d)")
 _UNITS = {"ms": 1, "s": SECOND_MS, "m": MINUTE_MS, "min": MINUTE_MS, "h": HOUR_MS, "d": DAY_MS}
 
 
-class Span(Struct, frozen=True):
+class ChartSpan(Struct, frozen=True):
     """What the chart shows, bucket by bucket, and the part of it that is selected; `last` if it
     ends now."""
 
@@ -66,7 +66,7 @@ def moment_ms(text: str, field: str) -> int:
     return found
 
 
-def span(since: str, until: str, last: str, now_ms: int) -> Span:
+def span(since: str, until: str, last: str, now_ms: int) -> ChartSpan:
     """The span that an address asks for: one that ends now, or two times. Raises InvalidRequest."""
     if since in LASTS and not until:
         last, since = since, ""
@@ -86,14 +86,18 @@ def span(since: str, until: str, last: str, now_ms: int) -> Span:
     return _span(max(first, end_ms - LASTS["30d"]), end_ms, "", (first, final))
 
 
-def _span(since_ms: int, until_ms: int, last: str, chosen: tuple[int, int] | None = None) -> Span:
+def _span(
+    since_ms: int, until_ms: int, last: str, chosen: tuple[int, int] | None = None
+) -> ChartSpan:
     """Beginning where a bucket does: what is summed by the hour is of whole hours."""
     length_ms = until_ms - since_ms
     bucket_ms = next((ms for longest, ms in _BUCKETS_MS.items() if length_ms <= longest), HOUR_MS)
-    return Span(since_ms // bucket_ms * bucket_ms, until_ms, bucket_ms, last, chosen)
+    return ChartSpan(since_ms // bucket_ms * bucket_ms, until_ms, bucket_ms, last, chosen)
 
 
-def shifted(chosen: Span, against: str, since: str = "", until: str = "") -> tuple[int, int] | None:
+def shifted(
+    chosen: ChartSpan, against: str, since: str = "", until: str = ""
+) -> tuple[int, int] | None:
     """The span to compare with; two times for `other`. Raises InvalidRequest."""
     first, last = chosen.chosen or (chosen.since_ms, chosen.until_ms)
     if against == "other" and (since or until):
@@ -156,7 +160,7 @@ def difference(now: Totals, then: Totals) -> str:
 
 
 async def series(
-    store: Store, queue: Queue, chosen: Span, count: int
+    store: Store, queue: Queue, chosen: ChartSpan, count: int
 ) -> tuple[Series, list[Tally]]:
     """What happened to the queue, by bucket; and the tallies that say so."""
     tallies = await store.past.tallies(

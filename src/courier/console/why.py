@@ -77,7 +77,7 @@ def _held(last: Step, now_ms: int) -> str:
     return ""
 
 
-class Parts(Struct):
+class TimeParts(Struct):
     """Where the time of a life went, in milliseconds."""
 
     waiting: int = 0
@@ -90,9 +90,9 @@ class Parts(Struct):
     dead: int = 0
 
 
-def parts(steps: Sequence[Step], home: str) -> Parts:
+def parts(steps: Sequence[Step], home: str) -> TimeParts:
     """`home` is the queue that it was first published on; elsewhere it is a dead letter."""
-    found = Parts()
+    found = TimeParts()
     last: Step | None = None
     for step in steps:
         if step.listener:
@@ -111,7 +111,7 @@ def parts(steps: Sequence[Step], home: str) -> Parts:
     return found
 
 
-def _leased(found: Parts, step: Step, passed: int) -> None:
+def _leased(found: TimeParts, step: Step, passed: int) -> None:
     """Time from a lease to whatever came of it."""
     if step.kind == "lease_expired":
         found.lost += passed
@@ -151,7 +151,7 @@ def where_it_went(steps: Sequence[Step]) -> str:
     )
 
 
-def _hint(steps: Sequence[Step], found: Parts) -> str:
+def _hint(steps: Sequence[Step], found: TimeParts) -> str:
     """What to change, where the events say it."""
     leases = [step.lease_ms for step in steps if step.kind == "leased" and step.lease_ms]
     if found.losses and leases and found.lost >= 0.95 * found.losses * min(leases):

@@ -10,7 +10,7 @@ from courier.lake.tables import LakeError, Table
 
 if TYPE_CHECKING:
     from courier.lake.sql import Rows
-    from courier.lake.tasks import Pages
+    from courier.lake.tasks import JournalPages
 
 # A table's transactions are numbered by the last offset in it. So what it has does not depend on
 # who wrote it, or on a checkpoint.
@@ -131,7 +131,7 @@ def pass_gap(events: Table, span: Span, *, pipeline: str, now: datetime) -> None
 
 def append(
     events: Table,
-    rows: "Rows | Pages",
+    rows: "Rows | JournalPages",
     *,
     after: int,
     batch: int,

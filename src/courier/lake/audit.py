@@ -30,7 +30,7 @@ FIFO_COLUMNS = ("kind", "queue_id", "detail")
 
 
 @dataclass(frozen=True)
-class Run:
+class AuditRun:
     """One run of the audit: the offsets that it is about, and when it took place."""
 
     batch: int
@@ -51,7 +51,7 @@ def findings(
     live: "Rows",
     previous: "Rows",
     *,
-    run: Run,
+    run: AuditRun,
     broker: Mapping[str, int] | None,
     fifo: Collection[str],
     erased: Mapping[str, int] | None = None,
@@ -167,7 +167,7 @@ from ({steps})
 """
 
 
-def _findings(run: Run, *, with_order: bool, with_broker: bool, whole: bool) -> str:
+def _findings(run: AuditRun, *, with_order: bool, with_broker: bool, whole: bool) -> str:
     """SQL for the rows of a run.
 
     All that is known of a queue meets in one aggregation, which is cheaper than joins.

@@ -38,7 +38,7 @@ _MESSAGE = f"get_json_object(headers, \"$['{MESSAGE}']\")"
 
 
 @dataclass(frozen=True)
-class Listener:
+class QueueListener:
     """A listener of the queue, and whether there is anything that it has not taken."""
 
     id: str
@@ -53,7 +53,7 @@ def choose(
     asked: Asked,
     *,
     tenant: str,
-    listeners: Sequence[Listener],
+    listeners: Sequence[QueueListener],
     retention_ms: int,
     replay_id: str,
     now_ms: int,
@@ -93,11 +93,11 @@ def _delivered(since_ms: int) -> Column:
     return acked & (col("published_at") > lit(time_of(since_ms)))
 
 
-def _took(listener: Listener) -> Column:
+def _took(listener: QueueListener) -> Column:
     return coalesce(array_contains("_takers", listener.id), lit(False))
 
 
-def _clear(listeners: Sequence[Listener]) -> Column:
+def _clear(listeners: Sequence[QueueListener]) -> Column:
     """Whether the broker has no push of the message any more, for anybody."""
     clear = lit(True)
     gone_at = greatest("done_at", "_pushed_at")

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 
-from courier.lake.client import Client, RowsChanged
+from courier.lake.client import Client, RowsDiffer
 from courier.lake.options import Options
 
 REQUEST_BYTES = 4 << 20
@@ -25,7 +25,7 @@ def publish(
 ) -> int:
     """Publish rows under a key, and count them: by their numbers the broker knows them again.
 
-    `report` is told how many are. Raises RowsChanged when other rows were published under the key
+    `report` is told how many are. Raises RowsDiffer when other rows were published under the key
     before, and publishes no more.
     """
     key = f"{run}/{partition}"
@@ -53,14 +53,14 @@ def publish(
 
 
 def none_beside(asked: Options, run: str, *, rows: int) -> None:
-    """Raises RowsChanged when an earlier run has left rows in partitions that nobody has now.
+    """Raises RowsDiffer when an earlier run has left rows in partitions that nobody has now.
 
     The broker may know of fewer than there are: of a write that takes longer than it knows a key.
     """
     with Client(asked.place) as broker:
         known = broker.published_below(asked.queue, run)
     if known > rows:
-        raise RowsChanged(
+        raise RowsDiffer(
             f"{known} rows are published to queue '{asked.queue}' under {run}, and this run has "
             f"{rows}: an earlier one had others or other partitions, so some may be published twice"
         )

@@ -50,25 +50,25 @@ class Missing(CourierError):
     """There is no such tenant, queue, listener or claim."""
 
 
-class ClaimLost(CourierError):
+class ClaimEnded(CourierError):
     """A claim's lease has ended before it was acknowledged."""
 
 
-class RowsChanged(CourierError):
+class RowsDiffer(CourierError):
     """Other rows were published under a key before."""
 
 
 # By the code that the broker gives with its sentence.
 _REFUSALS: dict[str, type[CourierError]] = {
     "not_found": Missing,
-    "claim_lost": ClaimLost,
-    "rows_changed": RowsChanged,
+    "claim_lost": ClaimEnded,
+    "rows_changed": RowsDiffer,
     "trimmed": Trimmed,
 }
 
 
 @dataclass(frozen=True)
-class Head:
+class JournalRange:
     """The journal holds offsets `first` to `last`; `epoch` changes when the store is recreated."""
 
     first: int
@@ -146,13 +146,13 @@ class Client:
 
     # --- journal ---
 
-    def head(self, *, at_ms: int | None = None) -> Head:
+    def head(self, *, at_ms: int | None = None) -> JournalRange:
         """Where the journal is; with `at_ms`, `last` is the last offset before that time."""
         query = {} if at_ms is None else {"at_ms": at_ms}
         told = self._json("GET", "/journal/head", query=query)
         try:
             last = told["last"] if at_ms is None else told["before"]
-            return Head(int(told["first"]), int(last), str(told["epoch"]))
+            return JournalRange(int(told["first"]), int(last), str(told["epoch"]))
         except (KeyError, TypeError):
             raise self._stranger() from None
 
@@ -249,7 +249,7 @@ class Client:
 
         Rows that were published under that key before are not published again. With the digest
         that was told for the rows before the first, it is compared whether they were the same;
-        raises RowsChanged. `last`: the key has no more.
+        raises RowsDiffer. `last`: the key has no more.
         """
         import pyarrow as pa
 

@@ -22,7 +22,7 @@ from pyspark.sql.types import StructType
 
 from courier import ids
 from courier.clock import SystemClock
-from courier.lake.client import ClaimLost, Client, CourierError, Missing
+from courier.lake.client import ClaimEnded, Client, CourierError, Missing
 from courier.lake.options import Options, at_ms
 from courier.lake.schema import CLAIMED
 from courier.lake.source import VERSION, Columns
@@ -97,7 +97,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with Client(self._asked.place) as broker:
             try:
                 return name, broker.claim(queue, name, count=count, lease_ms=lease_ms)
-            except ClaimLost:
+            except ClaimEnded:
                 # Claimed by a run that died before Spark wrote the claim down: nobody has read it.
                 name = f"{name}-{ids.new_id()[:8]}"
                 return name, broker.claim(queue, name, count=count, lease_ms=lease_ms)
@@ -147,8 +147,8 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with Client(self._asked.place) as broker:
             try:
                 broker.ack(self._asked.queue, claim, after=self._before.get(claim, ""))
-            except ClaimLost:
-                raise ClaimLost(
+            except ClaimEnded:
+                raise ClaimEnded(
                     f"a batch of this query is done, and its messages on queue "
                     f"'{self._asked.queue}' were given to others before they could be "
                     f"acknowledged (claim '{claim}', lease {self._asked.lease_ms} ms): they will "
@@ -156,7 +156,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 ) from None
             except Missing as error:
                 # What was acknowledged is known until the next is; so this never was.
-                raise ClaimLost(
+                raise ClaimEnded(
                     f"a batch of this query is done, and nobody knows any more whether its "
                     f"messages on queue '{self._asked.queue}' were acknowledged ({error}): they "
                     "may have been given to others; start it with a new checkpoint"
@@ -187,7 +187,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             try:
                 with Client(self._asked.place) as broker:
                     broker.extend(self._asked.queue, claim, lease_ms=lease_ms)
-            except (ClaimLost, Missing):
+            except (ClaimEnded, Missing):
                 return  # reading or acknowledging it will say so
             except CourierError:
                 continue  # a lease may outlast a broker that is away

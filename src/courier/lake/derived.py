@@ -180,7 +180,7 @@ class Derived:
         now = datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC)
         # Days do not end again when the clock is set back.
         at = max(now, datetime.fromisoformat(f"{last}T00:00:00Z")) if last else now
-        run = audit.Run(int(note["courier.batch"]), span.after, span.upto, at)
+        run = audit.AuditRun(int(note["courier.batch"]), span.after, span.upto, at)
         fifo = set(json.loads(table.note().get(FIFO, "[]")))
         fifo |= audit.fifo_queues(self._look(span, audit.FIFO_COLUMNS))
         before, live = self._live_after(span.after), messages.files(partition=LIVE)

@@ -12,7 +12,7 @@ from types import FrameType
 SAME_S = 1.0
 
 
-class Request:
+class EndRequest:
     """Signals that ask to end: the first to end in order, the next to end at once."""
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class End:
 
     def heed(self, signals: Iterable[int]) -> None:
         """From now on any of these signals sets it, and another one after that ends the process."""
-        request = Request()
+        request = EndRequest()
 
         def hear(number: int, frame: FrameType | None) -> None:
             if request.again(number):

@@ -33,7 +33,7 @@ _CONTENT = ("body", "headers", "group", "message_id")
 
 
 @dataclass(frozen=True)
-class Asked:
+class ErasureAsked:
     """Messages of a queue, published before a time, that a condition is true of; all need not."""
 
     tenant: str = ""
@@ -59,7 +59,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Record:
+class ErasureRecord:
     """What is known of an erasure afterwards: nothing of what was erased."""
 
     id: str
@@ -74,7 +74,7 @@ class Record:
 
 
 @dataclass(frozen=True)
-class Chosen:
+class ChosenMessages:
     """The messages that are meant: by queue id, their numbers."""
 
     seqs: Mapping[str, list[int]]
@@ -91,7 +91,7 @@ class Chosen:
         return sum(self.queues.values())
 
 
-def choose(lake: Lake, asked: Asked) -> Chosen:
+def choose(lake: Lake, asked: ErasureAsked) -> ChosenMessages:
     """Raises LakeError for a condition that DuckDB does not understand, and for too many."""
     if asked.where:
         query.check_condition(lake, asked.where)
@@ -107,15 +107,15 @@ def choose(lake: Lake, asked: Asked) -> Chosen:
         seqs.setdefault(queue_id, []).append(seq)
         size += bytes_ or 0
         times.append(at)
-    return Chosen(seqs, size, min(times, default=None), max(times, default=None))
+    return ChosenMessages(seqs, size, min(times, default=None), max(times, default=None))
 
 
-def erase(lake: Lake, asked: Asked, *, actor: str, now_ms: int) -> Record:
+def erase(lake: Lake, asked: ErasureAsked, *, actor: str, now_ms: int) -> ErasureRecord:
     """Erase what is meant, now and for good; no pipeline may run meanwhile."""
     with lock.hold(lake.root):
         check(lake)
         chosen = choose(lake, asked)
-        record = Record(
+        record = ErasureRecord(
             id=ids.new_id()[-12:],
             at=spelled(now_ms),
             actor=actor,
@@ -138,13 +138,13 @@ def erase(lake: Lake, asked: Asked, *, actor: str, now_ms: int) -> Record:
     return record
 
 
-def records(lake: Lake) -> list[Record]:
+def records(lake: Lake) -> list[ErasureRecord]:
     """All erasures of a lake, the oldest first."""
     found = []
     for info in _listed(lake, FOLDER)[:RECORDS_MAX]:
         if info.base_name.endswith(".json"):
             with filesystem(lake.root)[0].open_input_stream(info.path) as file:
-                found.append(Record(**json.loads(file.read())))
+                found.append(ErasureRecord(**json.loads(file.read())))
     return sorted(found, key=lambda each: each.at)
 
 
@@ -204,13 +204,13 @@ def check(lake: Lake) -> None:
             )
 
 
-def keep(lake: Lake, record: Record) -> None:
+def keep(lake: Lake, record: ErasureRecord) -> None:
     """From now on the record is this."""
     content = json.dumps(asdict(record), indent=2).encode()
     put(f"{lake.root}/{FOLDER}/{record.id}.json", content)
 
 
-def _clear(table: Table, chosen: Chosen, erasure: str) -> None:
+def _clear(table: Table, chosen: ChosenMessages, erasure: str) -> None:
     """Write the files again that have rows of the chosen messages."""
     for file in table.files():
         keys = table.look([file], ("queue_id", "seq"))
@@ -223,7 +223,7 @@ def _clear(table: Table, chosen: Chosen, erasure: str) -> None:
             raise LakeError("the lake is being compacted: try again when that is done") from error
 
 
-def _cleared(rows: pa.Table, chosen: Chosen, erasure: str) -> pa.Table:
+def _cleared(rows: pa.Table, chosen: ChosenMessages, erasure: str) -> pa.Table:
     """The same rows, those of chosen messages without content."""
     mask = _mask(rows, chosen)
     for name in _CONTENT:
@@ -244,7 +244,7 @@ def _cleared(rows: pa.Table, chosen: Chosen, erasure: str) -> pa.Table:
     return rows.set_column(rows.column_names.index("detail"), field, made)
 
 
-def _mask(rows: pa.Table, chosen: Chosen) -> pa.ChunkedArray:
+def _mask(rows: pa.Table, chosen: ChosenMessages) -> pa.ChunkedArray:
     mask = pa.chunked_array([pa.repeat(False, rows.num_rows)])
     for queue, seqs in chosen.seqs.items():
         of_queue = pc.fill_null(pc.equal(rows["queue_id"], queue), False)

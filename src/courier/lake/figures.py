@@ -40,7 +40,7 @@ Series = list[float | None]
 
 
 @dataclass(frozen=True)
-class Span:
+class MinuteSpan:
     """Whole minutes from `since_ms` to `until_ms`, and `count` buckets that show them.
 
     The first bucket begins at `first_ms`; those at the ends may reach beyond the minutes, or leave
@@ -76,7 +76,7 @@ class Figures:
     since_ms: int | None
     until_ms: int | None
     offset: int | None
-    span: Span | None
+    span: MinuteSpan | None
     series: dict[str, Series]
     percentiles: dict[str, tuple[float, float, float] | None]
     totals: Row
@@ -118,7 +118,7 @@ def gather(
     """Of one queue or of all, of a range of time or of all that the lake holds."""
     [[offset]] = lake.execute('select max("offset") from events').fetchall()
     span = _span(lake, queue, since_ms, until_ms)
-    asked = span or Span(since_ms=0, until_ms=0, first_ms=0, step_ms=MINUTE_MS, count=0)
+    asked = span or MinuteSpan(since_ms=0, until_ms=0, first_ms=0, step_ms=MINUTE_MS, count=0)
     where: Row = {
         "queue": queue,
         "since": asked.since_ms,
@@ -151,7 +151,7 @@ def gather(
 
 def _span(
     lake: duckdb.DuckDBPyConnection, queue: str | None, since_ms: int | None, until_ms: int | None
-) -> Span | None:
+) -> MinuteSpan | None:
     """The range asked for, cut to what there is, in the smallest buckets that a plot has room for.
 
     Buckets begin where clocks on the wall do: at whole hours, days, and so on, in UTC.
@@ -178,7 +178,7 @@ def _span(
         count = (last - first) // step
         if count <= BUCKETS_MAX:
             break
-    return Span(since_ms=since, until_ms=until, first_ms=first, step_ms=step, count=count)
+    return MinuteSpan(since_ms=since, until_ms=until, first_ms=first, step_ms=step, count=count)
 
 
 _EVENTS = """events

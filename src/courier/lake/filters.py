@@ -26,7 +26,7 @@ NAMES_CHARACTERS_MAX = 4_000
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedEvents:
     """Events after offset `after`, up to `upto`, not before `since_ms`, of these queues and kinds.
 
     None leaves out nothing; no names at all leave out everything.
@@ -43,7 +43,7 @@ class Wanted:
         return self.queues == () or self.kinds == ()
 
 
-def narrowed(wanted: Wanted, filters: Iterable[Filter]) -> Wanted:
+def narrowed(wanted: WantedEvents, filters: Iterable[Filter]) -> WantedEvents:
     """What is still wanted of it when all the filters hold."""
     for each in filters:
         column = getattr(each, "attribute", ())
@@ -58,7 +58,7 @@ def narrowed(wanted: Wanted, filters: Iterable[Filter]) -> Wanted:
     return wanted
 
 
-def _by_offset(wanted: Wanted, each: Filter) -> Wanted:
+def _by_offset(wanted: WantedEvents, each: Filter) -> WantedEvents:
     values = [value for value in _values(each) if type(value) is int]
     if not values or len(values) != len(_values(each)):
         return wanted
@@ -77,13 +77,13 @@ def _by_offset(wanted: Wanted, each: Filter) -> Wanted:
     return wanted
 
 
-def _between(wanted: Wanted, first: int | None, last: int | None) -> Wanted:
+def _between(wanted: WantedEvents, first: int | None, last: int | None) -> WantedEvents:
     after = wanted.after if first is None else max(wanted.after, first - 1)
     known = [each for each in (wanted.upto, last) if each is not None]
     return replace(wanted, after=after, upto=min(known) if known else None)
 
 
-def _by_time(wanted: Wanted, each: Filter) -> Wanted:
+def _by_time(wanted: WantedEvents, each: Filter) -> WantedEvents:
     """Only from below: after a clock was set back, later offsets have earlier times."""
     values = [value for value in _values(each) if isinstance(value, datetime) and value.tzinfo]
     if not values or len(values) != len(_values(each)):

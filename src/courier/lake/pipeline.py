@@ -25,7 +25,7 @@ from courier.lake.schema import EVENTS
 from courier.lake.session import cores, is_remote
 from courier.lake.storage import is_elsewhere
 from courier.lake.tables import LakeError
-from courier.lake.tasks import Pages
+from courier.lake.tasks import JournalPages
 
 ROWS_MAX = 500_000
 # Batches between two runs.
@@ -58,7 +58,7 @@ class Ending(Exception):
     """The pipeline is to end, so a batch is not begun."""
 
 
-class Pipeline:
+class LakePipeline:
     """One pipeline and the lake it writes. `name` is how the broker knows it."""
 
     def __init__(
@@ -275,7 +275,7 @@ class Pipeline:
             few = _few(broker, part)
             span = archive.append(
                 self._lake.events,
-                Pages(self._spark, self._asked, part) if few is None else few,
+                JournalPages(self._spark, self._asked, part) if few is None else few,
                 after=after,
                 batch=batch,
                 began_ms=began_ms,
@@ -366,4 +366,4 @@ def _few(broker: Client, part: Slice) -> pa.Table | None:
 
 def once(spark: SparkSession, lake: Lake, place: Place, *, name: str = "lake") -> None:
     """Bring everything into the lake that is in the journal now."""
-    Pipeline(spark, lake, place, name=name).run(every_ms=None)
+    LakePipeline(spark, lake, place, name=name).run(every_ms=None)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from html import escape
 
 from courier.drawing import Frame, scale, short_number
-from courier.lake.figures import Series, Span
+from courier.lake.figures import MinuteSpan, Series
 
 _WIDE = (450, 210)
 _NARROW = (320, 210)
@@ -24,7 +24,7 @@ _MOMENTS = (
 )
 
 
-def flow(span: Span, published: Series, acked: Series) -> str:
+def flow(span: MinuteSpan, published: Series, acked: Series) -> str:
     """Messages per minute, or per second: what came as an area, what was done as a line."""
     came = [(value or 0) / span.units for value in published]
     went = [(value or 0) / span.units for value in acked]
@@ -36,19 +36,19 @@ def flow(span: Span, published: Series, acked: Series) -> str:
     return _svg(frame, _grid(frame, values, short_number) + drawn + legend)
 
 
-def level(span: Span, values: Series) -> str:
+def level(span: MinuteSpan, values: Series) -> str:
     """How many were waiting at the end of each bucket."""
     return _filled(span, values, "s1", short_number, whole=True)
 
 
-def age(span: Span, values_ms: Series) -> str:
+def age(span: MinuteSpan, values_ms: Series) -> str:
     """How old the oldest one was, in the unit that suits it; a gap where none waited."""
     size, unit = unit_of(max((value or 0 for value in values_ms), default=0))
     scaled = [None if value is None else value / size for value in values_ms]
     return _filled(span, scaled, "s3", lambda value: f"{value:g} {unit}")
 
 
-def percentiles(span: Span, p50: Series, p95: Series, p99: Series) -> str:
+def percentiles(span: MinuteSpan, p50: Series, p95: Series, p99: Series) -> str:
     """Three lines on a logarithmic axis; gaps where nothing was measured."""
     frame = _frame(span, _NARROW)
     seen = [max(1.0, value) for values in (p50, p95, p99) for value in values if value]
@@ -67,7 +67,7 @@ def percentiles(span: Span, p50: Series, p95: Series, p99: Series) -> str:
     return _svg(frame, drawn + legend, ticks=_TICKS_NARROW_MAX)
 
 
-def strips(span: Span, rows: Sequence[tuple[str, Series]]) -> str:
+def strips(span: MinuteSpan, rows: Sequence[tuple[str, Series]]) -> str:
     """One low strip for each name, under each other, each with its own scale."""
     drawn = ""
     height = _STRIP_HEIGHT * len(rows) + _BOTTOM
@@ -103,13 +103,20 @@ def duration(ms: float | None) -> str:
 # --- the drawing itself ---
 
 
-def _frame(span: Span, size: tuple[int, int], *, top: int = _TOP, bottom: int = _BOTTOM) -> Frame:
+def _frame(
+    span: MinuteSpan, size: tuple[int, int], *, top: int = _TOP, bottom: int = _BOTTOM
+) -> Frame:
     edges_ms = span.edges_ms
     return Frame(*size, _LEFT, _RIGHT, top, bottom, edges_ms[0], edges_ms[-1])
 
 
 def _filled(
-    span: Span, values: Series, look: str, says: Callable[[float], str], *, whole: bool = False
+    span: MinuteSpan,
+    values: Series,
+    look: str,
+    says: Callable[[float], str],
+    *,
+    whole: bool = False,
 ) -> str:
     """One series without a legend."""
     frame = _frame(span, _WIDE, top=10)

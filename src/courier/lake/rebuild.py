@@ -21,7 +21,7 @@ from courier.lake.tables import LakeError, Table
 
 
 @dataclass(frozen=True)
-class Part:
+class RebuildPart:
     """Rows of one queue, by its name now or before; of one day, as 2026-01-31; or all."""
 
     queue: str = ""
@@ -31,11 +31,11 @@ class Part:
         return bool(self.queue or self.day)
 
 
-ALL = Part()
+ALL = RebuildPart()
 
 
 def rebuild(
-    spark: SparkSession, lake: Lake, only: str | None = None, part: Part = ALL
+    spark: SparkSession, lake: Lake, only: str | None = None, part: RebuildPart = ALL
 ) -> Iterator[str]:
     """Make tables again, each in one commit; the names of those that are done."""
     upto = archive.last(lake.events)
@@ -65,7 +65,7 @@ def rebuild(
 class _Maker:
     """What the rows of a part are made of, and the files that they are in."""
 
-    def __init__(self, spark: SparkSession, lake: Lake, part: Part, upto: int) -> None:
+    def __init__(self, spark: SparkSession, lake: Lake, part: RebuildPart, upto: int) -> None:
         self._spark = spark
         self._lake = lake
         self._part = part

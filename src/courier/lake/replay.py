@@ -86,7 +86,7 @@ class Chosen:
 
 
 @dataclass(frozen=True)
-class Plan:
+class ReplayPlan:
     """`rows` and `files` say of each piece how many rows it has, and in which file.
 
     `published` pieces are done with.
@@ -151,21 +151,21 @@ class Plans:
                 raise LakeError(f"replay '{id}' is being run by another process") from None
             yield
 
-    def find(self, id: str) -> Plan | None:
+    def find(self, id: str) -> ReplayPlan | None:
         try:
             with self._files.open_input_stream(f"{self._root}/{id}.json") as file:
                 known = json.loads(file.read())
         except FileNotFoundError:
             return None
         several = {name: tuple(known.get(name, ())) for name in ("rows", "files")}
-        return Plan(**{**known, **several})
+        return ReplayPlan(**{**known, **several})
 
-    def keep(self, plan: Plan) -> Plan:
+    def keep(self, plan: ReplayPlan) -> ReplayPlan:
         """From now on the plan is this; not before it is on the disk."""
         put(f"{self._uri}/{plan.id}.json", json.dumps(asdict(plan), indent=2).encode())
         return plan
 
-    def add(self, plan: Plan, rows: "DataFrame | pa.Table", *, count: int) -> Plan:
+    def add(self, plan: ReplayPlan, rows: "DataFrame | pa.Table", *, count: int) -> ReplayPlan:
         """Write the plan's rows, as many as there are, and keep it; those here are one piece."""
         self.forget_rows(plan)  # of a run that was killed here before
         folder = f"{self._uri}/{self._place(plan)}"
@@ -182,7 +182,7 @@ class Plans:
         sizes, names = (part.rows for part in parts), (part.path for part in parts)
         return self.keep(replace(plan, rows=tuple(sizes), files=tuple(names)))
 
-    def piece(self, plan: Plan, number: int) -> Iterator[pa.RecordBatch]:
+    def piece(self, plan: ReplayPlan, number: int) -> Iterator[pa.RecordBatch]:
         """What is published of a piece, in its order."""
         place = self._place(plan)
         # A plan of an earlier release does not name its files; its place has no others.
@@ -192,12 +192,12 @@ class Plans:
             names = [each for each in PUBLISHED if each in file.schema_arrow.names]
             yield from file.iter_batches(PAGE_ROWS, columns=names)
 
-    def forget_rows(self, plan: Plan) -> None:
+    def forget_rows(self, plan: ReplayPlan) -> None:
         """Once they are published nobody needs them here: the lake has them anyway."""
         with suppress(FileNotFoundError):
             self._files.delete_dir(f"{self._root}/{plan.id}")
 
-    def _place(self, plan: Plan) -> str:
+    def _place(self, plan: ReplayPlan) -> str:
         return f"{plan.id}/{plan.key}"
 
     def _written(self, place: str) -> list[str]:
@@ -287,7 +287,7 @@ def measure(chosen: "DataFrame", asked: Asked, *, replay: str) -> Chosen:
     return Chosen(rows, number, size or 0, small.utc(first), small.utc(last))
 
 
-def find(plans: Plans, id: str, asked: Asked) -> Plan | None:
+def find(plans: Plans, id: str, asked: Asked) -> ReplayPlan | None:
     """The plan with this id, if it was made before, and for the same."""
     plan = plans.find(id)
     if plan is None:
@@ -302,9 +302,9 @@ def find(plans: Plans, id: str, asked: Asked) -> Plan | None:
     return plan
 
 
-def make(plans: Plans, id: str, asked: Asked, chosen: Chosen) -> Plan:
+def make(plans: Plans, id: str, asked: Asked, chosen: Chosen) -> ReplayPlan:
     """Choose for good: what is chosen now is what will be published."""
-    plan = Plan(
+    plan = ReplayPlan(
         id=id,
         key=ids.new_id(),
         asked=asked.told(),
@@ -318,12 +318,12 @@ def make(plans: Plans, id: str, asked: Asked, chosen: Chosen) -> Plan:
 
 def publish(
     plans: Plans,
-    plan: Plan,
+    plan: ReplayPlan,
     place: Place,
     *,
     rate: int | None = None,
     report: Callable[[int], None] = lambda rows: None,
-) -> Plan:
+) -> ReplayPlan:
     """Publish what of the plan is not published yet; `report` is told how many rows are.
 
     It takes no Spark: rows come one after the other, in their order, under the key of their piece.
@@ -342,7 +342,7 @@ def publish(
 
 
 def _publish_piece(
-    plans: Plans, plan: Plan, asked: options.Options, report: Callable[[int], None]
+    plans: Plans, plan: ReplayPlan, asked: options.Options, report: Callable[[int], None]
 ) -> None:
     run, before = plan.write_id(plan.published), plan.before(plan.published)
     count = bulk.publish(
@@ -355,7 +355,7 @@ def _publish_piece(
     bulk.none_beside(asked, run, rows=count)
 
 
-def _options(plan: Plan, place: Place, rate: int | None) -> options.Options:
+def _options(plan: ReplayPlan, place: Place, rate: int | None) -> options.Options:
     given = {"url": place.url, "token": place.token, "tenant": place.tenant, "queue": plan.queue}
     if plan.listener:
         given["listener"] = plan.listener
@@ -416,7 +416,7 @@ def instant(text: str, *, now_ms: int) -> int:
     return max(0, int(at.timestamp() * 1_000))
 
 
-def _still_known(plan: Plan, place: Place) -> None:
+def _still_known(plan: ReplayPlan, place: Place) -> None:
     """Refuse to go on with a piece that the broker may have forgotten."""
     with Client(place) as broker:
         if broker.published(plan.queue, once=f"{plan.write_id(plan.published)}/0"):

@@ -15,8 +15,8 @@ from courier.lake.figures import (
     MINUTE_MS,
     SECOND_MS,
     Figures,
+    MinuteSpan,
     Series,
-    Span,
     connect,
     findings,
     gather,
@@ -48,7 +48,7 @@ _FAILURE_MEANS = {
 
 
 @dataclass(frozen=True)
-class Report:
+class ReportPage:
     """A page, and how much it tells of."""
 
     page: str
@@ -58,7 +58,7 @@ class Report:
 
 def make(
     lake: Lake, *, queue: str | None = None, since: str | None = None, until: str | None = None
-) -> Report:
+) -> ReportPage:
     """Of one queue or all. Raises BadRequest for a time or a queue that is none."""
     now_ms = SystemClock().now_ms()
     since_ms = instant(since, now_ms=now_ms) if since else None
@@ -70,7 +70,7 @@ def make(
             raise BadRequest(f"the lake at {lake.root} knows no queue '{queue}'")
         figures = gather(tables, queue=queue, since_ms=since_ms, until_ms=until_ms)
     text = render(figures, made_ms=now_ms)
-    return Report(text, figures.totals["published"], figures.totals["acked"])
+    return ReportPage(text, figures.totals["published"], figures.totals["acked"])
 
 
 def render(figures: Figures, *, made_ms: int) -> str:
@@ -91,7 +91,7 @@ def _nothing(figures: Figures) -> Iterator[str]:
     yield _audit(figures)
 
 
-def _sections(figures: Figures, span: Span) -> Iterator[str]:
+def _sections(figures: Figures, span: MinuteSpan) -> Iterator[str]:
     yield _cards(figures)
     series = figures.series
     yield "<section><h2>Flow</h2><div class=two>"
@@ -165,7 +165,7 @@ def _cards(figures: Figures) -> str:
 # --- what the plots say, in words ---
 
 
-def _flow_says(figures: Figures, span: Span) -> str:
+def _flow_says(figures: Figures, span: MinuteSpan) -> str:
     published, acked = figures.totals["published"], figures.totals["acked"]
     said = f"{count(published, 'message')} came in and {acked:,} were acked."
     if pushed := figures.totals["pushed"]:
@@ -177,7 +177,7 @@ def _flow_says(figures: Figures, span: Span) -> str:
     return said
 
 
-def _backlog_says(figures: Figures, span: Span) -> str:
+def _backlog_says(figures: Figures, span: MinuteSpan) -> str:
     values = figures.series["backlog"]
     at, most = _peak(values)
     if not most:
@@ -185,7 +185,7 @@ def _backlog_says(figures: Figures, span: Span) -> str:
     return f"At most {most:,.0f}, at {_at(span, at + 1)}; {values[-1] or 0:,.0f} at the end."
 
 
-def _oldest_says(figures: Figures, span: Span) -> str:
+def _oldest_says(figures: Figures, span: MinuteSpan) -> str:
     values = figures.series["oldest"]
     at, most = _peak(values)
     if not most:
@@ -205,7 +205,7 @@ def _latency_says(figures: Figures, name: str) -> str:
     )
 
 
-def _failures(figures: Figures, span: Span) -> str:
+def _failures(figures: Figures, span: MinuteSpan) -> str:
     rows = [(name, figures.series[name]) for name in FAILURES if any(figures.series[name])]
     title = f"Failures{_per(span)}"
     if not rows:
@@ -345,7 +345,7 @@ def _peak(values: Series) -> tuple[int, float]:
     return max(enumerate(value or 0 for value in values), key=lambda item: item[1])
 
 
-def _at(span: Span, bucket: int) -> str:
+def _at(span: MinuteSpan, bucket: int) -> str:
     at = datetime.fromtimestamp((span.first_ms + bucket * span.step_ms) / 1_000, UTC)
     if span.step_ms >= DAY_MS:
         return f"{at:%Y-%m-%d}"
@@ -354,7 +354,7 @@ def _at(span: Span, bucket: int) -> str:
     return clock if one_day else f"{at:%Y-%m-%d} {clock}"
 
 
-def _step(span: Span) -> str:
+def _step(span: MinuteSpan) -> str:
     name = _STEP_NAMES.get(span.step_ms)
     if name is not None:
         return name
@@ -364,9 +364,9 @@ def _step(span: Span) -> str:
     return f"{span.step_ms // SECOND_MS} seconds"
 
 
-def _per(span: Span) -> str:
+def _per(span: MinuteSpan) -> str:
     return f", per {_step(span)}"
 
 
-def _averaged(span: Span) -> str:
+def _averaged(span: MinuteSpan) -> str:
     return "" if span.units == 1 else f", averaged per {_step(span)}"

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from courier import ids
 from courier.lake import archive, erasure, lock, upkeep
 from courier.lake.catalog import Lake
-from courier.lake.erasure import Record
+from courier.lake.erasure import ErasureRecord
 from courier.lake.files import File
 from courier.lake.tables import LakeError, Moved, Table
 
@@ -48,7 +48,7 @@ def drop(lake: Lake, before: str, *, actor: str, now_ms: int) -> list[Days]:
         erasure.check(lake)
         found = chosen(lake, before)
         sizes = {each.table: each for each in found}
-        record = Record(
+        record = ErasureRecord(
             id=ids.new_id()[-12:],
             at=erasure.spelled(now_ms),
             actor=actor,

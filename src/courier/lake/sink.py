@@ -38,7 +38,7 @@ _TAKEN: dict[str, tuple[DataType, ...]] = {
 
 
 @dataclass
-class Written(WriterCommitMessage):
+class TaskPublished(WriterCommitMessage):
     """What one task published, now or in an earlier run, under the key `run` and its partition."""
 
     run: str
@@ -67,7 +67,7 @@ def check(asked: Options, schema: StructType, place: Place, *, overwrite: bool) 
 
 
 def _none_beside(asked: Options, messages: Sequence[WriterCommitMessage | None]) -> None:
-    written = [each for each in messages if isinstance(each, Written)]
+    written = [each for each in messages if isinstance(each, TaskPublished)]
     if written:
         none_beside(asked, written[0].run, rows=sum(each.rows for each in written))
 
@@ -89,7 +89,7 @@ class QueueWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         rows = publish(self._asked, self._run, iterator, partition=_task().partitionId())
-        return Written(self._run, rows)
+        return TaskPublished(self._run, rows)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         _none_beside(self._asked, messages)
@@ -113,7 +113,7 @@ class QueueStreamWriter(DataSourceStreamArrowWriter):
         if not query or batch is None:
             raise CourierError("Spark does not say which query and batch this task belongs to")
         run = f"{query}/{batch}"
-        return Written(run, publish(self._asked, run, iterator, partition=task.partitionId()))
+        return TaskPublished(run, publish(self._asked, run, iterator, partition=task.partitionId()))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         _none_beside(self._asked, messages)

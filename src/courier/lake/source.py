@@ -27,8 +27,16 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from courier.lake import client, options
-from courier.lake.client import Client, CourierError, Head, Recreated, Slice, Trimmed, recreated
-from courier.lake.filters import Wanted, narrowed
+from courier.lake.client import (
+    Client,
+    CourierError,
+    JournalRange,
+    Recreated,
+    Slice,
+    Trimmed,
+    recreated,
+)
+from courier.lake.filters import WantedEvents, narrowed
 from courier.lake.options import BadOption, Options
 from courier.lake.schema import CLAIMED, EVENTS, TableSchema
 
@@ -139,7 +147,7 @@ class Columns:
         return pa.RecordBatch.from_arrays(batch.columns, schema=pa.schema(fields))
 
 
-class Part(InputPartition):
+class SlicePartition(InputPartition):
     """One task's slice of the journal."""
 
     def __init__(self, slice: Slice) -> None:
@@ -148,18 +156,18 @@ class Part(InputPartition):
 
 
 def _read(asked: Options, columns: Columns, part: InputPartition) -> "Iterator[pa.RecordBatch]":
-    assert isinstance(part, Part)
+    assert isinstance(part, SlicePartition)
     return map(columns.fit, client.read(asked.place, part.slice, rows=asked.page_rows))
 
 
-def _parts(asked: Options, whole: Slice) -> list[Part]:
+def _parts(asked: Options, whole: Slice) -> list[SlicePartition]:
     size = whole.upto - whole.after
     count = asked.partitions or max(1, min(PARTITIONS_MAX, size // PARTITION_ROWS_MIN))
-    return [Part(part) for part in client.split(whole, count)]
+    return [SlicePartition(part) for part in client.split(whole, count)]
 
 
-def _asked_for(asked: Options) -> Wanted:
-    return Wanted(
+def _asked_for(asked: Options) -> WantedEvents:
+    return WantedEvents(
         queues=(asked.queue,) if asked.queue else None,
         kinds=asked.kinds or None,
     )
@@ -214,14 +222,16 @@ class JournalReader(DataSourceReader):
         _warn_of_width(self._columns, upto - after)
         return _parts(asked, _slice(head, after, upto, self._columns, wanted))
 
-    def _known(self, broker: Client) -> Wanted:
+    def _known(self, broker: Client) -> WantedEvents:
         return self._wanted
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         return _read(self._asked, self._columns, partition)
 
 
-def _slice(head: Head, after: int, upto: int, columns: Columns, wanted: Wanted) -> Slice:
+def _slice(
+    head: JournalRange, after: int, upto: int, columns: Columns, wanted: WantedEvents
+) -> Slice:
     names = () if columns.all else columns.names
     return Slice(head.epoch, after, upto, names, wanted.queues or (), wanted.kinds or ())
 
@@ -237,7 +247,7 @@ class FilteringReader(JournalReader):
         self._wanted = narrowed(self._wanted, filters)
         yield from filters  # all are checked again
 
-    def _known(self, broker: Client) -> Wanted:
+    def _known(self, broker: Client) -> WantedEvents:
         """A filter may name kinds that do not exist; the broker refuses to look for those."""
         if self._wanted.kinds is None:
             return self._wanted
@@ -245,7 +255,7 @@ class FilteringReader(JournalReader):
         return replace(self._wanted, kinds=tuple(k for k in self._wanted.kinds if k in known))
 
 
-def _start(broker: Client, asked: Options, head: Head) -> int:
+def _start(broker: Client, asked: Options, head: JournalRange) -> int:
     """The offset after which to begin."""
     offset, at_ms = options.offset_or_ms(asked.starting, "startingOffset")
     if asked.starting == "latest":
@@ -269,7 +279,7 @@ def _start(broker: Client, asked: Options, head: Head) -> int:
     return offset
 
 
-def _end(broker: Client, asked: Options, head: Head) -> int:
+def _end(broker: Client, asked: Options, head: JournalRange) -> int:
     """The last offset to read."""
     offset, at_ms = options.offset_or_ms(asked.ending, "endingOffset")
     if at_ms is not None:
@@ -277,7 +287,7 @@ def _end(broker: Client, asked: Options, head: Head) -> int:
     return head.last if offset is None else min(offset, head.last)
 
 
-def _past_gap(offset: int, head: Head) -> int:
+def _past_gap(offset: int, head: JournalRange) -> int:
     """Where to go on when the events after `offset` have been trimmed."""
     warnings.warn(
         f"{head.first - 1 - offset} events after offset {offset} are gone: the journal now begins "
@@ -362,11 +372,11 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def stop(self) -> None:
         """Nothing is held between calls."""
 
-    def _head(self) -> Head:
+    def _head(self) -> JournalRange:
         with Client(self._asked.place) as broker:
             return broker.head()
 
-    def _known(self, given: dict[str, Any], head: Head) -> int:
+    def _known(self, given: dict[str, Any], head: JournalRange) -> int:
         """An offset of the checkpoint; one that cannot be gone on from ends the query."""
         url = self._asked.place.url
         if given.get("v") != VERSION or "epoch" not in given:
@@ -391,7 +401,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
         return offset
 
-    def _skip(self, offset: int, head: Head) -> int:
+    def _skip(self, offset: int, head: JournalRange) -> int:
         """Go on after a gap; the broker records it once, however often Spark plans the batch."""
         after = _past_gap(offset, head)
         if self._asked.pipeline:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from courier.lake.sql import Rows
-    from courier.lake.tasks import Pages
+    from courier.lake.tasks import JournalPages
 
 COMMIT_TRIES = 5
 LOOK_BACK = 1_000
@@ -348,7 +348,12 @@ class Table:
     # --- writing ---
 
     def write(
-        self, rows: "Rows | Pages", *, batch: int, files_max: int = 1, rows_max: int | None = None
+        self,
+        rows: "Rows | JournalPages",
+        *,
+        batch: int,
+        files_max: int = 1,
+        rows_max: int | None = None,
     ) -> Written:
         """Write the files of a batch; they belong to the table once committed.
 
@@ -357,10 +362,10 @@ class Table:
         name = f"{batch:012d}"
         if isinstance(rows, pa.Table):
             return self._write_here(self._completed(rows), name)
-        from courier.lake.tasks import Pages, copy_by_tasks, write_by_tasks
+        from courier.lake.tasks import JournalPages, copy_by_tasks, write_by_tasks
 
         unique = f"{name}-{ids.new_id()[:12]}"
-        if isinstance(rows, Pages):
+        if isinstance(rows, JournalPages):
             return Written(copy_by_tasks(rows, self.uri, unique, files_max=files_max))
         columns = self._order()
         rows = rows.selectExpr(*self._columns()).coalesce(files_max)

@@ -33,7 +33,7 @@ READ_ROWS = 16_384
 
 
 @dataclass(frozen=True)
-class Pages:
+class JournalPages:
     """Events of the journal that tasks read themselves."""
 
     spark: SparkSession
@@ -101,7 +101,7 @@ def write_by_tasks(
     return take(uri, name)
 
 
-def copy_by_tasks(pages: Pages, uri: str, name: str, *, files_max: int) -> list[Part]:
+def copy_by_tasks(pages: JournalPages, uri: str, name: str, *, files_max: int) -> list[Part]:
     """Have Spark's tasks write pages of the journal, each a range of offsets, in their order."""
     place, part = pages.place, pages.part
     slices = [(each.after, each.upto) for each in client.split(part, files_max)]
