@@ -26,7 +26,7 @@ STEPS = {
     "dialect": ("dialects/", "long_texts.py"),
     "tokens and ids": ("courier/ids.py",),
     "broker": ("courier/core/", "courier/clock.py"),
-    "group": ("engine/__init__.py", "joins.py", "calls.py", "writer.py"),
+    "group": ("engine/engine.py", "calls.py", "writer.py"),
     "engine": ("store/engine/",),
     "disk": ("store/disk_sqlite/",),
 }

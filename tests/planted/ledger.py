@@ -570,7 +570,7 @@ FAULTS = (
         "is_not_kept[engine]",
     ),
     Fault(
-        "store/engine/columns.py",
+        "store/engine/journal.py",
         "        self.attempts = [row.attempt for row in rows]",
         "        self.attempts = [1 for row in rows]",
         "tests/conformance/store/test_journal.py::test_the_life_of_an_acked_message[engine]",
@@ -1016,27 +1016,27 @@ FAULTS = (
         "as_its_message_is_there[engine]",
     ),
     Fault(
-        "store/engine/trim.py",
+        "store/engine/verbs.py",
         "            elif SPARSE * len(alive) < loose.length:",
         "            elif False:",
         "tests/store/test_engine.py::test_the_dead_of_an_old_block_take_no_space",
     ),
     Fault(
-        "store/engine/trim.py",
+        "store/engine/verbs.py",
         "        past = book.journal_first - 1\n",
         "        past = book.journal_last\n",
         "tests/conformance/store/test_journal.py::test_a_trim_leaves_the_bodies_of_later_"
         "events[engine]",
     ),
     Fault(
-        "store/engine/trim.py",
+        "store/engine/verbs.py",
         "        for each in line.all_lines:\n            standing",
         "        for each in [line]:\n            standing",
         "tests/conformance/store/test_pushes_kept.py::test_a_kept_message_outlives_its_"
         "events[engine]",
     ),
     Fault(
-        "store/engine/joins.py",
+        "store/engine/calls.py",
         "        call.error.__dict__.update(error.__dict__)\n",
         "",
         "tests/conformance/store/test_races.py::test_each_of_several_refused_callers_gets_an_"

@@ -10,8 +10,7 @@ from courier.core.waiters import Waiters
 from courier.store.disk_sqlite import MemoryDisk, SqliteDisk
 from courier.store.disk_sqlite.connection import disk_errors
 from courier.store.disk_sqlite.writer import SqliteWriter
-from courier.store.engine import EngineStore
-from courier.store.engine.engine import Engine
+from courier.store.engine.engine import Engine, EngineStore
 
 
 class EmbeddedStore(EngineStore):
@@ -52,11 +51,10 @@ class EmbeddedStore(EngineStore):
                 accept_damage=accept_damage,
             )
         try:
-            waiters = waiters or Waiters()
             engine = Engine(
                 disk,
                 disk.volume,
-                waiters,
+                waiters or Waiters(),
                 cache_bytes=block_cache_bytes,
                 block_messages=block_messages,
                 block_bytes=block_bytes,
@@ -70,7 +68,7 @@ class EmbeddedStore(EngineStore):
                 calls_max=commit_calls_max,
                 inline_s=math.inf if path is None else commit_inline_ms_max / 1000,
             )
-            return cls(disk, engine, waiters, writer, disk.accepted)
+            return cls(engine, writer, disk.accepted)
         except BaseException:
             await disk.abandon()
             raise

@@ -15,9 +15,8 @@ from courier.store.disk_postgres.notices import Notices
 from courier.store.disk_postgres.rates import SharedRates
 from courier.store.disk_postgres.secret import load as load_secret
 from courier.store.disk_postgres.writer import PostgresWriter
-from courier.store.engine import EngineStore
 from courier.store.engine.disk import DiskRoom
-from courier.store.engine.engine import Engine
+from courier.store.engine.engine import Engine, EngineStore
 
 READERS = 4
 _TOKEN_BYTES = 7
@@ -55,11 +54,10 @@ class SharedStore(EngineStore):
             disk = PostgresDisk(
                 address, readers, epoch=epoch, secret=secret, token=token, time=time
             )
-            waiters = Waiters()
             engine = Engine(
                 disk,
                 DiskRoom(),  # the database looks after its own disk
-                waiters,
+                Waiters(),
                 cache_bytes=block_cache_bytes,
                 block_messages=block_messages,
                 block_bytes=block_bytes,
@@ -77,7 +75,7 @@ class SharedStore(EngineStore):
             address, disk, engine, connection, notices, calls_max=commit_calls_max
         )
         notices.start(writer.look_soon, disk.seen)
-        store = cls(disk, engine, waiters, writer, {})
+        store = cls(engine, writer, {})
         store.notices = notices
         store.rates = SharedRates(engine, writer)
         return store

@@ -6,9 +6,9 @@ from courier.core.errors import RateLimited
 from courier.core.limits import spent
 from courier.core.types import SECOND_MS
 from courier.store.disk_postgres.writer import PostgresWriter
+from courier.store.engine.calls import Alone
 from courier.store.engine.disk import Fact
 from courier.store.engine.engine import Engine
-from courier.store.engine.joins import Alone
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(tuple[float, int]).decode

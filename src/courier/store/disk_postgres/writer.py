@@ -38,9 +38,7 @@ from courier.store.disk_postgres.connection import (
 )
 from courier.store.disk_postgres.notices import Notices
 from courier.store.disk_postgres.turns import Turns
-from courier.store.engine.disk import Changed
-from courier.store.engine.engine import Engine
-from courier.store.engine.joins import (
+from courier.store.engine.calls import (
     DOUBT_RETRY_S,
     DOUBT_S_MAX,
     GATHER_S_MAX,
@@ -56,6 +54,8 @@ from courier.store.engine.joins import (
     take,
     units,
 )
+from courier.store.engine.disk import Changed
+from courier.store.engine.engine import Engine
 
 T = TypeVar("T")
 

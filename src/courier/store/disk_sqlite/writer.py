@@ -36,8 +36,7 @@ from courier.core.errors import (
 )
 from courier.store.disk_sqlite.connection import DISK_ERRORS
 from courier.store.disk_sqlite.volume import Unlimited, Volume
-from courier.store.engine.engine import Engine
-from courier.store.engine.joins import (
+from courier.store.engine.calls import (
     DOUBT_RETRY_S,
     DOUBT_S_MAX,
     GATHER_S_MAX,
@@ -54,6 +53,7 @@ from courier.store.engine.joins import (
     take,
     units,
 )
+from courier.store.engine.engine import Engine
 
 T = TypeVar("T")
 

@@ -12,9 +12,8 @@ from courier.core.errors import NotFound, OverLimit, StoreDamaged
 from courier.core.types import MINUTE_MS, Actor, AnyRecord, Consumer, Listener, Queue
 from courier.core.waiters import Waiters
 from courier.store.engine.blocks import Blocks, block_of, checksum
-from courier.store.engine.columns import EventColumns
 from courier.store.engine.disk import Changed, Changes, Disk, Opened, Packet
-from courier.store.engine.journal import PackedRun, encode_runs
+from courier.store.engine.journal import EventColumns, PackedRun, encode_runs
 from courier.store.engine.layout import LEASED, NEVER_MS, SEQ_BITS, SEQ_MASK, LineNumbers
 from courier.store.engine.lines import SHELF, Delivery, PushLine, QueueLine, Range, Shelf
 
@@ -40,7 +39,7 @@ class Book:
 
     def __init__(self, disk: Disk, waiters: Waiters, *, cache_bytes: int) -> None:
         self.disk = disk
-        self._waiters = waiters
+        self.waiters = waiters
         self.blocks = Blocks(disk, bytes_max=cache_bytes)
         self.lines: dict[str, QueueLine] = {}
         self.listeners: dict[str, Listener] = {}
@@ -157,7 +156,7 @@ class Book:
         owner = line if isinstance(line, QueueLine) else line.line
         if owner is not None:
             self.next_retention_ms = min(self.next_retention_ms, owner.expiry_ms)
-        self._waiters.wake(line.id, min(line.fresh + line.again, WAKE_MAX))
+        self.waiters.wake(line.id, min(line.fresh + line.again, WAKE_MAX))
 
     def _follow_range(
         self, line: QueueLine | PushLine, first: int, found: tuple[Any, ...] | None
@@ -176,7 +175,7 @@ class Book:
     def wake_all(self) -> None:
         """Anything may have changed for anybody who waits."""
         for line in self.by_no.values():
-            self._waiters.wake(line.id, WAKE_ALL)
+            self.waiters.wake(line.id, WAKE_ALL)
 
     def _load_lines(self, opened: Opened) -> None:
         records = {(type(record), record.id): record for record in self.records}
@@ -558,7 +557,7 @@ class Book:
         self.changes = Changes()
         self.changed = False
         for id, count in wakes.items():
-            self._waiters.wake(id, count)
+            self.waiters.wake(id, count)
 
 
 def record_of(body: bytes) -> AnyRecord:

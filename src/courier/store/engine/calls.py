@@ -1,18 +1,19 @@
-"""How a verb of the store becomes a call of a group.
+"""How a verb of the store becomes a call of a group, and how a group is run: calls that are alike
+(the same verb, queue and caller) as one.
 
 A part of the engine writes its verbs for a line: `on_queue` and `on_listener` make of them what
 the core calls, with the id of a queue or of a listener in its place.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections import deque
+from collections.abc import Callable, Coroutine, Hashable, Sequence
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
-from courier.core.errors import StoreDamaged
+from courier.core.errors import Rejected, StoreDamaged, StoreUnavailable
 from courier.store.engine.book import Book
 from courier.store.engine.disk import DiskRoom
-from courier.store.engine.joins import Alone
 from courier.store.engine.lines import PushLine, QueueLine
 
 P = ParamSpec("P")
@@ -20,6 +21,175 @@ T = TypeVar("T")
 
 # How many numbers are asked for at a time; some cost a statement or two.
 STATS_PART_MAX = 200
+# Longest time that further calls are waited for while they keep coming.
+GATHER_S_MAX = 0.005
+# The calls of a group hold the loop together; after so much work the rest is the next group's.
+GROUP_S_MAX = 0.03
+# Longest time that callers of a commit in doubt wait for a true answer.
+DOUBT_S_MAX = 5.0
+DOUBT_RETRY_S = 0.1
+# Most calls that wait while a commit is in doubt.
+WAITING_MAX = 10_000
+
+
+def driven(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run to the end what never waits: on an embedded disk nothing inside a group does."""
+    try:
+        coroutine.send(None)
+    except StopIteration as done:
+        value: T = done.value
+        return value
+    coroutine.close()
+    raise RuntimeError("a group of an embedded disk waited for something")
+
+
+class Later:
+    """Instead of an answer: the call is run again, in the next group."""
+
+
+LATER = Later()
+
+
+# A verb, what it is given beside the calls, and whatever else keeps calls apart.
+Key = tuple[Callable[..., Coroutine[Any, Any, Sequence[Any]]], tuple[Hashable, ...], Hashable]
+
+
+class Joined:
+    """What one call asks for. The verb answers several that have the same key, each with a value or
+    with a Rejected of its own, and raises a Rejected that is about them all; all but the first may
+    be LATER. They run when the first of them would have, or (`late`) after all others."""
+
+    __slots__ = ("key", "late", "what")
+
+    def __init__(self, key: Key, what: Any, *, late: bool = False) -> None:
+        self.key = key
+        self.what = what
+        self.late = late
+
+    def run(self, calls: Sequence[Any]) -> Coroutine[Any, Any, Sequence[Any]]:
+        verb, same, _ = self.key
+        return verb(calls, *same)
+
+    def __call__(self) -> Any:
+        [answer] = driven(self.run([self.what]))
+        if isinstance(answer, Rejected):
+            raise answer
+        return answer
+
+
+class Alone:
+    """What one call asks for that is not joined with others."""
+
+    __slots__ = ("verb",)
+
+    def __init__(self, verb: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+        self.verb = verb
+
+    def __call__(self) -> Any:
+        return driven(self.verb())
+
+
+class GroupCall:
+    """`alone`: no other call shares its transaction."""
+
+    __slots__ = ("alone", "error", "future", "op", "value")
+
+    def __init__(self, op: Callable[[], Any], future: "asyncio.Future[Any]") -> None:
+        self.op = op
+        self.alone = False
+        self.future = future
+        self.value: Any = None
+        self.error: BaseException | None = None
+
+    def answer(self) -> None:
+        if self.future.done():
+            return
+        if self.error is None:
+            self.future.set_result(self.value)
+        else:
+            self.future.set_exception(self.error)
+
+    def forget(self) -> None:
+        """What came of it has not happened: it is to run once more."""
+        self.error = self.value = None
+
+
+def take(waiting: "deque[GroupCall]", calls_max: int) -> list[GroupCall]:
+    """The calls of the next group."""
+    if len(waiting) <= calls_max and not any([call.alone for call in waiting]):
+        calls = [call for call in waiting if not call.future.cancelled()]
+        waiting.clear()
+        return calls
+    calls = []
+    while waiting and len(calls) < calls_max:
+        if waiting[0].alone and calls:
+            break
+        call = waiting.popleft()
+        if not call.future.cancelled():
+            calls.append(call)
+        if call.alone:
+            break
+    return calls
+
+
+def put_back(calls: Sequence[GroupCall], waiting: "deque[GroupCall]") -> None:
+    """Each of them runs once more, by itself."""
+    for call in reversed(calls):
+        call.forget()
+        call.alone = True
+        waiting.appendleft(call)
+
+
+def is_of_one_call(error: BaseException) -> bool:
+    """One bad call must not fail its neighbours; a disk that is away fails them all."""
+    return isinstance(error, StoreDamaged) or not isinstance(error, StoreUnavailable)
+
+
+def refuse(calls: Sequence[GroupCall], error: BaseException) -> None:
+    """All of them, also those that were rejected: by a state that is no longer true."""
+    for call in calls:
+        call.error = error
+        call.answer()
+
+
+def units(calls: Sequence[GroupCall]) -> list[list[GroupCall]]:
+    """What is run at a time, in order. Calls of a group are concurrent, so any is right."""
+    joined: dict[Hashable, list[GroupCall]] = {}
+    found: list[list[GroupCall]] = []
+    late: list[list[GroupCall]] = []
+    for call in calls:
+        op = call.op
+        if type(op) is not Joined:
+            found.append([call])
+            continue
+        those = joined.get(op.key)
+        if those is not None:
+            those.append(call)
+        else:
+            joined[op.key] = those = [call]
+            (late if op.late else found).append(those)
+    return found + late
+
+
+def share(calls: Sequence[GroupCall], answers: Sequence[Any]) -> list[GroupCall]:
+    """Each call of a unit gets its own answer. Returns those that are for the next group."""
+    later: list[GroupCall] = []
+    for call, answer in zip(calls, answers, strict=True):
+        if isinstance(answer, Rejected):
+            call.error = answer
+        elif answer is LATER:
+            later.append(call)
+        else:
+            call.value = answer
+    return later
+
+
+def reject(calls: Sequence[GroupCall], error: Rejected) -> None:
+    """All of them are rejected. Each gets its own error: a traceback belongs to one exception."""
+    for call in calls:
+        call.error = type(error).__new__(type(error))
+        call.error.__dict__.update(error.__dict__)
+        call.error.args = error.args
 
 
 class GroupWriter(Protocol):
@@ -50,17 +220,12 @@ class GroupWriter(Protocol):
     async def close(self) -> None: ...
 
 
-class PassTime(Protocol):
-    async def pass_time(self, now_ms: int) -> None:
-        """What every verb does first."""
-        ...
-
-
 class GroupRunner:
-    """Runs verbs in groups. `writer` and `time` are put in place once the engine is whole."""
+    """Runs verbs in groups. `writer` and `pass_time`, which every verb awaits first, are put in
+    place once the engine is whole."""
 
     writer: GroupWriter
-    time: PassTime
+    pass_time: Callable[[int], Coroutine[Any, Any, None]]
 
     def __init__(self, book: Book, room: DiskRoom) -> None:
         self.book = book
@@ -90,7 +255,7 @@ class GroupRunner:
             those = ids[first : first + STATS_PART_MAX]
 
             async def run(those: Sequence[str] = those) -> dict[str, T]:
-                await self.time.pass_time(now_ms)
+                await self.pass_time(now_ms)
                 return await part(those)
 
             found |= await self.run(run)
@@ -102,6 +267,7 @@ class Verbs:
 
     def __init__(self, calls: GroupRunner) -> None:
         self.calls = calls
+        self._book = calls.book
 
 
 S = TypeVar("S", bound=Verbs)
@@ -117,7 +283,7 @@ def on_queue(
         calls, now_ms = self.calls, cast(int, named["now_ms"])
 
         async def run() -> T:
-            await calls.time.pass_time(now_ms)
+            await calls.pass_time(now_ms)
             return await verb(self, calls.book.line(queue), *args, **named)
 
         return await calls.run(run)
@@ -135,7 +301,7 @@ def on_listener(
         calls, now_ms = self.calls, cast(int, named["now_ms"])
 
         async def run() -> T:
-            await calls.time.pass_time(now_ms)
+            await calls.pass_time(now_ms)
             return await verb(self, *calls.book.push_line(listener), *args, **named)
 
         return await calls.run(run)

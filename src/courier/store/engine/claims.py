@@ -12,13 +12,12 @@ import msgspec
 from courier.core.errors import ClaimLost, NotFound
 from courier.core.limits import Allowance
 from courier.core.types import CLAIM_KNOWN_MS, DAY_MS, Actor, Message
-from courier.store.engine.book import Book
 from courier.store.engine.calls import GroupRunner, Verbs, on_queue
-from courier.store.engine.columns import EventColumns
 from courier.store.engine.deliveries import Deliveries
 from courier.store.engine.disk import Fact, OfClaim
 from courier.store.engine.endings import Endings
 from courier.store.engine.facts import KnownFacts
+from courier.store.engine.journal import EventColumns
 from courier.store.engine.layout import LEASED
 from courier.store.engine.leases import Leases
 from courier.store.engine.lines import Delivery, QueueLine, Range
@@ -52,7 +51,6 @@ class Claims(Verbs):
     def __init__(
         self,
         calls: GroupRunner,
-        book: Book,
         deliveries: Deliveries,
         leases: Leases,
         endings: Endings,
@@ -60,7 +58,6 @@ class Claims(Verbs):
         facts: KnownFacts,
     ) -> None:
         super().__init__(calls)
-        self._book = book
         self._deliveries = deliveries
         self._leases = leases
         self._endings = endings

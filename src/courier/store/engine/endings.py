@@ -5,11 +5,10 @@ from typing import Any
 
 from courier.core import events
 from courier.core.types import BROKER, Actor, Message, Origin
-from courier.store.engine.book import Book
 from courier.store.engine.calls import GroupRunner, Verbs, on_queue
-from courier.store.engine.columns import EventColumns
 from courier.store.engine.deliveries import Deliveries
 from courier.store.engine.fifo import FifoGroups
+from courier.store.engine.journal import EventColumns
 from courier.store.engine.layout import ACKNOWLEDGED, EXHAUSTED, LEASED, SEQ_MASK
 from courier.store.engine.lines import Delivery, PushLine, QueueLine, Shelf
 from courier.store.engine.messages import StoredMessages
@@ -23,14 +22,12 @@ class Endings(Verbs):
     def __init__(
         self,
         calls: GroupRunner,
-        book: Book,
         deliveries: Deliveries,
         fifo: FifoGroups,
         messages: StoredMessages,
         publishing: Publishing,
     ) -> None:
         super().__init__(calls)
-        self._book = book
         self._deliveries = deliveries
         self._fifo = fifo
         self._messages = messages

@@ -1,20 +1,37 @@
-"""The parts of the engine put together, and a group of calls from its beginning to its end."""
+"""The parts of the engine put together, a group of calls from its beginning to its end, and the
+store that is made of them."""
 
 from collections.abc import Sequence
+from typing import Any, TypeVar
 
-from courier.core.errors import Rejected
+from msgspec.structs import replace
+
+from courier.core.errors import Rejected, StoreDamaged
 from courier.core.limits import SMALL_ANSWER_BYTES, Allowance
-from courier.core.types import Actor, Draft, Leased, Outcome, PlainDrafts, Receipt, Settlement
+from courier.core.records import Change, Decide, Records
+from courier.core.store import RateVerbs
+from courier.core.types import (
+    BROKER,
+    MINUTE_MS,
+    Actor,
+    Draft,
+    Leased,
+    Outcome,
+    PlainDrafts,
+    Receipt,
+    Settlement,
+    Swept,
+    Via,
+)
 from courier.core.waiters import Waiters
 from courier.store.engine.book import Book
-from courier.store.engine.calls import GroupRunner
+from courier.store.engine.calls import LATER, GroupRunner, GroupWriter, Joined, Later
 from courier.store.engine.claims import Claims
 from courier.store.engine.deliveries import Deliveries
 from courier.store.engine.disk import Changed, Disk, DiskRoom
 from courier.store.engine.endings import Endings
 from courier.store.engine.facts import KnownFacts
 from courier.store.engine.fifo import FifoGroups
-from courier.store.engine.joins import LATER, Later
 from courier.store.engine.leases import Leases
 from courier.store.engine.messages import StoredMessages
 from courier.store.engine.numbered import Numbered
@@ -24,7 +41,9 @@ from courier.store.engine.reading import Reading
 from courier.store.engine.retention import Retention
 from courier.store.engine.settings import SettingChanges
 from courier.store.engine.sweep import Sweep
-from courier.store.engine.trim import Trim
+from courier.store.engine.verbs import EngineHealth, EngineJournal, EnginePast, EngineRates
+
+T = TypeVar("T")
 
 # A group that has published so much is written on a thread.
 HEAVY_BYTES = 1 << 20
@@ -58,17 +77,18 @@ class Engine:
             block_messages=block_messages,
             block_bytes=block_bytes,
         )
-        self.endings = endings = Endings(calls, book, deliveries, fifo, messages, publishing)
+        self.endings = endings = Endings(calls, deliveries, fifo, messages, publishing)
         self.numbered = Numbered(calls, facts, publishing)
         retention = Retention(book, deliveries, endings)
         self.leases = leases = Leases(
             book, deliveries, fifo, messages, publishing, endings, retention
         )
-        self.reading = Reading(calls, book, deliveries, messages, facts, leases)
-        self.claims = Claims(calls, book, deliveries, leases, endings, messages, facts)
-        self.pushes = Pushes(calls, book, deliveries, messages, publishing, endings)
-        self.time = calls.time = Sweep(book, deliveries, leases, endings, retention, self.pushes)
-        self.trim = Trim(book, deliveries)
+        self.reading = Reading(calls, deliveries, messages, facts, leases)
+        self.claims = Claims(calls, deliveries, leases, endings, messages, facts)
+        self.pushes = Pushes(calls, deliveries, messages, publishing, endings)
+        self.time = Sweep(book, deliveries, leases, endings, retention, self.pushes)
+        calls.pass_time = self.time.pass_time
+        self.journal = EngineJournal(calls, deliveries)
 
     async def load(self) -> None:
         await self.book.load()
@@ -196,3 +216,168 @@ def _shared(
 def _once(calls: Sequence[tuple[Sequence[Draft], int]]) -> bool:
     singles = [drafts for drafts, _ in calls if type(drafts) is not PlainDrafts]
     return any([draft.once_key is not None for drafts in singles for draft in drafts])
+
+
+class EngineStore:
+    """See `core/store.py` for what it promises, and `store/embedded.py` for how it is opened.
+
+    Most verbs are those of the engine's parts; here are the ones that join, and the rest.
+    """
+
+    def __init__(self, engine: Engine, writer: GroupWriter, accepted: dict[str, Any]) -> None:
+        """`accepted`: what the start has accepted of damage, for the journal."""
+        self.disk = engine.book.disk
+        self.waiters = engine.book.waiters
+        self.engine = engine
+        # The same each time, so that it costs little to tell that calls ask for the same.
+        self._publish, self._lease, self._settle = engine.publish, engine.lease, engine.settle
+        self.writer = writer
+        self._calls = calls = engine.calls
+        calls.writer = writer
+        self.messages = engine.reading
+        self.rows = engine.numbered
+        self.claims = engine.claims
+        self.pushes = engine.pushes
+        self.journal = engine.journal
+        self.past = EnginePast(calls)
+        self.rates: RateVerbs = EngineRates()
+        self.health = EngineHealth(calls, damage_accepted=bool(accepted))
+        self.rename = engine.reading.rename
+        self.remove = engine.endings.remove
+        self.purge = engine.endings.purge
+        self.redrive = engine.endings.redrive
+        self.stats = engine.reading.stats
+        self._accepted = accepted
+
+    @property
+    def records(self) -> Records:
+        return self.engine.settings.mirror
+
+    @property
+    def secret(self) -> bytes:
+        return self.engine.book.secret
+
+    @property
+    def doubt_ms(self) -> int:
+        return self.engine.book.doubt_ms
+
+    @doubt_ms.setter
+    def doubt_ms(self, ms: int) -> None:
+        self.engine.book.doubt_ms = ms
+
+    # --- settings ---
+
+    async def change(self, decide: Decide[T], *, actor: Actor, now_ms: int) -> T:
+        settings = self.engine.settings
+
+        async def change() -> tuple[Change[T], Exception | None]:
+            # What was due before the change happens by the rules that held until now.
+            await self.engine.time.pass_time(now_ms)
+            change: Change[T] = Change()
+            try:
+                change = decide(settings.pending)
+                if any(settings.is_new(record) for record in change.puts):
+                    self._calls.room.require_space()
+                settings.check(change)
+            except Exception as error:  # concerns this call alone, and not its group
+                return change, error
+            await settings.change(change, actor, now_ms)
+            return change, None
+
+        decided, error = await self._calls.run(change)
+        if error is not None:
+            raise error
+        await self.writer.spread()
+        return decided.answer
+
+    # --- messages ---
+
+    async def publish(
+        self,
+        batches: Sequence[tuple[str, Sequence[Draft]]],
+        *,
+        actor: Actor,
+        now_ms: int,
+        bytes_max: int | None = None,
+        via: Via | None = None,
+    ) -> list[Receipt]:
+        self._calls.room.require_space()
+        if len(batches) == 1 and via is None:
+            queue, drafts = batches[0]
+            key = (self._publish, (queue, actor, bytes_max), now_ms // MINUTE_MS)
+            op = Joined(key, (drafts, now_ms))
+            try:
+                return [await self.writer.submit(op)]
+            except StoreDamaged as error:
+                self._calls.note_damage(error)
+                raise
+
+        async def publish() -> list[Receipt]:
+            await self.engine.time.pass_time(now_ms)
+            return await self.engine.publishing.publish(
+                batches, actor, now_ms, bytes_max=bytes_max, via=via
+            )
+
+        return await self._calls.run(publish)
+
+    async def lease(
+        self,
+        queue: str,
+        *,
+        count: int,
+        lease_ms: int,
+        actor: Actor,
+        now_ms: int,
+        leased_max: int | None = None,
+        allowance: Allowance | None = None,
+    ) -> Leased:
+        apart = (now_ms // MINUTE_MS, allowance is None)
+        key = (self._lease, (queue, lease_ms, actor, leased_max), apart)
+        # Late, so that it finds what the same group publishes.
+        op = Joined(key, (count, now_ms, allowance), late=True)
+        try:
+            leased: Leased = await self.writer.submit(op)
+            return leased
+        except StoreDamaged as error:
+            self._calls.note_damage(error)
+            raise
+
+    async def settle(
+        self, queue: str, items: Sequence[Settlement], *, actor: Actor, now_ms: int
+    ) -> list[Outcome]:
+        key = (self._settle, (queue, actor), now_ms // MINUTE_MS)
+        op = Joined(key, (items, now_ms))
+        try:
+            outcomes: list[Outcome] = await self.writer.submit(op)
+            return outcomes
+        except StoreDamaged as error:
+            self._calls.note_damage(error)
+            raise
+
+    # --- time passing ---
+
+    async def hold(
+        self, duties: Sequence[str], *, now_ms: int, evenly: bool = False
+    ) -> dict[str, int]:
+        return await self.disk.hold(duties, evenly=evenly)
+
+    async def sweep(self, *, limit: int, now_ms: int) -> Swept:
+        async def sweep() -> Swept:
+            self._calls.room.look()
+            if self._accepted:  # noted here because a store is opened before there is a clock
+                self.engine.book.note(
+                    "damage_accepted",
+                    None,
+                    actor=BROKER,
+                    now_ms=now_ms,
+                    columns={"detail": self._accepted},
+                )
+            return await self.engine.time.sweep(now_ms, limit)
+
+        swept = await self._calls.run(sweep)
+        self._accepted = {}
+        return replace(swept, short=True) if self._calls.room.short else swept
+
+    async def close(self) -> None:
+        await self.writer.close()
+        await self.disk.close()

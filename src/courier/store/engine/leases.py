@@ -17,11 +17,11 @@ from courier.core.types import (
     Settlement,
 )
 from courier.store.engine.book import Book
-from courier.store.engine.columns import EventColumns
 from courier.store.engine.deliveries import BlockSpan, Deliveries, Fresh, alive, let_in
 from courier.store.engine.disk import Ready
 from courier.store.engine.endings import Endings
 from courier.store.engine.fifo import FifoGroups
+from courier.store.engine.journal import EventColumns
 from courier.store.engine.layout import DELAYED, LEASED, READY, WAITING
 from courier.store.engine.lines import Delivery, QueueLine, Range
 from courier.store.engine.messages import StoredMessages

@@ -13,11 +13,11 @@ from courier.core.lifecycle import GROUP_DEFAULT
 from courier.core.types import Actor, Draft, Message, Origin, PlainDrafts, Receipt, Via
 from courier.store.engine.blocks import Block, Rare
 from courier.store.engine.book import Book
-from courier.store.engine.columns import EventColumns
 from courier.store.engine.deliveries import Deliveries
 from courier.store.engine.disk import Between, Fact
 from courier.store.engine.facts import KnownFacts
 from courier.store.engine.fifo import FifoGroups
+from courier.store.engine.journal import EventColumns
 from courier.store.engine.layout import DELAYED, HELD, READY, ROWS, SEQ_MASK, WAITING
 from courier.store.engine.lines import Delivery, PushLine, QueueLine
 

@@ -22,12 +22,11 @@ from courier.core.types import (
     Report,
 )
 from courier.store.engine.blocks import NOT_RARE
-from courier.store.engine.book import Book
 from courier.store.engine.calls import GroupRunner, Verbs, on_listener, on_queue, takes_space
-from courier.store.engine.columns import EventColumns
 from courier.store.engine.deliveries import Deliveries, Fresh, alive, let_in
 from courier.store.engine.disk import Missed, Open, Ready
 from courier.store.engine.endings import Endings
+from courier.store.engine.journal import EventColumns
 from courier.store.engine.layout import (
     ACKNOWLEDGED,
     DELAYED,
@@ -66,14 +65,12 @@ class Pushes(Verbs):
     def __init__(
         self,
         calls: GroupRunner,
-        book: Book,
         deliveries: Deliveries,
         messages: StoredMessages,
         publishing: Publishing,
         endings: Endings,
     ) -> None:
         super().__init__(calls)
-        self._book = book
         self._deliveries = deliveries
         self._messages = messages
         self._publishing = publishing

@@ -1,7 +1,7 @@
-"""Looking at the messages of a queue, and naming them."""
+"""Looking at the messages of a queue, searching and naming them."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -11,17 +11,18 @@ from courier.core.errors import StoreDamaged
 from courier.core.limits import Allowance
 from courier.core.matching import Sought, matcher
 from courier.core.types import Actor, Message, MessageState, QueueStats, Standing
-from courier.store.engine import searching
-from courier.store.engine.blocks import NOT_RARE
-from courier.store.engine.book import Book
+from courier.store.engine.blocks import NOT_RARE, BlockRow, block_of
 from courier.store.engine.calls import GroupRunner, Verbs, on_queue
 from courier.store.engine.deliveries import Deliveries
-from courier.store.engine.disk import Fact
+from courier.store.engine.disk import Fact, Needles
 from courier.store.engine.facts import KnownFacts
 from courier.store.engine.layout import DELAYED, LEASED, NEVER_MS, SEQ_MASK
 from courier.store.engine.leases import Leases
 from courier.store.engine.lines import Delivery, QueueLine
-from courier.store.engine.messages import StoredMessages, name_key, renamed
+from courier.store.engine.messages import StoredMessages, messages_of, name_key, renamed
+
+# Blocks that are judged at a time. Names given later are looked up by all their messages.
+BLOCKS_MAX, NAMED_BLOCKS_MAX = 64, 8
 
 
 class Reading(Verbs):
@@ -30,14 +31,12 @@ class Reading(Verbs):
     def __init__(
         self,
         calls: GroupRunner,
-        book: Book,
         deliveries: Deliveries,
         messages: StoredMessages,
         facts: KnownFacts,
         leases: Leases,
     ) -> None:
         super().__init__(calls)
-        self._book = book
         self._deliveries = deliveries
         self._messages = messages
         self._facts = facts
@@ -147,16 +146,16 @@ class Reading(Verbs):
             return [], 0
         rows, end = await self._book.disk.holding(
             no,
-            searching.needles(queue, sought, renamed=renamed),
+            _needles(queue, sought, renamed=renamed),
             first=first,
             last=last,
             newest=newest,
-            limit=searching.NAMED_BLOCKS_MAX if renamed else searching.BLOCKS_MAX,
+            limit=NAMED_BLOCKS_MAX if renamed else BLOCKS_MAX,
         )
         fits = matcher(queue, sought)
         try:
             found = await asyncio.to_thread(
-                searching.judged, queue, rows, (first, last), None if renamed else fits
+                _judged, queue, rows, (first, last), None if renamed else fits
             )
         except StoreDamaged as error:
             self.calls.note_damage(error)
@@ -261,3 +260,54 @@ def _standing(delivery: Delivery, now_ms: int) -> Standing:
     if delivery.state == DELAYED and delivery.due_ms > now_ms:
         return Standing(delivery.seq, "delayed", delivery.due_ms)
     return Standing(delivery.seq, "waiting")
+
+
+def _needles(queue: str, sought: Sought, *, renamed: bool) -> Needles:
+    """No block without one of these has a message that matches (`matching.py`)."""
+    text = sought.text
+    raw = text.encode("utf-8", "surrogatepass")
+    if sought.path:
+        return Needles((raw, _escape(text)) if _is_written_one_way(text) else (b"", None))
+    try:
+        quoted = msgspec.json.encode(text)[1:-1]
+    except UnicodeEncodeError:  # half a character, which no header has
+        quoted = raw
+    seq = ids.message_seq(text, queue=queue) or 0
+    return Needles((raw, None), (raw, quoted), seq, raw if renamed else None)
+
+
+def _is_written_one_way(value: str) -> bool:
+    """But for escapes, JSON has only one way to write the value; not so a fraction or an object."""
+    if value[:1] in ("{", "["):
+        return False
+    try:
+        float(value)
+    except ValueError:
+        return True
+    return value.removeprefix("-").isdigit()
+
+
+def _escape(value: str) -> bytes:
+    """What a JSON string has that holds the value in other bytes."""
+    return b"\\" if any(sign < " " or sign in '"\\/' for sign in value) else b"\\u"
+
+
+def _judged(
+    queue: str,
+    rows: Sequence[BlockRow],
+    span: tuple[int, int],
+    fits: Callable[[Message], bool] | None,
+) -> list[Message]:
+    """Messages of blocks in that span of sequences, in the order of the rows; `fits` None: all."""
+    found: list[Message] = []
+    for row in rows:
+        block = block_of(row)
+        bodies = block.bodies or []
+        places = [
+            place
+            for place, body in enumerate(bodies)
+            if body is not None and span[0] <= block.first + place <= span[1]
+        ]
+        messages = messages_of(queue, block, places, [0] * len(places), bodies=True)
+        found += filter(fits, messages) if fits else messages
+    return found

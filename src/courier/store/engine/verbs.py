@@ -1,4 +1,8 @@
-"""Verbs of the store that are about no queue: the past, the journal, rates, health."""
+"""Verbs of the store that are about no queue: the past, the journal, rates, health.
+
+To trim the journal is the one way for a body to go. A block goes when the journal is past it and no
+line has to do with any of its messages; when few of them are left, the bodies of the others go.
+"""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -13,11 +17,20 @@ from courier.core.types import (
     Run,
     Tally,
 )
+from courier.store.engine.blocks import Block
 from courier.store.engine.calls import GroupRunner, Verbs
-from courier.store.engine.disk import Disk
+from courier.store.engine.deliveries import Deliveries
+from courier.store.engine.disk import Loose
 from courier.store.engine.journal import headers_of, packet_bytes, unfolded
-from courier.store.engine.trim import Trim
+from courier.store.engine.layout import SEQ_BITS, SEQ_MASK
+from courier.store.engine.lines import QueueLine
+from courier.store.engine.messages import name_key
 
+# Packets forgotten and blocks looked at by one call.
+PACKETS_MAX = 1_000
+BLOCKS_MAX = 1_000
+# A block loses the bodies of its dead when fewer than one in this many of its messages are alive.
+SPARSE = 4
 # Longer pages of the journal are unfolded on a thread, and two are read at a time: each is in
 # memory as a whole, and threads take turns with the event loop.
 INLINE_BYTES_MAX = 256 << 10
@@ -25,14 +38,10 @@ PAGES_AT_ONCE = 2
 
 
 class EnginePast(Verbs):
-    def __init__(self, calls: GroupRunner, disk: Disk) -> None:
-        super().__init__(calls)
-        self._disk = disk
-
     async def tally(self, counts: Mapping[tuple[str, str], int], *, now_ms: int) -> None:
         def tally() -> None:
             for (tenant, kind), count in counts.items():
-                self.calls.book.tally(kind, tenant, tenant, count=count, now_ms=now_ms)
+                self._book.tally(kind, tenant, tenant, count=count, now_ms=now_ms)
 
         await self.calls.writer.submit(tally)
 
@@ -40,27 +49,28 @@ class EnginePast(Verbs):
         self, *, tenant: str, id: str | None = None, since_ms: int, until_ms: int
     ) -> list[Tally]:
         minutes = (since_ms // MINUTE_MS, -(-until_ms // MINUTE_MS))
-        return await self._disk.tallies(tenant, id, *minutes)
+        return await self._book.disk.tallies(tenant, id, *minutes)
 
     async def levels(self, queues: Sequence[str], *, since_ms: int) -> list[list[Level]]:
         await self.calls.writer.current()
         for queue in queues:
-            self.calls.book.line(queue)
-        return await self._disk.levels(queues, since_ms // MINUTE_MS)
+            self._book.line(queue)
+        return await self._book.disk.levels(queues, since_ms // MINUTE_MS)
 
 
 class EngineJournal(Verbs):
-    def __init__(self, calls: GroupRunner, disk: Disk, trim: Trim) -> None:
+    def __init__(self, calls: GroupRunner, deliveries: Deliveries) -> None:
         super().__init__(calls)
-        self._disk = disk
-        self._trim = trim
+        self._deliveries = deliveries
         self._pages = asyncio.Semaphore(PAGES_AT_ONCE)
+        # Where in the journal's past the last look at loose blocks ended.
+        self._looked = 0
 
     async def note(self, notes: Sequence[Note], *, now_ms: int) -> None:
         async def note() -> None:
-            await self.calls.time.pass_time(now_ms)
+            await self.calls.pass_time(now_ms)
             for each in notes:
-                self.calls.book.note(
+                self._book.note(
                     each.kind,
                     None,
                     tenant=each.tenant,
@@ -72,7 +82,7 @@ class EngineJournal(Verbs):
         await self.calls.run(note)
 
     async def head(self) -> JournalHead:
-        book = self.calls.book
+        book = self._book
         await self.calls.writer.current()
         size = book.journal_bytes - book.journal_start_bytes
         return JournalHead(book.journal_first, book.journal_last, book.epoch, size, book.journal_ms)
@@ -80,7 +90,7 @@ class EngineJournal(Verbs):
     async def read(self, *, after: int, limit: int, bytes_max: int | None = None) -> list[Run]:
         try:
             async with self._pages:
-                page = await self._disk.packets(after, limit=limit, bytes_max=bytes_max)
+                page = await self._book.disk.packets(after, limit=limit, bytes_max=bytes_max)
                 if sum([packet_bytes(*each) for each in page]) > INLINE_BYTES_MAX:
                     return await asyncio.to_thread(unfolded, page)
                 return unfolded(page)
@@ -89,7 +99,7 @@ class EngineJournal(Verbs):
             raise
 
     async def offset_at(self, at_ms: int) -> int:
-        before, packet = await self._disk.packet_at(at_ms)
+        before, packet = await self._book.disk.packet_at(at_ms)
         try:
             runs = headers_of(packet) if packet else []
         except StoreDamaged as error:
@@ -98,10 +108,89 @@ class EngineJournal(Verbs):
         return next((offset - 1 for offset, run_ms in runs if run_ms >= at_ms), before)
 
     async def trim(self, *, upto: int, before_ms: int | None = None) -> int:
-        return await self.calls.run(lambda: self._trim.trim(upto, before_ms))
+        return await self.calls.run(lambda: self._trim(upto, before_ms))
+
+    async def _trim(self, upto: int, before_ms: int | None) -> int:
+        """Forget packets, never the newest one: it says where the journal ends."""
+        book = self._book
+        trimmed = await book.disk.trim(upto, before_ms=before_ms, limit=PACKETS_MAX)
+        forgotten = 0
+        if trimmed is not None:
+            forgotten = trimmed[0] - book.journal_first
+            book.journal_first, book.journal_start_bytes = trimmed
+            book.changed = True
+        await self._free()
+        return forgotten
+
+    async def _free(self) -> None:
+        """Look at some of the blocks that the journal is past, in turn."""
+        book = self._book
+        await book.spill()
+        past = book.journal_first - 1
+        found = await book.disk.loose(self._looked, past, limit=BLOCKS_MAX)
+        emptied: set[int] = set()
+        for loose in found:
+            line = book.by_no[loose.key >> SEQ_BITS]
+            assert isinstance(line, QueueLine)
+            alive = await self._alive(line, loose)
+            if not alive:
+                await self._free_block(line, loose)
+                emptied.add(line.no)
+            elif SPARSE * len(alive) < loose.length:
+                await self._thin(line, loose, alive)
+        self._looked = found[-1].last if len(found) == BLOCKS_MAX else 0
+        for no in emptied & book.spent.keys():
+            if not await book.blocks.are_left(no, but=book.changes.freed):
+                book.forget_line(book.spent[no])
+
+    async def _alive(self, line: QueueLine, loose: Loose) -> list[int]:
+        """Sequences of the block's messages that some line has to do with."""
+        first = loose.key & SEQ_MASK
+        last = first + loose.length - 1
+        if line.spent:
+            return []
+        alive: set[int] = set()
+        for each in line.all_lines:
+            standing = await self._deliveries.standing(
+                each, after=first - 1, upto=last, limit=loose.length
+            )
+            alive |= {delivery.seq for delivery in standing}
+            if len(alive) == loose.length:
+                break
+        return sorted(alive)
+
+    async def _free_block(self, line: QueueLine, loose: Loose) -> None:
+        changes = self._book.changes
+        first = loose.key & SEQ_MASK
+        end = first + loose.length
+        changes.freed.append(loose.key)
+        changes.expiries.pop(loose.key, None)
+        if line.near is not None and line.near.key == loose.key:
+            line.near = None
+        self._book.blocks.forget(loose.key)
+        self._book.changed = True
+        if line.renamed:
+            changes.forgotten.append((line.no, "name", name_key(first), name_key(end)))
+        for each in line.all_lines:
+            await self._deliveries.forget_gone(each, first, end)
+        for pushes in line.pushes:
+            changes.settled.append((pushes.base | first, pushes.base | end - 1))
+
+    async def _thin(self, line: QueueLine, loose: Loose, alive: list[int]) -> None:
+        """Take out the bodies of the dead, if there are any left."""
+        block: Block = await self._book.blocks.at(line, loose.key & SEQ_MASK, bodies=True)
+        places = {seq - block.first for seq in alive}
+        assert block.bodies is not None
+        if all(body is None or at in places for at, body in enumerate(block.bodies)):
+            return
+        block.only_bodies_at(sorted(places))
+        self._book.changes.blocks.append(block.row())
+        self._book.blocks.forget(block.key)
+        line.near = None
+        self._book.changed = True
 
     async def backlogs(self, *, tenant: str | None = None) -> tuple[int, dict[str, int]]:
-        return await self.calls.writer.submit(lambda: self.calls.book.backlogs(tenant))
+        return await self.calls.writer.submit(lambda: self._book.backlogs(tenant))
 
 
 class EngineRates:
@@ -118,9 +207,8 @@ class EngineRates:
 
 
 class EngineHealth(Verbs):
-    def __init__(self, calls: GroupRunner, disk: Disk, *, damage_accepted: bool) -> None:
+    def __init__(self, calls: GroupRunner, *, damage_accepted: bool) -> None:
         super().__init__(calls)
-        self._disk = disk
         self._damage_accepted = int(damage_accepted)
         self.unseen = calls.writer.unseen
 
@@ -128,7 +216,7 @@ class EngineHealth(Verbs):
         def check() -> None:
             self.calls.room.look()
             self.calls.room.touch()
-            self.calls.book.changed = True
+            self._book.changed = True
 
         self.calls.room.require_health()
         self.calls.writer.require_no_doubt()
@@ -136,7 +224,7 @@ class EngineHealth(Verbs):
         self.calls.room.require_space()
 
     def ahead_ns(self) -> int | None:
-        return self._disk.ahead_ns()
+        return self._book.disk.ahead_ns()
 
     def free_bytes(self) -> int | None:
         return self.calls.room.free_bytes
