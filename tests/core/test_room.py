@@ -2,7 +2,7 @@
 
 import pytest
 
-from courier.core.room import Room, room
+from courier.core.sweeper import Room, room
 from courier.core.types import DAY_MS, HOUR_MS, MINUTE_MS
 
 GIB = 1 << 30

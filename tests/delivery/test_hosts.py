@@ -10,10 +10,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from courier.core.errors import InvalidRequest
-from courier.delivery import hosts
-from courier.delivery.hosts import BadHost
+from courier.delivery import targets
 from courier.delivery.http import HttpTransport
-from courier.delivery.targets import TargetRefused, Targets, networks
+from courier.delivery.targets import BadHost, TargetRefused, Targets, networks
 from courier.delivery.transport import PushRequest, PushResult, Target
 from courier.delivery.urls import check
 from tests.delivery.receiver import Receiver
@@ -26,9 +25,9 @@ INSIDE = [
 ]
 
 
-def resolved(host: str) -> set[hosts.Address]:
+def resolved(host: str) -> set[targets.Address]:
     """What the system connects to when it is given this host, without asking a name server."""
-    found: set[hosts.Address] = set()
+    found: set[targets.Address] = set()
     with suppress(OSError, ValueError):
         found.add(IPv4Address(socket.inet_aton(host)))
     with suppress(OSError, ValueError):
@@ -41,7 +40,7 @@ def agrees(host: str) -> None:
     """Never taken for a name, nor for another address than the system takes it for."""
     real = resolved(host)
     try:
-        ours = hosts.address(host)
+        ours = targets.host_address(host)
     except BadHost:
         return
     # Some resolvers know an address with a dot behind it, this one does not.
@@ -74,11 +73,11 @@ def test_every_spelling_is_read_as_the_address_that_it_is(
     address, text = known
     agrees(text)
     if text.isascii():
-        assert hosts.address(text) == address
-        assert hosts.address(text.upper()) == address
+        assert targets.host_address(text) == address
+        assert targets.host_address(text.upper()) == address
     else:
         with pytest.raises(BadHost):
-            hosts.address(text)
+            targets.host_address(text)
 
 
 @settings(max_examples=2_000)

@@ -189,7 +189,7 @@ FAULTS = (
         "called",
     ),
     Fault(
-        "delivery/hosts.py",
+        "delivery/targets.py",
         "if not _NUMBER.fullmatch(parts[-1]):",
         "if not parts[-1].isdigit():",
         "tests/delivery/test_hosts.py::test_every_spelling_is_read_as_the_address_that_it_is",

@@ -2,12 +2,16 @@
 
 import logging
 
+from msgspec import Struct
+
 from courier.clock import Clock
 from courier.core.duties import Duty
-from courier.core.room import Room, journal_room
 from courier.core.store import Store
 from courier.core.types import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, JournalHead, Pipeline
 
+# A journal that is younger, and mostly empty, says nothing about a day.
+SPAN_MS_MIN = 10 * MINUTE_MS
+FULL_PART = 0.1
 # A journal may be over its size for as long.
 TRIM_EVERY_MS = SECOND_MS
 # How often it is looked whether the journal's cap is too low, and how often that is logged.
@@ -19,6 +23,55 @@ FORCED_PART = 64
 SWEEP = "sweep"
 
 log = logging.getLogger("courier.sweeper")
+
+
+class Room(Struct, frozen=True):
+    """At the rate at which events come, the journal's cap holds those of `holds_ms`, and is reached
+    in `left_ms`."""
+
+    holds_ms: int
+    left_ms: int
+    retention_ms: int
+    bytes_max: int
+
+    @property
+    def is_short(self) -> bool:
+        """Whether events go before their retention is over, read or not."""
+        return self.holds_ms < self.retention_ms
+
+
+def room(
+    *, bytes: int, bytes_max: int, first_ms: int, now_ms: int, retention_ms: int
+) -> Room | None:
+    """None as long as the rate is not known. `first_ms` is when the first kept event happened."""
+    span_ms = now_ms - first_ms
+    if bytes <= 0 or span_ms <= 0:
+        return None
+    if span_ms < SPAN_MS_MIN and bytes < FULL_PART * bytes_max:
+        return None
+    return Room(
+        holds_ms=bytes_max * span_ms // bytes,
+        left_ms=max(0, bytes_max - bytes) * span_ms // bytes,
+        retention_ms=retention_ms,
+        bytes_max=bytes_max,
+    )
+
+
+async def journal_room(
+    store: Store, *, now_ms: int, bytes_max: int, retention_ms: int
+) -> Room | None:
+    """The room that the journal of a store has now."""
+    head = await store.journal.head()
+    runs = await store.journal.read(after=head.first - 1, limit=1)
+    if not runs:
+        return None
+    return room(
+        bytes=head.bytes,
+        bytes_max=bytes_max,
+        first_ms=runs[0].at_ms,
+        now_ms=now_ms,
+        retention_ms=retention_ms,
+    )
 
 
 class Sweeper:

@@ -3,17 +3,67 @@
 import asyncio
 import logging
 from collections.abc import Sequence
+from typing import Any
+from urllib.parse import quote
 
+import msgspec
 from msgspec import Struct
 
 from courier import ids
 from courier.core.errors import NotFound, Unavailable
 from courier.core.types import SECOND_MS, Actor, Consumer, Message, Queue, Settlement
-from courier.delivery import batch, verdict
+from courier.delivery import signing, verdict
 from courier.delivery.places import WorkerPlace
 from courier.delivery.services import BatchServices
 from courier.delivery.transport import PushRequest, PushResult, Target
 from courier.delivery.verdict import BatchOutcome
+
+_encode = msgspec.json.Encoder().encode
+
+
+def batch_body(queue: Queue, messages: Sequence[Message]) -> bytes:
+    """A batch of messages as a worker is sent it.
+
+        {"queue": "orders", "messages": [{"id": "...", "timestamp_ms": 1763251200000, "attempts": 1,
+         "content_type": "json", "body": {"order": 1}}, ...]}
+
+    A text is a string, JSON is the value itself, digit for digit as it was published, and bytes are
+    base64. A message that has headers carries them as `metadata`.
+    """
+    return _encode({"queue": queue.name, "messages": [_message(each) for each in messages]})
+
+
+def batch_headers(
+    queue: Queue, secrets: Sequence[str], *, id: str, at_ms: int, body: bytes
+) -> dict[str, str]:
+    return {
+        "content-type": "application/json",
+        # A queue's name may hold what no header can.
+        "x-courier-queue": quote(queue.name, safe="/@"),
+        **signing.headers(secrets, id=id, at_ms=at_ms, body=body),
+    }
+
+
+def _message(message: Message) -> dict[str, Any]:
+    shown = {
+        "id": message.id,
+        "timestamp_ms": message.published_ms,
+        "attempts": message.attempts,
+        "content_type": message.content_type,
+        "body": _content(message),
+    }
+    if message.headers:
+        shown["metadata"] = message.headers
+    return shown
+
+
+def _content(message: Message) -> Any:
+    if message.content_type == "json":
+        return msgspec.Raw(message.body)
+    if message.content_type == "text":
+        return message.body.decode()
+    return message.body  # encoded as base64
+
 
 # A batch is leased for as long as its call may take, and a little longer to note the outcome.
 LEASE_MARGIN_MS = 10 * SECOND_MS
@@ -81,8 +131,8 @@ class WorkerCall:
 
     async def _send(self) -> PushResult:
         leased, services = self.batch, self._services
-        body = batch.body(leased.queue, leased.messages)
-        headers = batch.headers(
+        body = batch_body(leased.queue, leased.messages)
+        headers = batch_headers(
             leased.queue,
             leased.place.secrets,
             id=ids.new_id(),

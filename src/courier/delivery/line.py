@@ -28,9 +28,9 @@ from courier.core.types import (
     Report,
 )
 from courier.delivery import liveness, requests, retry, secrets
+from courier.delivery.liveness import Prober
 from courier.delivery.moments import MOMENT_MS
 from courier.delivery.pace import IN_FLIGHT_MAX, Bursts, PushPace
-from courier.delivery.prober import Prober
 from courier.delivery.room import PushAllowance
 from courier.delivery.runner import Runner, Runners
 from courier.delivery.services import PushServices

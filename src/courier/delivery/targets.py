@@ -5,17 +5,61 @@ of those: a name that points elsewhere a moment later gains nothing. The socket 
 once more, so that nothing depends on how the client reads a URL.
 """
 
+import re
 import socket
 from collections.abc import Sequence
-from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Any
 from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from courier.delivery import hosts
-from courier.delivery.hosts import Address
 from courier.delivery.lookups import Look, Lookups
+
+Address = IPv4Address | IPv6Address
+
+_SIX = re.compile(r"[0-9a-f:.]+")
+_LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
+_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
+
+
+class BadHost(OSError):
+    """Neither a name nor an address."""
+
+
+def host_labels(host: str) -> list[str]:
+    """The labels of a name, in lower case; the dot at its end means nothing."""
+    return host.lower().removesuffix(".").split(".")
+
+
+def host_address(host: str) -> Address | None:
+    """The address that a host is, without brackets; None: a name. Raises BadHost.
+
+    Resolvers take 127.1, 2130706433, 0x7f.1 and 017700000001 for 127.0.0.1. What looks like an
+    address to any of them is one here, or is refused: nothing that ends in a number is ever a name.
+    """
+    if ":" in host:
+        return _six(host.lower())
+    parts = host_labels(host)
+    if not all(_LABEL.fullmatch(label) for label in parts):
+        raise BadHost(f"{host[:100]!a} is neither a name nor an address")
+    if not _NUMBER.fullmatch(parts[-1]):
+        return None
+    try:
+        return IPv4Address(socket.inet_aton(".".join(parts)))
+    except OSError:
+        raise BadHost(f"{host} ends in a number, and is no address") from None
+
+
+def _six(host: str) -> IPv6Address:
+    try:
+        # No zone: that is a way to a network of this machine's.
+        if not _SIX.fullmatch(host):
+            raise ValueError
+        return IPv6Address(host)
+    except ValueError:
+        raise BadHost(f"{host[:100]!a} is no address") from None
+
 
 Network = IPv4Network | IPv6Network
 
@@ -70,7 +114,7 @@ class Targets:
 
     def check_url(self, url: str) -> None:
         """Raises TargetRefused or BadHost when the URL names an address that may not be called."""
-        address = hosts.address(urlsplit(url).hostname or "")
+        address = host_address(urlsplit(url).hostname or "")
         if address is not None:  # a name is judged once it is resolved
             self.check(address)
 
@@ -82,7 +126,7 @@ class Targets:
 
     async def resolve(self, host: str, port: int, family: int) -> list[Resolved]:
         """What a host stands for. Raises TargetRefused, or OSError when it stands for nothing."""
-        spelled = hosts.address(host)
+        spelled = host_address(host)
         if spelled is not None:
             self.check(spelled)
             kind = socket.AF_INET if spelled.version == 4 else socket.AF_INET6

@@ -11,9 +11,14 @@ from msgspec import Struct
 
 from courier.core.domains import Domains
 from courier.core.errors import InvalidRequest
-from courier.delivery import hosts
-from courier.delivery.hosts import Address
-from courier.delivery.targets import TargetRefused, Targets
+from courier.delivery.targets import (
+    Address,
+    BadHost,
+    TargetRefused,
+    Targets,
+    host_address,
+    host_labels,
+)
 
 URL_CHARACTERS = (4, 253)
 _LOOPBACK = (IPv4Address("127.0.0.1"), IPv6Address("::1"))
@@ -74,17 +79,17 @@ def _problem(url: str, targets: Targets) -> str:
         return f"has a port, {place['port']}, that is not from 1 to 65535"
     try:
         return _host_problem(place["six"], place["name"], targets)
-    except (TargetRefused, hosts.BadHost) as refused:
+    except (TargetRefused, BadHost) as refused:
         return f"has a host that cannot be called: {refused}"
 
 
 def _host_problem(six: str | None, name: str, targets: Targets) -> str:
     """Raises TargetRefused when the host is an address that is not allowed, and BadHost."""
-    address = hosts.address(six or name)
+    address = host_address(six or name)
     if address is not None:
         targets.check(address)
         return ""
-    labels = hosts.labels(name)
+    labels = host_labels(name)
     local = ".".join(labels) in _LOOPBACK_NAMES or labels[-1] == "localhost"
     if local and not any(_allowed(address, targets) for address in _LOOPBACK):
         allowed = "the operator may allow it with push_networks"

@@ -157,7 +157,7 @@ class Client:
             raise self._stranger() from None
 
     def room(self) -> dict[str, int] | None:
-        """How long a time of events the journal holds: see `core/room.py`; None if unknown."""
+        """How long a time of events the journal holds: see `core/sweeper.py`; None if unknown."""
         told: dict[str, int] | None = self._json(
             "GET", "/journal/head", query={"room": "true"}
         ).get("room")

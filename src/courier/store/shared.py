@@ -10,10 +10,9 @@ from courier.core.waiters import Waiters
 from courier.store.disk_postgres import PostgresDisk
 from courier.store.disk_postgres.connection import Address, disk_errors
 from courier.store.disk_postgres.database_time import DatabaseTime
-from courier.store.disk_postgres.migrate import migrate
+from courier.store.disk_postgres.migrate import load_secret, migrate
 from courier.store.disk_postgres.notices import Notices
 from courier.store.disk_postgres.rates import SharedRates
-from courier.store.disk_postgres.secret import load as load_secret
 from courier.store.disk_postgres.writer import PostgresWriter
 from courier.store.engine.disk import DiskRoom
 from courier.store.engine.engine import Engine, EngineStore

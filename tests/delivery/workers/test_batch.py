@@ -7,7 +7,7 @@ from standardwebhooks.webhooks import Webhook
 
 from courier.clock import SystemClock
 from courier.core.types import ContentType, Message, Queue
-from courier.delivery import batch, signing
+from courier.delivery import calls, signing
 
 QUEUE = Queue(id="c0" + "1" * 30, tenant="t", name="orders", created_ms=1, modified_ms=1)
 
@@ -26,7 +26,7 @@ QUEUE = Queue(id="c0" + "1" * 30, tenant="t", name="orders", created_ms=1, modif
 )
 def test_a_body_is_shown_by_its_content_type(kind: ContentType, body: bytes, shown: str) -> None:
     message = Message(7, "id-7", 1_000, body, kind, attempts=2)
-    assert batch.body(QUEUE, [message]).decode() == (
+    assert calls.batch_body(QUEUE, [message]).decode() == (
         '{"queue":"orders","messages":[{"id":"id-7","timestamp_ms":1000,"attempts":2,'
         f'"content_type":"{kind}","body":{shown}}}]}}'
     )
@@ -37,7 +37,7 @@ def test_headers_of_a_message_are_its_metadata() -> None:
         Message(1, "a", 1, b"", "text", headers={"n": 1, "s": "é"}),
         Message(2, "b", 1, b"", "text", headers={}),
     ]
-    first, second = json.loads(batch.body(QUEUE, messages))["messages"]
+    first, second = json.loads(calls.batch_body(QUEUE, messages))["messages"]
     assert first["metadata"] == {"n": 1, "s": "é"}
     assert "metadata" not in second
 
@@ -52,15 +52,15 @@ def test_headers_of_a_message_are_its_metadata() -> None:
 )
 def test_a_queues_name_fits_into_its_header(name: str, shown: str) -> None:
     queue = Queue(id=QUEUE.id, tenant="t", name=name, created_ms=1, modified_ms=1)
-    made = batch.headers(queue, [signing.new_secret()], id="i", at_ms=1, body=b"")
+    made = calls.batch_headers(queue, [signing.new_secret()], id="i", at_ms=1, body=b"")
     assert made["x-courier-queue"] == shown
 
 
 def test_a_batch_is_signed_with_every_secret() -> None:
     secrets = [signing.new_secret(), signing.new_secret()]
-    body = batch.body(QUEUE, [Message(1, "a", 1, b"x", "text")])
+    body = calls.batch_body(QUEUE, [Message(1, "a", 1, b"x", "text")])
     now_ms = SystemClock().now_ms()
-    made = batch.headers(QUEUE, secrets, id="batch-1", at_ms=now_ms, body=body)
+    made = calls.batch_headers(QUEUE, secrets, id="batch-1", at_ms=now_ms, body=body)
     assert made["webhook-id"] == "batch-1"
     for secret in secrets:
         assert Webhook(secret).verify(body, made)["queue"] == "orders"

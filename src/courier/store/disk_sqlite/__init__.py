@@ -26,9 +26,8 @@ from courier.store.disk_sqlite.connection import (
     refuse_unfinished,
 )
 from courier.store.disk_sqlite.damage import recover
-from courier.store.disk_sqlite.migrate import migrate, refuse_earlier
+from courier.store.disk_sqlite.migrate import load_secret, migrate, refuse_earlier
 from courier.store.disk_sqlite.past import PastReads
-from courier.store.disk_sqlite.secret import load as load_secret
 from courier.store.disk_sqlite.volume import Unlimited, Volume
 from courier.store.engine.blocks import BlockRow
 from courier.store.engine.disk import (

@@ -129,8 +129,8 @@ def any_of(values: Sequence[Any]) -> bool:
 
 
 class EventColumns:
-    """Of several messages. `lives`: also when each was leased first and last, for events that end
-    a message."""
+    """What events say of several messages, be they of rows, of ranges or of a block. `lives`: also
+    when each was leased first and last, for events that end a message."""
 
     __slots__ = ("attempts", "first_ms", "last_ms", "lives", "own", "seqs", "sizes", "times")
 
