@@ -12,41 +12,29 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from courier import ids
+from courier import event_columns, ids
 from courier.core import journal
 from courier.core.types import Message, Run
 
 _TIME = pa.timestamp("us", tz="UTC")
-_TYPES: dict[str, pa.DataType] = {
-    "offset": pa.int64(),
-    "seq": pa.int64(),
-    "attempt": pa.int32(),
-    "lease_ms": pa.int64(),
-    "delay_ms": pa.int64(),
-    "size": pa.int64(),
-    "body": pa.binary(),
+_TYPES = {
+    event_columns.TEXT: pa.string(),
+    event_columns.LONG: pa.int64(),
+    event_columns.INT: pa.int32(),
+    event_columns.TIME: _TIME,
+    event_columns.BYTES: pa.binary(),
 }
+_KINDS = {each.field: _TYPES[each.kind] for each in event_columns.ALL}
 _JSON = ("headers", "detail")
 _MILLISECOND = pa.timestamp("ms", tz="UTC")
 _WORD = pa.uint64()
 # A message of no length.
 _STREAM_END_BYTES = 8
 
-_REQUIRED = ("offset", "at", "kind")
-
-
-def _kind(name: str) -> pa.DataType:
-    return _TIME if name in journal.TIMES else _TYPES.get(name, pa.string())
-
-
 SCHEMA = pa.schema(
     [
-        pa.field(
-            shown,
-            _kind(name),
-            nullable=shown not in _REQUIRED,
-        )
-        for shown, name in journal.SHOWN.items()
+        pa.field(each.name, _TYPES[each.kind], nullable=each.name not in event_columns.REQUIRED)
+        for each in event_columns.ALL
     ]
 )
 
@@ -124,7 +112,7 @@ class _Page:
         if name == "message_id":
             return self._message_ids()
         if name in journal.COLUMNS and name not in self._known:
-            return pa.nulls(self._count, _kind(name))
+            return pa.nulls(self._count, _KINDS[name])
         return self._plain(name)
 
     def _plain(self, name: str) -> pa.Array:
@@ -210,7 +198,7 @@ def _array(name: str, values: list[Any]) -> pa.Array:
         return pa.array(values, type=_MILLISECOND).cast(_TIME)
     if name in _JSON:
         values = [None if value is None else _text(value) for value in values]
-    return pa.array(values, type=_kind(name))
+    return pa.array(values, type=_KINDS.get(name, pa.string()))
 
 
 def _text(value: Any) -> str:

@@ -8,6 +8,7 @@ import pytest
 
 from courier import config
 from courier.cli.main import parser
+from courier.core import journal
 
 DOCS = Path(__file__).parents[2] / "docs"
 SERVER_FLAGS = {"--data", "--tenant", "--url", "--token", "--account"}
@@ -78,3 +79,10 @@ def test_the_documentation_has_no_command_that_is_gone() -> None:
     lines = (DOCS / "cli.md").read_text().splitlines()
     documented = [line.strip("#` ") for line in lines if line.startswith("### ")]
     assert documented == list(COMMANDS)
+
+
+def test_the_documentation_says_what_every_field_of_an_event_is() -> None:
+    rows = (DOCS / "journal.md").read_text().partition("\n| Field | Meaning |\n")[2]
+    first_cells = [row.split("|")[1] for row in rows.partition("\n\n")[0].splitlines()]
+    named = [name.strip(" `") for cell in first_cells[1:] for name in cell.split(",")]
+    assert sorted(named) == sorted(journal.FIELDS)

@@ -50,7 +50,7 @@ Beside the kinds of events, tallies count (see `core/types.py`)
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from courier import ids
+from courier import event_columns, ids
 from courier.core.types import (
     Binding,
     Consumer,
@@ -119,34 +119,11 @@ KINDS = frozenset((*MESSAGE_KINDS, *NOTE_KINDS, *OPERATOR_KINDS)) | {
 # Fields of records that stay out of the journal.
 SECRET_FIELDS = ("digest", "retired", "sealed", "secrets", "private", "file_content")
 UNIT_BYTES = 100 << 10
-COLUMNS = (
-    "message_id",
-    "seq",
-    "attempt",
-    "lease_ms",
-    "delay_ms",
-    "size",
-    "content_type",
-    "headers",
-    "group",
-    "published_ms",
-    "first_leased_ms",
-    "last_leased_ms",
-    "body",
-    "sealed",
-    "detail",
-)
-FIELDS = ("offset", "at_ms", "kind", "tenant", "queue", "queue_name", "actor", "dialect", *COLUMNS)
-TIMES = ("at_ms", "published_ms", "first_leased_ms", "last_leased_ms")
-# Tables have other names for some fields: a query names a queue by its name, and reads
-# times, not numbers.
-_TABLE_NAMES = {
-    "queue": "queue_id",
-    "queue_name": "queue",
-    **{name: name.removesuffix("_ms") + "_at" for name in TIMES if name != "at_ms"},
-    "at_ms": "at",
-}
-SHOWN = {_TABLE_NAMES.get(name, name): name for name in FIELDS}
+FIELDS = tuple([each.field for each in event_columns.ALL])
+COLUMNS = tuple([each.field for each in event_columns.OWN])
+TIMES = tuple([each.field for each in event_columns.ALL if each.kind == event_columns.TIME])
+# Names in tables -> fields.
+SHOWN = {each.name: each.field for each in event_columns.ALL}
 
 
 def column(run: Run, name: str) -> list[Any]:

@@ -8,6 +8,8 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from courier import event_columns
+
 # Neither is imported here: a driver plans without Arrow, and a lake is looked at without Spark.
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -69,34 +71,7 @@ class TableSchema:
 
 
 # One row per event of the journal.
-EVENTS = TableSchema(
-    {
-        "offset": _LONG,
-        "at": _TIME,
-        "kind": _TEXT,
-        "tenant": _TEXT,
-        "queue_id": _TEXT,
-        "queue": _TEXT,
-        "actor": _TEXT,
-        "dialect": _TEXT,
-        "message_id": _TEXT,
-        "seq": _LONG,
-        "attempt": _INT,
-        "lease_ms": _LONG,
-        "delay_ms": _LONG,
-        "size": _LONG,
-        "content_type": _TEXT,
-        "headers": _TEXT,
-        "group": _TEXT,
-        "published_at": _TIME,
-        "first_leased_at": _TIME,
-        "last_leased_at": _TIME,
-        "body": _BYTES,
-        "sealed": _TEXT,
-        "detail": _TEXT,
-    },
-    required=("offset", "at", "kind"),
-)
+EVENTS = TableSchema({each.name: each.kind for each in event_columns.ALL}, event_columns.REQUIRED)
 # One row per message of a claim.
 CLAIMED = TableSchema(
     {
