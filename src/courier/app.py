@@ -29,6 +29,7 @@ from courier.core.duties import Duty
 from courier.core.errors import BrokerError, Conflict, StoreUnavailable, Unavailable
 from courier.core.follower import Follower
 from courier.core.limits import API_WINDOW_MS, Limits, Rate
+from courier.core.sealed import Sealer
 from courier.core.signins import SignIns
 from courier.core.store import Store
 from courier.core.sweeper import Sweeper
@@ -50,10 +51,13 @@ from courier.delivery.targets import BadNetwork, Targets, networks
 from courier.delivery.urls import Rules
 from courier.delivery.verifier import DomainVerifier
 from courier.dialects import anypoint, discue
+from courier.dialects.anypoint.clients import AnypointAccess
 from courier.dialects.anypoint.names import Regions
 from courier.dialects.anypoint.site import AnypointServices
 from courier.dialects.cloudflare import Cloudflare
 from courier.dialects.cloudflare.events import Events
+from courier.dialects.cloudflare.identity import CloudflareAccess
+from courier.dialects.discue.api_keys import DiscueAccess
 from courier.dialects.discue.lockout import Lockout
 from courier.dialects.discue.names import DiscueSpelling
 from courier.dialects.discue.names import read as read_id
@@ -239,7 +243,7 @@ def build(store: Store, config: Config, clock: SteadyClock, *, port: int) -> Cou
     usage = Usage()
     signins = SignIns(clock)
     url = config.url(port)
-    credentials = Credentials(admin, sealer, data=config.data, url=url, region=config.region)
+    credentials = credentials_file(admin, sealer, data=config.data, url=url, region=config.region)
     sweeper = _sweeper(store, clock, config)
     sites: list[Site] = [
         *_dialects(services, follower, usage, credentials, outgoing, config, url=url),
@@ -352,6 +356,18 @@ def _outgoing(services: SiteServices, telemetry: Telemetry, config: Config) -> O
         timeout_ms=config.worker_wait_ms_max,
     )
     return Outgoing(transport, verifier, listener_urls, pushes, batches)
+
+
+def credentials_file(
+    admin: Admin, sealer: Sealer, *, data: Path, url: str, region: str
+) -> Credentials:
+    """Each dialect has a part in it."""
+    dialects = (
+        CloudflareAccess(url),
+        AnypointAccess(url, region=region, sealer=sealer),
+        DiscueAccess(url),
+    )
+    return Credentials(admin, dialects, data=data)
 
 
 def _dialects(

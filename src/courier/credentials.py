@@ -2,29 +2,24 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import msgspec
-from msgspec import Struct
 
 from courier import files
 from courier.core import keys
 from courier.core.admin import Admin
 from courier.core.errors import BrokerError, OutcomeUnknown, StoreUnavailable
-from courier.core.sealed import Sealer
 from courier.core.types import BROKER, OPERATOR, Actor, Key, Tenant
-from courier.dialects.anypoint.clients import APP_SCOPES, sealed
-from courier.dialects.anypoint.names import environment_id, organization_id
 
 log = logging.getLogger("courier.credentials")
 
 FIRST_TENANT = "default"
-CLOUDFLARE_PREFIX = "/client/v4"
-DISCUE_PREFIX = "/v1"
 # What the operator's own keys are listed under, as if it were a tenant.
 OPERATOR_NAME = "operator"
 
@@ -37,13 +32,27 @@ def _renewed(made: Any, key: str, secret: str) -> Any:
     return secret if same else made
 
 
-class _Parts(Struct):
-    """What is relied on in a file of credentials."""
+class DialectAccess(ABC):
+    """A dialect's part of a file of credentials, and how a client of it begins."""
 
-    cloudflare: dict[str, Any]
-    anypoint: dict[str, Any] = {}
-    discue: dict[str, Any] = {}
-    admin: dict[str, str] = {}
+    name: str
+    base_url: str
+
+    @abstractmethod
+    def first_keys(self, tenant: Tenant) -> tuple[list[Key], dict[str, Any]]:
+        """Keys for a new tenant, and what its file says of them."""
+
+    @abstractmethod
+    def example(self, part: dict[str, Any]) -> tuple[str, str]:
+        """The API's name and a first request with what a file says, or words in its place."""
+
+    @abstractmethod
+    def example_of(self, key: Key, secret: str) -> tuple[str, str] | None:
+        """The same with a new key; None: it does not open this API."""
+
+    def finished(self, key: Key, secret: str) -> Key:
+        """The key, with whatever is kept of its secret."""
+        return key
 
 
 @contextmanager
@@ -56,13 +65,22 @@ def _warned(event: str, path: Path) -> Iterator[None]:
 
 
 class Credentials:
-    def __init__(self, admin: Admin, sealer: Sealer, *, data: Path, url: str, region: str) -> None:
+    def __init__(self, admin: Admin, dialects: Sequence[DialectAccess], *, data: Path) -> None:
+        """The first of the dialects is in every file; earlier servers knew no other."""
         self._admin = admin
-        self._sealer = sealer
+        self._dialects = dialects
         self._data = data
-        self._url = url
-        self._region = region
         self._turn = asyncio.Lock()
+        first, *others = [dialect.name for dialect in dialects]
+        # What is relied on in a file.
+        self._parts = msgspec.defstruct(
+            "Parts",
+            [
+                (first, dict[str, Any]),
+                *[(name, dict[str, Any], {}) for name in others],
+                ("admin", dict[str, str], {}),
+            ],
+        )
 
     def path(self, tenant: str) -> Path:
         if tenant == FIRST_TENANT:
@@ -87,75 +105,19 @@ class Credentials:
             return tenant, made
 
     def _first_keys(self, tenant: Tenant) -> tuple[dict[str, Any], list[Key]]:
-        name, now_ms = tenant.name, tenant.created_ms
-        key, token = keys.new_key(
-            tenant=tenant.id, name="first", grants=keys.grants(["write"]), now_ms=now_ms
-        )
-        made: dict[str, Any] = {
-            "tenant": name,
-            "cloudflare": {
-                "base_url": self._url + CLOUDFLARE_PREFIX,
-                "account_id": tenant.id,
-                "api_token": token,
-            },
-        }
-        made_keys = [key]
-        for dialect, make in self._dialects.items():
-            more_keys, made[dialect] = make(tenant, now_ms)
+        made: dict[str, Any] = {"tenant": tenant.name}
+        made_keys: list[Key] = []
+        for dialect in self._dialects:
+            more_keys, made[dialect.name] = _first_keys(dialect, tenant)
             made_keys += more_keys
-        if name == FIRST_TENANT:
+        if tenant.name == FIRST_TENANT:
             scopes = keys.grants(["admin", "journal"])
-            admin, token = keys.new_key(tenant=OPERATOR, name="first", grants=scopes, now_ms=now_ms)
+            admin, token = keys.new_key(
+                tenant=OPERATOR, name="first", grants=scopes, now_ms=tenant.created_ms
+            )
             made["admin"] = {"token": token}
             made_keys.append(admin)
         return made, made_keys
-
-    @property
-    def _dialects(self) -> dict[str, Callable[[Tenant, int], tuple[list[Key], dict[str, Any]]]]:
-        """Those that came after the first one, and what makes keys for each."""
-        return {"anypoint": self._anypoint, "discue": self._discue}
-
-    def _discue(self, tenant: Tenant, now_ms: int) -> tuple[list[Key], dict[str, Any]]:
-        """A key that may do everything, other keys included."""
-        key, secret = keys.new_key(
-            tenant=tenant.id,
-            name="first-discue",
-            grants=keys.grants(["write", *keys.KEYS, "usage:read"]),
-            now_ms=now_ms,
-        )
-        return [key], {"base_url": self._url + DISCUE_PREFIX, "api_key": secret}
-
-    def _anypoint(self, tenant: Tenant, now_ms: int) -> tuple[list[Key], dict[str, Any]]:
-        """A client app, a connected app and a user."""
-        user = f"admin@{tenant.name}"
-        everything = keys.grants(["write", *keys.KEYS, "usage:read"])
-        app, app_secret = keys.new_key(
-            tenant=tenant.id,
-            name="first-app",
-            grants=keys.grants(APP_SCOPES),
-            now_ms=now_ms,
-            kind="app",
-        )
-        connected, connected_secret = keys.new_key(
-            tenant=tenant.id,
-            name="first-connected-app",
-            grants=everything,
-            now_ms=now_ms,
-            kind="connected_app",
-        )
-        person, password = keys.new_key(
-            tenant=tenant.id, name=user, grants=everything, now_ms=now_ms, kind="user"
-        )
-        return [sealed(app, app_secret, self._sealer), connected, person], {
-            "base_url": self._url,
-            "organization_id": organization_id(tenant),
-            "environment_id": environment_id(tenant),
-            "region": self._region,
-            "client_id": app.id,
-            "client_secret": app_secret,
-            "connected_app": {"client_id": connected.id, "client_secret": connected_secret},
-            "user": {"username": user, "password": password},
-        }
 
     async def rename_tenant(self, tenant: Tenant, name: str, *, actor: Actor) -> Tenant:
         """The file has the new name before the tenant has, and the old one until it has.
@@ -181,25 +143,22 @@ class Credentials:
         if not path.exists():
             return
         made = self.load(tenant.name)
-        for dialect, make in self._dialects.items():
-            if dialect not in made:
-                new_keys, made[dialect] = make(tenant, tenant.created_ms)
+        for dialect in self._dialects:
+            if dialect.name not in made:
+                new_keys, made[dialect.name] = _first_keys(dialect, tenant)
                 # Keys of an attempt that did not get as far as the file are of no use to anyone.
                 await self._admin.replace_keys(tenant.id, new_keys, actor=BROKER)
                 await self._write(tenant.name, made)
-        urls = {
-            "cloudflare": self._url + CLOUDFLARE_PREFIX,
-            "anypoint": self._url,
-            "discue": self._url + DISCUE_PREFIX,
-        }
-        if any(made[dialect].get("base_url") != url for dialect, url in urls.items()):
-            for dialect, url in urls.items():
-                made[dialect]["base_url"] = url
+        if any(made[each.name].get("base_url") != each.base_url for each in self._dialects):
+            for dialect in self._dialects:
+                made[dialect.name]["base_url"] = dialect.base_url
             await self._write(tenant.name, made)
 
     def finished(self, key: Key, secret: str) -> Key:
-        """The key with its secret sealed, if its owner may look that up again."""
-        return sealed(key, secret, self._sealer) if key.kind == "app" else key
+        """The key, with whatever its dialect keeps of its secret."""
+        for dialect in self._dialects:
+            key = dialect.finished(key, secret)
+        return key
 
     async def renew(self, tenant: str, key: str, secret: str) -> None:
         """Put another secret of this key in place of the one in the tenant's file, if any.
@@ -254,58 +213,26 @@ class Credentials:
         made: dict[str, Any] = {}
         if tenant and self.path(tenant).exists():
             made = self.load(tenant)
-        cloudflare, anypoint = made.get("cloudflare", {}), made.get("anypoint", {})
-        account = f"{self._url}{CLOUDFLARE_PREFIX}/accounts/{cloudflare.get('account_id', 'ID')}"
-        token = cloudflare.get("api_token", "TOKEN")
-        key = made.get("discue", {}).get("api_key", "KEY")
-        return [
-            (
-                "Cloudflare Queues",
-                f"curl -X POST {account}/queues \\\n"
-                f"  -H 'Authorization: Bearer {token}' \\\n"
-                '  -d \'{"queue_name":"hello"}\'',
-            ),
-            (
-                "Anypoint MQ",
-                f"curl {self._url}/api/v1/authorize -d grant_type=client_credentials \\\n"
-                f"  -d client_id={anypoint.get('client_id', 'ID')} \\\n"
-                f"  -d client_secret={anypoint.get('client_secret', 'SECRET')}",
-            ),
-            (
-                "Discue",
-                f"curl {self._url}{DISCUE_PREFIX}/queues -H 'X-API-KEY: {key}' \\\n"
-                "  -H 'Content-Type: application/json' -d '{\"name\":\"greetings\"}'",
-            ),
-        ]
+        return [each.example(made.get(each.name, {})) for each in self._dialects]
 
     def examples_of(self, key: Key, secret: str) -> list[tuple[str, str]]:
         """A first request with a new key to each API that it opens."""
-        if key.kind == "connected_app":
-            return [
-                (
-                    "Anypoint MQ: a token for its Admin, Broker and Stats API",
-                    f"curl {self._url}/accounts/api/v2/oauth2/token \\\n"
-                    f"  -d grant_type=client_credentials -d client_id={key.id} \\\n"
-                    f"  -d client_secret={secret}",
-                )
-            ]
-        account = f"{self._url}{CLOUDFLARE_PREFIX}/accounts/{key.tenant}"
-        return [
-            (
-                "Cloudflare Queues",
-                f"curl {account}/queues \\\n  -H 'Authorization: Bearer {secret}'",
-            ),
-            ("Discue", f"curl {self._url}{DISCUE_PREFIX}/queues -H 'X-API-KEY: {secret}'"),
-        ]
+        found = [each.example_of(key, secret) for each in self._dialects]
+        return [each for each in found if each is not None]
 
     def load(self, tenant: str = FIRST_TENANT) -> dict[str, Any]:
         """What the file of a tenant holds. Raises StoreUnavailable."""
         path = self.path(tenant)
         try:
             loaded = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
-            msgspec.convert(loaded, _Parts)
+            msgspec.convert(loaded, self._parts)
         except (msgspec.DecodeError, OSError, RecursionError) as error:
             raise StoreUnavailable(
                 f"{path} is not a file of credentials ({error}): restore it, or move it away"
             ) from error
         return loaded
+
+
+def _first_keys(dialect: DialectAccess, tenant: Tenant) -> tuple[list[Key], dict[str, Any]]:
+    made_keys, part = dialect.first_keys(tenant)
+    return made_keys, {"base_url": dialect.base_url, **part}

@@ -11,9 +11,10 @@ from typing import Any
 import httpx
 import pytest
 
+from courier.app import credentials_file
 from courier.core.errors import Conflict
 from courier.core.types import Actor, Tenant
-from courier.credentials import FIRST_TENANT, Credentials
+from courier.credentials import FIRST_TENANT
 from courier.sealing import new_key
 from tests import postgres
 from tests.conformance.store.driver import SEALER
@@ -80,7 +81,7 @@ class Late:
 
 def test_who_is_too_late_is_left_with_no_credentials(tmp_path: Path) -> None:
     late: Any = Late()
-    credentials = Credentials(late, SEALER, data=tmp_path, url="http://a", region="r")
+    credentials = credentials_file(late, SEALER, data=tmp_path, url="http://a", region="r")
     with pytest.raises(Conflict):
         asyncio.run(credentials.create_tenant(FIRST_TENANT))
     assert not list(tmp_path.iterdir())

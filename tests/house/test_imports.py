@@ -48,6 +48,7 @@ MAY_IMPORT = {
         "courier.clock",
         "courier.ids",
         "courier.core",
+        "courier.credentials",
         "courier.delivery",
         "courier.long_texts",
         "courier.refusals",

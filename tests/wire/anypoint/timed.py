@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 
 from courier.admissions import Admissions
+from courier.app import credentials_file
 from courier.clock import ManualClock
 from courier.core.admin import Admin
 from courier.core.broker import Broker
@@ -157,7 +158,7 @@ def _client(store: Store, runner: asyncio.Runner, data: Path) -> Iterator[Timed]
         body_bytes_max=BODY_BYTES_MAX,
         on_drain=broker.drain,
     )
-    credentials = Credentials(admin, sealer, data=data, url=URL, region=REGION)
+    credentials = credentials_file(admin, sealer, data=data, url=URL, region=REGION)
     _, made = runner.run(credentials.create_tenant(FIRST_TENANT))
     with httpx.Client(base_url=URL, transport=_InProcess(app, runner)) as http:
         yield Timed(

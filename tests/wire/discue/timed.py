@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import httpx
 
 from courier.admissions import Admissions
+from courier.app import credentials_file
 from courier.clock import ManualClock
 from courier.core.admin import Admin
 from courier.core.broker import Broker
@@ -94,7 +95,7 @@ def _client(
     limits = Limits()
     broker = Broker(store, clock, limits, sealer)
     admin = Admin(store, clock, limits)
-    credentials = Credentials(admin, sealer, data=data, url=URL, region="us-east-1")
+    credentials = credentials_file(admin, sealer, data=data, url=URL, region="us-east-1")
     services = DiscueServices(
         store=store,
         broker=broker,

@@ -1,6 +1,6 @@
-"""Admin: client apps and regions."""
+"""Admin: client apps and regions. And the first credentials of an organization."""
 
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 from msgspec import Meta, Struct
@@ -9,9 +9,10 @@ from msgspec.structs import replace
 from courier.core import keys
 from courier.core.errors import Forbidden
 from courier.core.sealed import Sealer, field_place, open_text, seal_text
-from courier.core.types import Key
+from courier.core.types import Key, Tenant
+from courier.credentials import DialectAccess
 from courier.dialects.anypoint.destinations import ENVIRONMENT
-from courier.dialects.anypoint.names import REGIONS
+from courier.dialects.anypoint.names import REGIONS, environment_id, organization_id
 from courier.dialects.anypoint.site import AnypointFamily
 from courier.web import Call, Route
 
@@ -50,6 +51,68 @@ def _secret(key: Key, sealer: Sealer) -> str:
 
 def _place(key: Key) -> bytes:
     return field_place(Key, "sealed", tenant=key.tenant, id=key.id)
+
+
+class AnypointAccess(DialectAccess):
+    name = "anypoint"
+
+    def __init__(self, url: str, *, region: str, sealer: Sealer) -> None:
+        self.base_url = url
+        self._region = region
+        self._sealer = sealer
+
+    def first_keys(self, tenant: Tenant) -> tuple[list[Key], dict[str, Any]]:
+        """A client app, a connected app and a user."""
+        now_ms, user = tenant.created_ms, f"admin@{tenant.name}"
+        everything = keys.grants(["write", *keys.KEYS, "usage:read"])
+        app, app_secret = keys.new_key(
+            tenant=tenant.id,
+            name="first-app",
+            grants=keys.grants(APP_SCOPES),
+            now_ms=now_ms,
+            kind="app",
+        )
+        connected, connected_secret = keys.new_key(
+            tenant=tenant.id,
+            name="first-connected-app",
+            grants=everything,
+            now_ms=now_ms,
+            kind="connected_app",
+        )
+        person, password = keys.new_key(
+            tenant=tenant.id, name=user, grants=everything, now_ms=now_ms, kind="user"
+        )
+        return [sealed(app, app_secret, self._sealer), connected, person], {
+            "organization_id": organization_id(tenant),
+            "environment_id": environment_id(tenant),
+            "region": self._region,
+            "client_id": app.id,
+            "client_secret": app_secret,
+            "connected_app": {"client_id": connected.id, "client_secret": connected_secret},
+            "user": {"username": user, "password": password},
+        }
+
+    def example(self, part: dict[str, Any]) -> tuple[str, str]:
+        return (
+            "Anypoint MQ",
+            f"curl {self.base_url}/api/v1/authorize -d grant_type=client_credentials \\\n"
+            f"  -d client_id={part.get('client_id', 'ID')} \\\n"
+            f"  -d client_secret={part.get('client_secret', 'SECRET')}",
+        )
+
+    def example_of(self, key: Key, secret: str) -> tuple[str, str] | None:
+        if key.kind != "connected_app":
+            return None
+        return (
+            "Anypoint MQ: a token for its Admin, Broker and Stats API",
+            f"curl {self.base_url}/accounts/api/v2/oauth2/token \\\n"
+            f"  -d grant_type=client_credentials -d client_id={key.id} \\\n"
+            f"  -d client_secret={secret}",
+        )
+
+    def finished(self, key: Key, secret: str) -> Key:
+        """The owner of an app may look its secret up again."""
+        return sealed(key, secret, self._sealer) if key.kind == "app" else key
 
 
 class ClientRoutes(AnypointFamily):

@@ -15,7 +15,7 @@ from courier.dialects import example
 from courier.dialects.cloudflare import wire
 from courier.dialects.cloudflare.consumers import ConsumerRoutes
 from courier.dialects.cloudflare.errors import REFUSALS
-from courier.dialects.cloudflare.identity import IdentityRoutes
+from courier.dialects.cloudflare.identity import PREFIX, IdentityRoutes
 from courier.dialects.cloudflare.messages import CloudflareMessageRoutes
 from courier.dialects.cloudflare.paging import Paged
 from courier.dialects.cloudflare.queues import CloudflareQueueRoutes
@@ -72,7 +72,7 @@ class Cloudflare(DocumentedSite):
     """The site under /client/v4."""
 
     name = "cloudflare"
-    prefix = "/client/v4"
+    prefix = PREFIX
     title = "Courier: Cloudflare Queues"
     body_bytes_max = 4 << 20
     refusals = REFUSALS

@@ -1,10 +1,47 @@
-"""Who am I: the calls wrangler makes to find its account."""
+"""Who am I: the calls wrangler makes to find its account. And the first token of an account."""
 
-from courier.core.types import Tenant
+from typing import Any
+
+from courier.core import keys
+from courier.core.types import Key, Tenant
+from courier.credentials import DialectAccess
 from courier.dialects.cloudflare import wire
 from courier.dialects.cloudflare.paging import Paged, page
 from courier.dialects.site import Family, SiteServices
 from courier.web import Call, Route
+
+PREFIX = "/client/v4"
+
+
+class CloudflareAccess(DialectAccess):
+    name = "cloudflare"
+
+    def __init__(self, url: str) -> None:
+        self.base_url = url + PREFIX
+
+    def first_keys(self, tenant: Tenant) -> tuple[list[Key], dict[str, Any]]:
+        key, token = keys.new_key(
+            tenant=tenant.id, name="first", grants=keys.grants(["write"]), now_ms=tenant.created_ms
+        )
+        return [key], {"account_id": tenant.id, "api_token": token}
+
+    def example(self, part: dict[str, Any]) -> tuple[str, str]:
+        account, token = part.get("account_id", "ID"), part.get("api_token", "TOKEN")
+        return (
+            "Cloudflare Queues",
+            f"curl -X POST {self.base_url}/accounts/{account}/queues \\\n"
+            f"  -H 'Authorization: Bearer {token}' \\\n"
+            '  -d \'{"queue_name":"hello"}\'',
+        )
+
+    def example_of(self, key: Key, secret: str) -> tuple[str, str] | None:
+        if key.kind == "connected_app":
+            return None
+        return (
+            "Cloudflare Queues",
+            f"curl {self.base_url}/accounts/{key.tenant}/queues \\\n"
+            f"  -H 'Authorization: Bearer {secret}'",
+        )
 
 
 class IdentityRoutes(Family[SiteServices]):

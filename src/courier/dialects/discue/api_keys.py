@@ -8,18 +8,49 @@ from msgspec.structs import replace
 
 from courier.core import keys
 from courier.core.slices import Slices
-from courier.core.types import Grant, Key, KeyUse
+from courier.core.types import Grant, Key, KeyUse, Tenant
+from courier.credentials import DialectAccess
 from courier.dialects.discue import names, scopes
 from courier.dialects.discue.scopes import Scopes, ScopesBody
 from courier.dialects.discue.site import DiscueFamily, Success
 from courier.dialects.discue.wire import PAGING, Named, page
 from courier.web import Call, Route
 
+PREFIX = "/v1"
 _KEYS = "/api_keys"
 _KEY = _KEYS + "/{api_key_id}"
 Status = Literal["enabled", "disabled"]
 
 _encode = msgspec.json.Encoder().encode
+
+
+class DiscueAccess(DialectAccess):
+    name = "discue"
+
+    def __init__(self, url: str) -> None:
+        self.base_url = url + PREFIX
+
+    def first_keys(self, tenant: Tenant) -> tuple[list[Key], dict[str, Any]]:
+        """A key that may do everything, other keys included."""
+        key, secret = keys.new_key(
+            tenant=tenant.id,
+            name="first-discue",
+            grants=keys.grants(["write", *keys.KEYS, "usage:read"]),
+            now_ms=tenant.created_ms,
+        )
+        return [key], {"api_key": secret}
+
+    def example(self, part: dict[str, Any]) -> tuple[str, str]:
+        return (
+            "Discue",
+            f"curl {self.base_url}/queues -H 'X-API-KEY: {part.get('api_key', 'KEY')}' \\\n"
+            "  -H 'Content-Type: application/json' -d '{\"name\":\"greetings\"}'",
+        )
+
+    def example_of(self, key: Key, secret: str) -> tuple[str, str] | None:
+        if key.kind == "connected_app":
+            return None
+        return "Discue", f"curl {self.base_url}/queues -H 'X-API-KEY: {secret}'"
 
 
 class ApiKeyBody(Named):
