@@ -301,7 +301,8 @@ class Book:
         self._runs_ms = getattr(self, "journal_ms", 0)
         self._runs: list[PackedRun] = []
         self._wakes: dict[str, int] = {}
-        self._ordered: dict[int, PushLine] = {}
+        # Lines of ordered listeners on which something happened.
+        self.ordered: dict[int, PushLine] = {}
         # Line numbers are used again in later groups: rows of this one may still be written.
         self.freed_numbers: list[int] = []
         self.changed = False
@@ -396,15 +397,9 @@ class Book:
     def wake_pushes(self, pushes: PushLine, count: int) -> None:
         """The same for pushes. Whether an ordered listener has one to make is looked at last."""
         if pushes.listener.ordered:
-            self._ordered[pushes.no] = pushes
+            self.ordered[pushes.no] = pushes
         else:
             self.wake(pushes, count)
-
-    def take_ordered(self) -> list[PushLine]:
-        """Lines of ordered listeners on which something happened."""
-        found = [pushes for pushes in self._ordered.values() if self.by_no.get(pushes.no) is pushes]
-        self._ordered = {}
-        return found
 
     def note(
         self,

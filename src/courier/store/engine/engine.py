@@ -173,7 +173,8 @@ class Engine:
 
     async def write(self) -> bool:
         """Hand what the group has changed to the disk; False: nothing."""
-        await self.pushes.wake_ordered()
+        if self.book.ordered:
+            await self.pushes.wake_ordered()
         return await self.book.flush()
 
     def committed(self) -> None:

@@ -145,8 +145,10 @@ class Pushes(Verbs):
 
     async def wake_ordered(self) -> None:
         """Wake ordered listeners on whose lines something happened, and which have one to take."""
-        for pushes in self._book.take_ordered():
-            if pushes.line is not None and not pushes.dropped:
+        ordered, self._book.ordered = self._book.ordered, {}
+        for pushes in ordered.values():
+            there = self._book.by_no.get(pushes.no) is pushes
+            if there and pushes.line is not None and not pushes.dropped:
                 first = await self.first_open(pushes)
                 if first is not None and first.state in (READY, FRESH):
                     self._book.wake(pushes, 1)
