@@ -157,17 +157,21 @@ def units(calls: Sequence[GroupCall]) -> list[list[GroupCall]]:
     joined: dict[Hashable, list[GroupCall]] = {}
     found: list[list[GroupCall]] = []
     late: list[list[GroupCall]] = []
+    last: Hashable = None
+    those: list[GroupCall] = []
     for call in calls:
         op = call.op
         if type(op) is not Joined:
             found.append([call])
             continue
-        those = joined.get(op.key)
-        if those is not None:
-            those.append(call)
-        else:
-            joined[op.key] = those = [call]
-            (late if op.late else found).append(those)
+        # Most are like the one before, and it costs less to compare a key than to look it up.
+        if op.key != last:
+            last = op.key
+            if last not in joined:
+                joined[last] = []
+                (late if op.late else found).append(joined[last])
+            those = joined[last]
+        those.append(call)
     return found + late
 
 
