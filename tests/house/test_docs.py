@@ -81,8 +81,18 @@ def test_the_documentation_has_no_command_that_is_gone() -> None:
     assert documented == list(COMMANDS)
 
 
+def first_cells(page: str, head: str) -> list[str]:
+    """The names in the first column of the table with this head."""
+    rows = (DOCS / page).read_text().partition(f"\n{head}\n")[2].partition("\n\n")[0].splitlines()
+    return [name.strip(" `") for row in rows[1:] for name in row.split("|")[1].split(",")]
+
+
 def test_the_documentation_says_what_every_field_of_an_event_is() -> None:
-    rows = (DOCS / "journal.md").read_text().partition("\n| Field | Meaning |\n")[2]
-    first_cells = [row.split("|")[1] for row in rows.partition("\n\n")[0].splitlines()]
-    named = [name.strip(" `") for cell in first_cells[1:] for name in cell.split(",")]
-    assert sorted(named) == sorted(journal.FIELDS)
+    assert sorted(first_cells("journal.md", "| Field | Meaning |")) == sorted(journal.FIELDS)
+
+
+def test_the_documentation_says_when_there_is_an_event_of_every_kind() -> None:
+    said = first_cells("journal.md", "| Kind | When |")
+    changes = ("created", "updated", "deleted")
+    kinds = {kind.replace("*", change) for kind in said for change in changes}
+    assert kinds == journal.KINDS
