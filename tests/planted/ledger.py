@@ -89,7 +89,7 @@ FAULTS = (
         "tests/core/test_reach.py::test_a_limited_key_hands_out_no_more_than_it_has[wanted2-False]",
     ),
     Fault(
-        "core/rotation.py",
+        "core/keys.py",
         "drops = [] if overlap_ms else sessions",
         "drops: list[Session] = []",
         "tests/core/test_sessions.py::test_another_secret_at_once_ends_the_"

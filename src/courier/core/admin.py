@@ -16,7 +16,7 @@ from courier.core import keys, schemas
 from courier.core.decider import Decider
 from courier.core.domains import Domains
 from courier.core.errors import Conflict, InUse, InvalidRequest, NotFound, OverLimit, Unavailable
-from courier.core.keys import Reach
+from courier.core.keys import Reach, Rotation
 from courier.core.limits import (
     BINDINGS_MAX,
     QUEUE_BINDINGS_MAX,
@@ -26,7 +26,6 @@ from courier.core.limits import (
 )
 from courier.core.listeners import Listeners, with_liveness
 from courier.core.records import Change, Records, decided
-from courier.core.rotation import Rotation
 from courier.core.sessions import BROWSER_SESSION_MS, BROWSER_WHOLE_MS, Sessions
 from courier.core.store import Store
 from courier.core.types import (

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from courier.core import keys
 from courier.core.broker import Redriven
 from courier.core.errors import Conflict, InvalidRequest
-from courier.core.rotation import OVERLAP_MS, OVERLAP_MS_MAX
+from courier.core.keys import OVERLAP_MS, OVERLAP_MS_MAX
 from courier.core.slices import Slices
 from courier.core.types import OPERATOR, SECOND_MS, Exchange, Key, Queue, Tenant
 from courier.credentials import FIRST_TENANT, OPERATOR_NAME
