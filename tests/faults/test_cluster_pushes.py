@@ -16,7 +16,7 @@ from tests.faults.cluster import Cluster
 from tests.faults.connection import Connection
 from tests.faults.push_crew import KeyChannel
 from tests.faults.test_kill_push import (
-    DELIVERED_SECONDS_MAX,
+    CATCH_UP_SECONDS,
     PUBLISHERS,
     SETTINGS,
     PushTrial,
@@ -28,8 +28,9 @@ from tests.server import Server
 pytestmark = pytest.mark.slow
 
 PARTS = 16
-# Leases of duties last five seconds, and are asked for every second.
-TAKEN_OVER_SECONDS_MAX = 15.0
+# Leases of duties last five seconds, and are asked for every second; the rest is for a busy
+# machine.
+TAKEN_OVER_SECONDS_MAX = 45.0
 
 
 class ClusterPushTrial(PushTrial):
@@ -42,7 +43,7 @@ def receiver() -> Iterator[Receiver]:
         yield receiver
 
 
-@pytest.mark.timeout(TIMEOUT_SECONDS + 2 * int(DELIVERED_SECONDS_MAX))
+@pytest.mark.timeout(TIMEOUT_SECONDS + CATCH_UP_SECONDS)
 def test_every_message_arrives_at_every_listener_though_servers_and_database_are_killed(
     tmp_path: Path, receiver: Receiver, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -66,7 +67,7 @@ class Scene:
                 "name": "hook",
                 "notify_url": receiver.url("/hook"),
                 "liveness_url": receiver.url("/live"),
-                "timeout_ms": 1_000,
+                "timeout_ms": 10_000,  # one that was too late would come twice
             }
             discue.ask("POST", f"/queues/{self.pushed}/listeners", listener)
         self.operate("PUT", "/tenants/default/workers/script", {"url": receiver.url("/script")})

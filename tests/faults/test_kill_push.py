@@ -7,17 +7,17 @@ has arrived at every listener, under one id and with one body however often; the
 never sees a message before it has acknowledged the one before.
 """
 
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 
 import pytest
 
-from tests.delivery.listeners.organization import wait_until
 from tests.delivery.receiver import Receiver
 from tests.faults.push_crew import Hook, KeyChannel, Publisher
 from tests.faults.push_history import PushHistory
 from tests.faults.push_ledger import PushLedger
-from tests.faults.trial import SEED, TIMEOUT_SECONDS, Trial
+from tests.faults.trial import POLL_S, SEED, TIMEOUT_SECONDS, Trial
 from tests.server import Server
 
 PUBLISHERS = 3
@@ -30,9 +30,12 @@ SETTINGS = {
     "COURIER_LIVENESS_EVERY_MS": "500",
 }
 PUSH_TIMEOUT_MS = 1_000
-# What was in flight at the last kill waits for the end of its lease, and an ordered listener has
-# to catch up with everybody else after that.
-DELIVERED_SECONDS_MAX = 120.0
+# How long nothing may arrive while something is owed: what was in flight at a kill waits for the
+# end of its lease, 11 s, and for a server that takes the listener over.
+STALLED_SECONDS_MAX = 60.0
+# An ordered listener gets each message after a commit of its own, and waits for a second now and
+# then: how long it takes to catch up is up to the machine, and this is only where the test ends.
+CATCH_UP_SECONDS = 300
 
 
 @pytest.fixture
@@ -118,13 +121,19 @@ class PushTrial(Trial):
             assert before[name] <= acknowledged <= now, f"{name}: {acknowledged} of {now}"
         return fits
 
-    def delivered(self) -> bool:
-        stored = len(self.ledger.seqs)
-        return all(self.numbers(name) == (stored, 0) for name in self.listeners)
+    def wait_until_delivered(self) -> None:
+        """However slow the machine is: while something arrives, the rest is on its way."""
+        all_of_it = dict.fromkeys(self.listeners, (len(self.ledger.seqs), 0))
+        last: dict[str, tuple[int, int]] = {}
+        while (told := {name: self.numbers(name) for name in self.listeners}) != all_of_it:
+            if told != last:
+                last, stalled_s = told, time.monotonic() + STALLED_SECONDS_MAX
+            assert time.monotonic() < stalled_s, f"nothing arrives: {told} of {all_of_it}"
+            time.sleep(POLL_S)
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(TIMEOUT_SECONDS + int(DELIVERED_SECONDS_MAX))
+@pytest.mark.timeout(TIMEOUT_SECONDS + CATCH_UP_SECONDS)
 def test_every_message_arrives_at_every_listener_though_the_server_is_killed(
     pushing_server: Server, receiver: Receiver, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -138,7 +147,7 @@ def deliver(
     """Kill, and check that every message arrives at every listener."""
     with closing(trial):
         trial.run(publishers)
-        wait_until(trial.delivered, "not all are delivered", seconds=DELIVERED_SECONDS_MAX)
+        trial.wait_until_delivered()
         trial.check()
         history, ledger = trial.history, trial.ledger
         history.check_delivered(ledger)
