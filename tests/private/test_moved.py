@@ -11,6 +11,7 @@ import httpx
 import msgspec
 
 from courier.store.disk_sqlite import statements
+from courier.store.disk_sqlite.sums import summed
 from courier.store.engine.blocks import BlockRow, block_of
 from tests.cli.command import Command
 from tests.clients.anypoint import environment_client
@@ -78,7 +79,8 @@ def _swap(db: apsw.Connection, kind: str, found: list[dict[str, Any]], field: st
     one[field], two[field] = two[field], one[field]
     for each in found:
         body = msgspec.json.encode(each)
-        db.execute("UPDATE record SET body = ? WHERE kind = ? AND id = ?", (body, kind, each["id"]))
+        row = summed((kind, each["id"], body))
+        db.execute(statements.PUT_RECORD, row)
 
 
 def _records(db: apsw.Connection, kind: str) -> list[dict[str, Any]]:

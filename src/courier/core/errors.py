@@ -168,12 +168,11 @@ class StoreUnavailable(Unavailable):
 
 
 class StoreDamaged(StoreUnavailable):
-    """What is stored there is not what was written; `what` is a block or a packet."""
+    """What is stored there is not what was written; `what` is a block, a packet, a value."""
 
-    def __init__(self, what: str, key: int) -> None:
-        super().__init__(f"{what} {key} is damaged on disk")
-        self.what = what
-        self.key = key
+    def __init__(self, what: str, key: int | None = None) -> None:
+        self.place = what if key is None else f"{what} {key}"
+        super().__init__(f"{self.place} is damaged on disk")
 
 
 class ShuttingDown(Unavailable):

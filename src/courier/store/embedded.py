@@ -1,6 +1,8 @@
 """The store of one process: the engine on SQLite, and the writer between them."""
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
@@ -42,14 +44,15 @@ class EmbeddedStore(EngineStore):
         if path is None:
             disk: SqliteDisk = MemoryDisk()
         else:
-            disk = SqliteDisk(
-                path,
-                sealer=sealer,
-                cache_bytes=cache_bytes,
-                free_bytes_min=disk_free_bytes_min,
-                check_at_start=check_at_start,
-                accept_damage=accept_damage,
-            )
+            with _damage_of(path):
+                disk = SqliteDisk(
+                    path,
+                    sealer=sealer,
+                    cache_bytes=cache_bytes,
+                    free_bytes_min=disk_free_bytes_min,
+                    check_at_start=check_at_start,
+                    accept_damage=accept_damage,
+                )
         try:
             engine = Engine(
                 disk,
@@ -59,8 +62,8 @@ class EmbeddedStore(EngineStore):
                 block_messages=block_messages,
                 block_bytes=block_bytes,
             )
-            with disk_errors():
-                await _load(engine, path)
+            with _damage_of(path), disk_errors():
+                await engine.load()
             writer = SqliteWriter(
                 disk.db,
                 engine,
@@ -74,12 +77,13 @@ class EmbeddedStore(EngineStore):
             raise
 
 
-async def _load(engine: Engine, path: Path | None) -> None:
-    """Raises StoreUnavailable."""
+@contextmanager
+def _damage_of(path: Path | None) -> Iterator[None]:
+    """Damage to what must be read for anything else, as what a start says."""
     try:
-        await engine.load()
+        yield
     except StoreDamaged as error:
         raise StoreUnavailable(
-            f"{path} is damaged ({error.what}): nothing can be read without that, not even with "
+            f"{path} is damaged ({error.place}): nothing can be read without that, not even with "
             "--accept-damage; restore a backup"
         ) from error

@@ -5,13 +5,14 @@ The writer begins and commits transactions. For reads of the journal and of past
 """
 
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from operator import attrgetter
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
 import apsw
 
+from courier.core.errors import StoreDamaged
 from courier.core.sealed import Sealer
 from courier.files import sync_directory
 from courier.store.disk_sqlite import statements as sql
@@ -26,8 +27,14 @@ from courier.store.disk_sqlite.connection import (
     refuse_unfinished,
 )
 from courier.store.disk_sqlite.damage import recover
-from courier.store.disk_sqlite.migrate import load_secret, migrate, refuse_earlier
+from courier.store.disk_sqlite.migrate import (
+    has_schema_of,
+    load_secret,
+    migrate,
+    refuse_earlier,
+)
 from courier.store.disk_sqlite.past import PastReads
+from courier.store.disk_sqlite.sums import complete, summed
 from courier.store.disk_sqlite.volume import Unlimited, Volume
 from courier.store.engine.blocks import BlockRow
 from courier.store.engine.disk import (
@@ -57,6 +64,7 @@ T = TypeVar("T")
 # Files of the store before this one have lower schema numbers, and are refused.
 SCHEMA_BASE = 1_000
 _BLOCKS_MAX = 64
+_PACKAGE = "courier.store.disk_sqlite"
 
 
 class SqliteDisk(PastReads):
@@ -86,6 +94,8 @@ class SqliteDisk(PastReads):
             # while only some of its pages are copied.
             sync_directory(path.parent)
             volume.empty_log()
+            migrate(db, _PACKAGE, base=SCHEMA_BASE)
+            _require_schema(db)
             self._begin(db, sealer)
             sync_directory(path.parent)
             volume.look()
@@ -94,7 +104,7 @@ class SqliteDisk(PastReads):
         self._lock: IO[str] = lock
 
     def _begin(self, db: apsw.Connection, sealer: Sealer | None) -> None:
-        migrate(db, "courier.store.disk_sqlite", base=SCHEMA_BASE)
+        complete(db)
         self.db = db
         self._secret = load_secret(db, sealer)
         self._cursor = db.cursor()
@@ -234,7 +244,7 @@ class SqliteDisk(PastReads):
             if body is None:
                 execute(sql.DROP_RECORD, (kind, id))
             else:
-                execute(sql.PUT_RECORD, (kind, id, body))
+                execute(sql.PUT_RECORD, summed((kind, id, body)))
         for no in changes.emptied:
             base = no << SEQ_BITS
             for statement in sql.EMPTY:
@@ -244,7 +254,7 @@ class SqliteDisk(PastReads):
             if line is None:
                 execute(sql.DROP_LINE, (no,))
             else:
-                execute(sql.PUT_LINE, line.row())
+                execute(sql.PUT_LINE, summed(line.row()))
         for block in changes.blocks:
             execute(sql.PUT_BLOCK, block)
         for long_block in changes.long_blocks:
@@ -253,7 +263,8 @@ class SqliteDisk(PastReads):
             if ended.left:
                 mask = packed_mask(ended.done) if ended.left < len(ended.done) else None
                 count = len(ended.done)
-                execute(sql.PUT_RANGE, (key, ended.until_ms, ended.at_ms, count, ended.claim, mask))
+                row = (key, ended.until_ms, ended.at_ms, count, ended.claim, mask)
+                execute(sql.PUT_RANGE, summed(row))
             elif ended.stored:
                 execute(sql.DROP_RANGE, (key,))
         for key in changes.freed:
@@ -325,7 +336,9 @@ class MemoryDisk(SqliteDisk):
 
     def __init__(self) -> None:
         self.accepted = {}
-        self._begin(connect_memory(), None)
+        db = connect_memory()
+        migrate(db, _PACKAGE, base=SCHEMA_BASE)
+        self._begin(db, None)
         self.volume = Unlimited(self.db)
 
     def _reader(self) -> apsw.Connection:
@@ -336,6 +349,14 @@ class MemoryDisk(SqliteDisk):
 
     async def close(self) -> None:
         close(self.db)
+
+
+def _require_schema(db: apsw.Connection) -> None:
+    """Raises StoreDamaged when the file's own words for its tables are not ours."""
+    with closing(connect_memory()) as right:
+        migrate(right, _PACKAGE, base=SCHEMA_BASE)
+        if not has_schema_of(db, right):
+            raise StoreDamaged("schema")
 
 
 def _stored(rows: Sequence[Sequence[Any]]) -> list[Delivery]:

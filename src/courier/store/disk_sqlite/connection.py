@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import IO
 
 import apsw
+import msgspec
 
 from courier import files
-from courier.core.errors import StoreUnavailable
+from courier.core.errors import StoreDamaged, StoreUnavailable
 
 log = logging.getLogger("courier.store")
 
@@ -31,6 +32,8 @@ DISK_ERRORS = (
     apsw.ProtocolError,
     apsw.PermissionsError,
 )
+# What reading a value raises that is not what was written.
+SPOILT = (UnicodeDecodeError, msgspec.DecodeError)
 
 
 @contextmanager
@@ -38,7 +41,10 @@ def disk_errors() -> Iterator[None]:
     try:
         yield
     except (*DISK_ERRORS, OSError) as error:
-        raise StoreUnavailable(str(error)) from error
+        # What is wrong with a schema is said with its lines.
+        raise StoreUnavailable(" ".join(str(error).split())) from error
+    except SPOILT as error:
+        raise StoreDamaged("value") from error
 
 
 def refuse_unfinished(path: Path) -> None:

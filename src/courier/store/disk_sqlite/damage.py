@@ -22,6 +22,7 @@ from msgspec import Struct
 from courier import files
 from courier.core.errors import StoreUnavailable
 from courier.store.disk_sqlite.connection import keep_log
+from courier.store.disk_sqlite.sums import wrong_row
 
 CHECK_MS_MAX = 500
 _CHECK_STEPS = 10_000
@@ -182,9 +183,7 @@ def recover(db: apsw.Connection, path: Path, *, check: str, accept: bool) -> dic
     """
     keep_log(db)
     damage = settle_log(db, path, accept=accept)
-    found = ""
-    if check != "off":
-        found = check_database(db, path, full=check == "full", accept=accept)
+    found = check_database(db, path, check=check, accept=accept)
     keep_log(db, keep=False)
     log = {"frame": damage.frame, "frames": damage.frames, "lost": damage.lost} if damage else {}
     return {**log, **({"database": found} if found else {})}
@@ -217,12 +216,14 @@ def _free_name(log: Path) -> Path:
     return next(name for name in names if not name.exists())
 
 
-def check_database(db: apsw.Connection, path: Path, *, full: bool, accept: bool) -> str:
+def check_database(db: apsw.Connection, path: Path, *, check: str, accept: bool) -> str:
     """What is wrong with the database, or nothing. Raises StoreUnavailable unless `accept`.
 
-    Unless `full`, it looks only as far as it gets in CHECK_MS_MAX.
+    A check that is not full looks only as far as it gets in CHECK_MS_MAX. What is mirrored in
+    memory is checked whatever it is.
     """
-    found = _found(db, full)
+    found = _found(db, check == "full") if check != "off" else ""
+    found = found or _wrong_row(db)
     if found and not accept:
         raise StoreUnavailable(
             f"{path} is damaged ({found}); restore a backup, or start once with --accept-damage "
@@ -244,3 +245,10 @@ def _found(db: apsw.Connection, full: bool) -> str:
     finally:
         db.set_progress_handler(None)
     return "" if said == "ok" else " ".join(str(said).split())
+
+
+def _wrong_row(db: apsw.Connection) -> str:
+    try:
+        return wrong_row(db)
+    except (apsw.CorruptError, apsw.NotADBError, apsw.SQLError) as error:  # of a wrong schema
+        return str(error)

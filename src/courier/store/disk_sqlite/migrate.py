@@ -81,6 +81,15 @@ def migrate(db: apsw.Connection, package: str, *, base: int = 0) -> None:
             db.execute(f"PRAGMA user_version = {base + number:d}")
 
 
+def has_schema_of(db: apsw.Connection, other: apsw.Connection) -> bool:
+    """Whether both have the same tables and indexes, column by column."""
+    schema = "SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY type, name"
+    try:
+        return bool(db.execute(schema).fetchall() == other.execute(schema).fetchall())
+    except UnicodeDecodeError:
+        return False
+
+
 def load_secret(db: apsw.Connection, sealer: Sealer | None) -> bytes:
     """The store's secret, made when the store is new.
 

@@ -20,13 +20,13 @@ def texts_json(texts: Iterable[str]) -> str:
 
 EPOCH = "SELECT epoch FROM meta"
 RECORDS = "SELECT body FROM record"
-PUT_RECORD = "INSERT OR REPLACE INTO record VALUES (?, ?, ?)"
+PUT_RECORD = "INSERT OR REPLACE INTO record VALUES (?, ?, ?, ?)"
 DROP_RECORD = "DELETE FROM record WHERE kind = ? AND id = ?"
 LINES = "SELECT * FROM line ORDER BY no"
-PUT_LINE = "INSERT OR REPLACE INTO line VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
+PUT_LINE = "INSERT OR REPLACE INTO line VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
 DROP_LINE = "DELETE FROM line WHERE no = ?"
 RANGES = "SELECT id, until_ms, at_ms, count, claim, done FROM range ORDER BY id"
-PUT_RANGE = "INSERT OR REPLACE INTO range VALUES (?, ?, ?, ?, ?, ?)"
+PUT_RANGE = "INSERT OR REPLACE INTO range VALUES (?, ?, ?, ?, ?, ?, ?)"
 DROP_RANGE = "DELETE FROM range WHERE id = ?"
 # Everything of a line that is deleted, but for its blocks.
 EMPTY = (

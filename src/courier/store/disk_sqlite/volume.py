@@ -18,7 +18,7 @@ from pathlib import Path
 import apsw
 
 from courier.core.errors import OutOfSpace, StoreUnavailable
-from courier.store.disk_sqlite.connection import close, connect, keep_log
+from courier.store.disk_sqlite.connection import SPOILT, close, connect, keep_log
 from courier.store.engine.disk import DiskRoom
 
 WAL_PAGES_MAX = 4_000
@@ -181,7 +181,7 @@ class Volume(DiskRoom):
 
     def failed(self, error: BaseException) -> bool:
         """A statement or a COMMIT met this error of the disk. True: there is room again."""
-        if isinstance(error, apsw.CorruptError | apsw.NotADBError):
+        if isinstance(error, (apsw.CorruptError, apsw.NotADBError, *SPOILT)):
             self.met_damage(str(error))
         return isinstance(error, apsw.FullError) and self._release()
 

@@ -32,9 +32,10 @@ from courier.core.errors import (
     OutcomeUnknown,
     Rejected,
     ShuttingDown,
+    StoreDamaged,
     StoreUnavailable,
 )
-from courier.store.disk_sqlite.connection import DISK_ERRORS
+from courier.store.disk_sqlite.connection import DISK_ERRORS, SPOILT
 from courier.store.disk_sqlite.volume import Unlimited, Volume
 from courier.store.engine.calls import (
     DOUBT_RETRY_S,
@@ -295,6 +296,10 @@ class SqliteWriter:
                 error = second
         if isinstance(error, DISK_ERRORS):
             return _unavailable(error), self._volume.failed(error)
+        if isinstance(error, SPOILT):
+            damaged = StoreDamaged("value")
+            damaged.__cause__ = error
+            return damaged, False
         return error, False
 
     def _undo(self, calls: list[GroupCall], error: BaseException) -> None:

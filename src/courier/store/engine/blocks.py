@@ -8,6 +8,7 @@ does not match them raises StoreDamaged instead of giving a wrong body.
 from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict
 from collections.abc import Collection, Sequence
+from struct import Struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 from zlib import crc32
 
@@ -46,6 +47,7 @@ NOT_RARE = Rare()
 _decode_meta = msgspec.msgpack.Decoder(
     tuple[int | list[int], str | list[str], dict[int, Rare]]
 ).decode
+_HEAD = Struct("<6q")
 _decode_bodies = msgspec.msgpack.Decoder(list[bytes | None]).decode
 
 
@@ -129,10 +131,8 @@ class Block:
         self.types = _one(self.types)
         meta = _encode((self.sizes, self.types, self.rare))
         data = _encode(self.bodies)
-        sums = (checksum(self.key, meta), checksum(self.key, data))
-        return BlockRow(
-            self.key, self.at_ms, self.flags, self.only, self.count, self.last, *sums, meta, data
-        )
+        head = (self.key, self.at_ms, self.flags, self.only, self.count, self.last)
+        return BlockRow(*head, _head_sum(*head, meta), checksum(self.key, data), meta, data)
 
     def row_bytes(self) -> int:
         """How long `meta` and `data` of its row are, without making the row."""
@@ -167,9 +167,18 @@ def checksum(key: int, data: bytes) -> int:
     return crc32(data, key & 0xFFFFFFFF)
 
 
+def _head_sum(
+    key: int, at_ms: int, flags: int, only: int, count: int, last: int, meta: bytes
+) -> int:
+    return crc32(meta, crc32(_HEAD.pack(key, at_ms, flags, only, count, last)))
+
+
 def block_of(row: BlockRow) -> Block:
     """Raises StoreDamaged when the row is not what was written."""
-    if checksum(row.key, row.meta) != row.meta_sum:
+    # Blocks of 0.1.0 have a checksum of `meta` alone.
+    if row.meta_sum != _head_sum(*row[:6], row.meta) and row.meta_sum != checksum(
+        row.key, row.meta
+    ):
         raise StoreDamaged("block", row.key)
     if row.data is not None and checksum(row.key, row.data) != row.data_sum:
         raise StoreDamaged("block", row.key)

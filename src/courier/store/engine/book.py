@@ -93,9 +93,10 @@ class Book:
             line.ranged += found.left
             self.heap_of(line).append((until_ms, line.no, found.first))
         for no, group, count in opened.groups:
-            line = self.by_no[no]
-            assert isinstance(line, QueueLine), "only queues have groups"
-            line.leased_groups[group] = count
+            grouped = self.by_no.get(no)
+            if not isinstance(grouped, QueueLine):
+                raise StoreDamaged("line of group", no)
+            grouped.leased_groups[group] = count
         self.due.sort()
         self.due_pushes.sort()
         journal = opened.journal

@@ -245,7 +245,7 @@ class GroupRunner:
 
     def note_damage(self, error: StoreDamaged) -> None:
         """Once damage was met the store says so until it is opened again."""
-        self.room.met_damage(f"{error.what} {error.key}")
+        self.room.met_damage(error.place)
 
     async def in_parts(
         self,

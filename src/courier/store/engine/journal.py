@@ -90,6 +90,8 @@ def _runs(packet: Packet, blocks: dict[int, Block]) -> Iterator[Run]:
                 columns["seq"] = list(range(seq[0], seq[0] + count))
         yield Run(offset, count, kind, at_ms, tenant, queue, name, actor, dialect, told)
         offset += count
+    if offset != packet.last + 1:
+        raise StoreDamaged("journal packet", packet.last)
 
 
 def _published(block: Block, at: int, count: int, detail: Any) -> dict[str, Any]:
