@@ -1,7 +1,7 @@
 """The disk fills up: publishers are refused, and the store can be drained until there is room."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -183,3 +183,29 @@ def test_a_disk_without_a_byte_left_can_be_drained(disk: Fillable, client: httpx
     wait_until(lambda: status_of(disk.server, "/ready") == 200, "still not ready")
     assert publish(client, path, "late").status_code == 200
     assert "Traceback" not in disk.server.log()
+
+
+@pytest.mark.parametrize("end", [Server.stop, Server.kill])
+def test_a_server_starts_on_a_full_disk_to_be_drained(
+    disk: Fillable, client: httpx.Client, end: Callable[[Server], None]
+) -> None:
+    """Others have taken every byte while it was away."""
+    path = account.create_queue(client)
+    for number in range(20):
+        assert publish(client, path, f"{number}-{BIG}").status_code == 200
+    end(disk.server)
+    disk.leave(0)
+    disk.server.start(ready=False)
+    wait_until(lambda: answers(disk.server), "it does not start")
+    with disk.server.client() as fresh:
+        assert drain(fresh, path) == 20
+        wait_until(lambda: status_of(disk.server, "/ready") == 200, "still not ready")
+        assert publish(fresh, path, "late").status_code == 200
+    assert "Traceback" not in disk.server.log()
+
+
+def answers(server: Server) -> bool:
+    try:
+        return status_of(server, "/health") == 200
+    except httpx.TransportError:
+        return False

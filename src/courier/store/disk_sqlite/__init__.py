@@ -35,7 +35,7 @@ from courier.store.disk_sqlite.migrate import (
 )
 from courier.store.disk_sqlite.past import PastReads
 from courier.store.disk_sqlite.sums import complete, summed
-from courier.store.disk_sqlite.volume import Unlimited, Volume
+from courier.store.disk_sqlite.volume import Unlimited, Volume, room_to_open
 from courier.store.engine.blocks import BlockRow
 from courier.store.engine.disk import (
     At,
@@ -86,6 +86,7 @@ class SqliteDisk(PastReads):
             refuse_earlier(path, base=SCHEMA_BASE)
             lock = failing.enter_context(claim(path))
             refuse_unfinished(path)
+            failing.enter_context(room_to_open(path))
             db = connect(path, cache_bytes=cache_bytes)
             failing.callback(abandon, db)
             self.accepted = recover(db, path, check=check_at_start, accept=accept_damage)

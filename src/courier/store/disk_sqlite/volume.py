@@ -13,6 +13,8 @@ there is room.
 import logging
 import os
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import apsw
@@ -28,6 +30,8 @@ COPIED_BESIDE_PAGES_MIN = 512
 # How often the thread copies what has come since; less is left each time.
 COPIES_BESIDE = 2
 RESERVE_BYTES_MAX = 16 << 20
+# What opening a database takes at most: the index of a log, and a log of a few pages.
+OPENING_BYTES = 1 << 20
 # Reserve and low-water mark never take more than this part of the disk.
 DISK_PART = 16
 
@@ -38,12 +42,41 @@ _FREE_PAGES = "PRAGMA freelist_count"
 log = logging.getLogger("courier.store")
 
 
+@contextmanager
+def room_to_open(path: Path) -> Iterator[None]:
+    """Give the reserve up where there is no room even to open the store: it has to be drained.
+
+    If that is not enough, the error says how little there is.
+    """
+    free, reserve = _free_bytes(path), _reserve_of(path)
+    if free < OPENING_BYTES and reserve.exists():
+        log.error("disk_full", extra={"released_bytes": reserve.stat().st_size})
+        os.truncate(reserve, 0)
+        free = _free_bytes(path)
+    try:
+        yield
+    except StoreUnavailable as error:
+        if free >= OPENING_BYTES or error.__cause__ is None:
+            raise
+        reason = f"{error.__cause__}; {free} bytes are left on the disk of {path}, make room there"
+        raise StoreUnavailable(reason) from error
+
+
+def _free_bytes(path: Path) -> int:
+    room = os.statvfs(path.parent)
+    return room.f_bavail * room.f_frsize
+
+
+def _reserve_of(path: Path) -> Path:
+    return path.with_suffix(".reserve")
+
+
 class Volume(DiskRoom):
     def __init__(self, path: Path, db: apsw.Connection, *, free_bytes_min: int) -> None:
         self._path = path
         self._db = db
         self._cursor = db.cursor()
-        self._reserve = path.with_suffix(".reserve")
+        self._reserve = _reserve_of(path)
         room = os.statvfs(path.parent)
         part = room.f_blocks * room.f_frsize // DISK_PART
         self._reserve_bytes = min(RESERVE_BYTES_MAX, part) if free_bytes_min else 0
@@ -212,10 +245,9 @@ class Volume(DiskRoom):
         Pages that deleted rows have left in the database count: new rows are written there.
         """
         try:
-            room = os.statvfs(self._path.parent)
+            free = _free_bytes(self._path)
         except OSError as error:  # for callers an error of the disk like any other
             raise apsw.IOError(str(error)) from error
-        free = room.f_bavail * room.f_frsize
         if self._reserve_bytes and not self.reserved and free >= 2 * self._reserve_bytes:
             try:
                 self._make_reserve()
