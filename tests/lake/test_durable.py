@@ -268,3 +268,77 @@ def test_a_lake_without_a_note_of_its_newest_commits_is_read(long_lake: Lake) ->
     for table in long_lake.tables:
         table.sync()
         assert Path(table.uri, HEAD).exists()
+
+
+# --- what was never reported may be torn ---
+
+
+@pytest.fixture
+def cut_off(tmp_path: Path) -> tuple[Table, int]:
+    """A table whose last two commits were not reported when the power went, with a checkpoint."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tables, "CHECKPOINT_COMMITS", 3)
+        table = Lake(str(tmp_path / "lake")).events
+        table.create(epoch="e")
+        for number in range(1, 5):
+            table.commit(None, app="reported", batch=number)
+        head = Path(table.uri, HEAD)
+        note = head.read_bytes()
+        newest = table.open()
+        assert newest is not None
+        reported = newest.version()
+        for number in range(5, 7):
+            table.commit(None, app="reported", batch=number)
+        head.write_bytes(note)
+    assert _checkpoint(table) in (reported + 1, reported + 2)
+    return table, reported
+
+
+def _checkpoint(table: Table) -> int:
+    return max(int(each.name[:20]) for each in Path(table.uri, LOG).glob("*.checkpoint.parquet"))
+
+
+@pytest.mark.parametrize("after", [1, 2])
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("checkpoint", ["whole", "emptied", "cut in the middle"])
+def test_commits_that_a_power_cut_left_in_parts_are_taken_back(
+    cut_off: tuple[Table, int], damage: str, after: int, checkpoint: str
+) -> None:
+    table, reported = cut_off
+    log = Path(table.uri, LOG)
+    for name, change in (
+        (f"{reported + after:020d}.json", DAMAGES[damage]),
+        (f"{_checkpoint(table):020d}.checkpoint.parquet", DAMAGES.get(checkpoint)),
+        ("_last_checkpoint", DAMAGES.get(checkpoint)),
+    ):
+        content = change((log / name).read_bytes()) if change else b""
+        if content is None:
+            (log / name).unlink()
+        elif change:
+            (log / name).write_bytes(content)
+    table.take_back()
+    again = Lake(str(Path(table.uri).parent)).events
+    opened = again.open()
+    assert opened is not None
+    left = reported + after - 1
+    assert opened.version() == left
+    assert again.commit(None, app="reported", batch=100)
+    assert opened.version() == left + 1 and not again._log.damage()
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_commit_that_was_reported_is_never_taken_back(
+    cut_off: tuple[Table, int], damage: str
+) -> None:
+    table, reported = cut_off
+    log = Path(table.uri, LOG)
+    file = log / f"{reported:020d}.json"
+    content = DAMAGES[damage](file.read_bytes())
+    file.unlink() if content is None else file.write_bytes(content)
+    for checkpoint in (*log.glob("*.checkpoint.parquet"), log / "_last_checkpoint"):
+        checkpoint.unlink()
+    before = sorted(each.name for each in log.iterdir())
+    table.take_back()
+    assert sorted(each.name for each in log.iterdir()) == before
+    with pytest.raises(Damaged):
+        Lake(str(Path(table.uri).parent)).events.open()

@@ -32,6 +32,8 @@ def check(lake: Lake, place: Place, *, name: str, checkpoint: str, accept_gap: b
 
     `accept_gap`: events that the journal has lost are recorded as a gap, and not waited for.
     """
+    for table in lake.tables:
+        table.take_back()
     lake.check(write=True)
     if not lake.events.id and (others := journals.beneath(lake.root)):
         raise LakeError(journals.several(lake.root, others))

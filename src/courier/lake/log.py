@@ -11,6 +11,7 @@ import json
 import os
 import re
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,30 @@ class Log:
             files.sync_directory(self._table.parent)
         self._synced = newest
         files.write(self._table / HEAD, json.dumps({"version": newest}).encode())
+
+    def take_back(self) -> int | None:
+        """Remove what a power cut has left of commits that were never reported; the first of them.
+
+        No other process may be committing. What they held comes from the broker again.
+        """
+        head = self._head()
+        if self._table is None or head < 0:
+            return None
+        folder = self._table / LOG
+        late = [
+            match for name in _names(folder) if (match := _named(name)) and int(match[1]) > head
+        ]
+        commits = sorted(int(match[1]) for match in late if match[2])
+        places = zip(commits, count(head + 1), strict=False)
+        torn = next((at for at, place in places if at != place or self._torn([at])), None)
+        if torn is not None:
+            for version in reversed(commits[commits.index(torn) :]):  # a hole would hide the others
+                files.remove(Path(self._path(version)))
+        # What checkpoints sum up is in commits as well.
+        if checkpoints := [match[0] for match in late if not match[2]]:
+            for name in (_LAST_CHECKPOINT, *checkpoints):
+                files.remove(folder / name)
+        return torn
 
     def _unsynced(self, folder: Path, newest: int) -> list[Path]:
         newest_checkpoint = folder / _LAST_CHECKPOINT

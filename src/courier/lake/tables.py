@@ -4,6 +4,7 @@ A commit names the pipeline and the batch it is of, so a batch that is run again
 finds that it was committed, and leaves its files to `vacuum`.
 """
 
+import logging
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
     from courier.lake.sql import Rows
     from courier.lake.tasks import JournalPages
+
+log = logging.getLogger("courier.lake")
 
 COMMIT_TRIES = 5
 LOOK_BACK = 1_000
@@ -143,6 +146,13 @@ class Table:
         """Whether there may be commits after this one, which was the last when it was looked at."""
         before_s, self._looked_s = self._looked_s, _elapsed_s()
         return self._looked_s - before_s > LOOKED_S_MAX or self._log.follows(version)
+
+    def take_back(self) -> None:
+        """Remove commits that a power cut has left in parts, and that were never reported."""
+        version = self._log.take_back()
+        if version is not None:
+            text = "table %s: a power cut has left commit %d in parts; what it held comes again"
+            log.warning(text, self.name, version)
 
     def _damaged(self, reason: str) -> Damaged:
         return Damaged(
