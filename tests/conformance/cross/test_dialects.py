@@ -71,14 +71,14 @@ def test_a_token_of_one_dialect_opens_nothing_in_the_other(
 
 
 def test_a_queue_of_either_dialect_is_listed_in_both(
-    cloudflare: Cloudflare, anypoint: Anypoint, queue: str
+    cloudflare: Cloudflare, anypoint: Anypoint, either: str
 ) -> None:
-    assert queue in cloudflare.queues()
-    assert queue in anypoint.queues()
+    assert either in cloudflare.queues()
+    assert either in anypoint.queues()
 
 
-def test_a_name_is_taken_in_both_dialects(cloudflare: Cloudflare, queue: str) -> None:
-    assert cloudflare.attempt("POST", "/queues", {"queue_name": queue}) == 409
+def test_a_name_is_taken_in_both_dialects(cloudflare: Cloudflare, either: str) -> None:
+    assert cloudflare.attempt("POST", "/queues", {"queue_name": either}) == 409
 
 
 def test_a_name_that_cloudflare_would_not_give_is_listed_and_used_there(
@@ -103,12 +103,12 @@ def test_such_a_name_may_be_a_dead_letter_queue_of_cloudflare(
 
 
 def test_a_queue_that_is_renamed_has_its_new_name_in_both(
-    cloudflare: Cloudflare, anypoint: Anypoint, queue: str
+    cloudflare: Cloudflare, anypoint: Anypoint, either: str
 ) -> None:
-    cloudflare.publish(queue, "a")
-    cloudflare.call("PATCH", cloudflare.path(queue), {"queue_name": f"{queue}-new"})
-    assert queue not in anypoint.queues()
-    assert bodies(anypoint.get(f"{queue}-new")) == ["a"]
+    cloudflare.publish(either, "a")
+    cloudflare.call("PATCH", cloudflare.path(either), {"queue_name": f"{either}-new"})
+    assert either not in anypoint.queues()
+    assert bodies(anypoint.get(f"{either}-new")) == ["a"]
 
 
 # --- region ----------------------------------------------------------------------------------
@@ -124,20 +124,6 @@ def test_cloudflare_sees_every_region_and_creates_in_the_servers_own(
     assert queue_name not in cloudflare.queues()
     cloudflare.create(queue_name)
     assert queue_name in anypoint.queues()
-
-
-def test_messages_of_another_region_cross_like_any_others(
-    cloudflare: Cloudflare, anypoint: Anypoint, queue_name: str
-) -> None:
-    europe = anypoint.elsewhere("eu-west-1")
-    europe.create(queue_name)
-    there = f"{queue_name}@eu-west-1"
-    cloudflare.publish(there, "from cloudflare")
-    [message] = europe.get(queue_name)
-    assert message["body"] == "from cloudflare"
-    europe.nack(queue_name, message)
-    cloudflare.consume(there)
-    assert bodies(cloudflare.pull(there)) == ["from cloudflare"]
 
 
 def test_a_dead_letter_queue_of_another_region_is_shown_without_it(
@@ -186,12 +172,12 @@ def test_a_deleted_consumer_leaves_the_defaults_behind(
 
 
 def test_settings_put_by_anypoint_leave_the_consumer_and_replace_its_rules(
-    cloudflare: Cloudflare, anypoint: Anypoint, queue: str
+    cloudflare: Cloudflare, anypoint: Anypoint, either: str
 ) -> None:
-    anypoint.create(queue)
-    consumer = cloudflare.consumer(queue)
+    anypoint.create(either)
+    consumer = cloudflare.consumer(either)
     assert consumer["settings"]["visibility_timeout_ms"] == 120_000
-    retention = cloudflare.queue(queue)["settings"]["message_retention_period"]
+    retention = cloudflare.queue(either)["settings"]["message_retention_period"]
     assert retention == 7 * DAY_S
 
 
@@ -269,14 +255,6 @@ def test_a_body_larger_than_cloudflare_takes_is_handed_out_there(
     assert cloudflare.attempt("POST", f"{cloudflare.path(queue)}/messages", refused) == 413
 
 
-def test_the_largest_body_of_cloudflare_arrives(
-    cloudflare: Cloudflare, anypoint: Anypoint, queue: str
-) -> None:
-    text = "x" * 128_000
-    cloudflare.publish(queue, text)
-    assert bodies(anypoint.get(queue)) == [text]
-
-
 # --- headers and properties ------------------------------------------------------------------
 
 
@@ -336,14 +314,14 @@ def test_the_time_of_publication_is_the_same_in_both(
 
 
 def test_retention_is_the_same_setting_in_both(
-    cloudflare: Cloudflare, anypoint: Anypoint, queue: str
+    cloudflare: Cloudflare, anypoint: Anypoint, either: str
 ) -> None:
-    cloudflare.edit(queue, message_retention_period=7_200)
-    assert anypoint.queue(queue)["defaultTtl"] == 7_200_000
-    anypoint.edit(queue, defaultTtl=3_600_000)
-    assert cloudflare.queue(queue)["settings"]["message_retention_period"] == 3_600
-    cloudflare.publish(queue, "a")
-    [message] = anypoint.get(queue)
+    cloudflare.edit(either, message_retention_period=7_200)
+    assert anypoint.queue(either)["defaultTtl"] == 7_200_000
+    anypoint.edit(either, defaultTtl=3_600_000)
+    assert cloudflare.queue(either)["settings"]["message_retention_period"] == 3_600
+    cloudflare.publish(either, "a")
+    [message] = anypoint.get(either)
     assert message["headers"]["ttl"] == "3600000"
 
 
@@ -379,15 +357,15 @@ def test_a_message_with_a_life_of_its_own_ends_for_both(
 
 
 def test_the_queues_delay_is_the_same_setting_in_both(
-    cloudflare: Cloudflare, anypoint: Anypoint, queue: str
+    cloudflare: Cloudflare, anypoint: Anypoint, either: str
 ) -> None:
-    cloudflare.edit(queue, delivery_delay=60)
-    assert anypoint.queue(queue)["defaultDeliveryDelay"] == 60_000
-    anypoint.edit(queue, defaultDeliveryDelay=1_000)
-    assert cloudflare.queue(queue)["settings"]["delivery_delay"] == 1
-    anypoint.publish(queue, "a")
-    assert cloudflare.pull(queue) == []
-    assert bodies(until(lambda: cloudflare.pull(queue))) == ["a"]
+    cloudflare.edit(either, delivery_delay=60)
+    assert anypoint.queue(either)["defaultDeliveryDelay"] == 60_000
+    anypoint.edit(either, defaultDeliveryDelay=1_000)
+    assert cloudflare.queue(either)["settings"]["delivery_delay"] == 1
+    anypoint.publish(either, "a")
+    assert cloudflare.pull(either) == []
+    assert bodies(until(lambda: cloudflare.pull(either))) == ["a"]
 
 
 def test_a_delay_longer_than_anypoint_would_take_is_shown_there(
@@ -481,16 +459,16 @@ def test_a_late_ack_of_anypoint_leaves_a_lease_of_cloudflare_alone(
 
 
 def test_attempts_are_counted_over_both_dialects(
-    cloudflare: Cloudflare, anypoint: Anypoint, queue: str
+    cloudflare: Cloudflare, anypoint: Anypoint, either: str
 ) -> None:
-    cloudflare.publish(queue, "a")
-    [message] = anypoint.get(queue)
+    cloudflare.publish(either, "a")
+    [message] = anypoint.get(either)
     assert message["headers"]["deliveryCount"] == "1"
-    anypoint.nack(queue, message)
-    [pulled] = cloudflare.pull(queue)
+    anypoint.nack(either, message)
+    [pulled] = cloudflare.pull(either)
     assert pulled["attempts"] == 2
-    cloudflare.retry(queue, pulled["lease_id"])
-    [message] = anypoint.get(queue)
+    cloudflare.retry(either, pulled["lease_id"])
+    [message] = anypoint.get(either)
     assert message["headers"]["deliveryCount"] == "3"
 
 
@@ -506,18 +484,6 @@ def test_the_wait_after_a_retry_holds_for_anypoint_and_a_nack_has_none(
     cloudflare.retry(queue_name, pulled["lease_id"])
     assert anypoint.get(queue_name) == []
     assert bodies(anypoint.get(queue_name, wait_ms=20_000)) == ["a"]
-
-
-def test_the_wait_after_a_retry_also_follows_an_expired_lock(
-    cloudflare: Cloudflare, anypoint: Anypoint, queue_name: str
-) -> None:
-    cloudflare.create(queue_name)
-    cloudflare.consume(queue_name, retry_delay=1)
-    cloudflare.publish(queue_name, "a")
-    began = time.monotonic()
-    assert bodies(anypoint.get(queue_name, lockTtl=1)) == ["a"]
-    assert bodies(anypoint.get(queue_name, wait_ms=20_000)) == ["a"]
-    assert time.monotonic() - began > 0.9
 
 
 def test_without_dead_letters_anypoint_tries_for_ever_and_cloudflare_shows_its_most(
@@ -579,20 +545,6 @@ def test_attempts_of_both_dialects_bury_a_message_that_keeps_its_id(
     assert (dead["headers"]["h"], dead["properties"], dead["body"]) == (1, {"p": True}, "a")
 
 
-def test_a_message_without_an_id_of_its_own_gets_another_as_a_dead_letter(
-    cloudflare: Cloudflare, anypoint: Anypoint, queue: str
-) -> None:
-    anypoint.create(f"{queue}-dead")
-    anypoint.edit(queue, deadLetterQueueId=f"{queue}-dead", maxDeliveries=1)
-    cloudflare.publish(queue, {"a": 1}, kind="json")
-    [message] = anypoint.get(queue)
-    anypoint.nack(queue, message)
-    [dead] = anypoint.get(f"{queue}-dead")
-    assert dead["body"] == '{"a":1}'
-    assert dead["properties"] == {"contentType": "application/json"}
-    assert dead["headers"]["messageId"] != message["headers"]["messageId"]
-
-
 def test_dead_letters_of_anypoint_are_redriven_by_the_operator(
     anypoint: Anypoint, queue: str, operate: Callable[..., Any]
 ) -> None:
@@ -638,27 +590,6 @@ def test_what_cloudflare_publishes_is_in_the_common_group(
     assert cloudflare.pull(fifo) == []
     anypoint.ack(fifo, first)
     assert bodies(cloudflare.pull(fifo)) == ["1", "2"]
-
-
-def test_a_delay_given_by_cloudflare_holds_back_the_group(
-    cloudflare: Cloudflare, anypoint: Anypoint, fifo: str
-) -> None:
-    cloudflare.publish(fifo, "late", delay_seconds=1)
-    cloudflare.publish(fifo, "behind")
-    anypoint.publish(fifo, "other", headers=group("other"))
-    assert bodies(anypoint.get(fifo)) == ["other"]
-    assert bodies(anypoint.get(fifo, wait_ms=20_000)) == ["late", "behind"]
-
-
-def test_a_retry_with_a_delay_holds_back_the_group(
-    cloudflare: Cloudflare, anypoint: Anypoint, fifo: str
-) -> None:
-    cloudflare.publish(fifo, "first")
-    cloudflare.publish(fifo, "second")
-    [pulled] = cloudflare.pull(fifo, 1)
-    cloudflare.retry(fifo, pulled["lease_id"], delay_seconds=1)
-    assert anypoint.get(fifo) == []
-    assert bodies(anypoint.get(fifo, wait_ms=20_000)) == ["first", "second"]
 
 
 def test_a_dead_letter_queue_that_cloudflare_makes_for_a_fifo_queue_is_one(
@@ -766,8 +697,7 @@ def test_what_cloudflare_publishes_to_an_encrypted_queue_is_nowhere_on_the_disk(
     anypoint.publish(queue, secret, properties={"p": clear})
     kept = b"".join(file.read_bytes() for file in both.data.glob("courier.db*"))
     assert secret.encode() not in kept
-    stored = bool(kept)
-    assert (clear.encode() in kept) is stored  # the memory store has no file
+    assert clear.encode() in kept
 
 
 def test_a_dead_letter_stays_as_encrypted_as_it_was(
@@ -849,14 +779,14 @@ def test_a_purge_in_one_dialect_takes_what_the_other_has_leased(
 
 
 def test_a_queue_deleted_in_one_dialect_is_gone_in_the_other(
-    cloudflare: Cloudflare, anypoint: Anypoint, queue: str
+    cloudflare: Cloudflare, anypoint: Anypoint, either: str
 ) -> None:
-    path = cloudflare.path(queue)
-    anypoint.delete(queue)
+    path = cloudflare.path(either)
+    anypoint.delete(either)
     assert cloudflare.attempt("GET", path) == 404
-    cloudflare.create(queue)
-    cloudflare.delete(queue)
-    assert anypoint.attempt("GET", anypoint.queue_path(queue)).status_code == 404
+    cloudflare.create(either)
+    cloudflare.delete(either)
+    assert anypoint.attempt("GET", anypoint.queue_path(either)).status_code == 404
 
 
 def test_only_anypoint_deletes_a_queue_that_others_bury_in(
@@ -887,19 +817,6 @@ def test_a_message_of_cloudflare_wakes_who_waits_in_anypoint(
         waiting = waiting_get(pool, anypoint, queue)
         began = time.monotonic()
         cloudflare.publish(queue, "a")
-        assert bodies(waiting.result().json()) == ["a"]
-        assert time.monotonic() - began < WAIT_S_MAX
-
-
-def test_a_retry_in_cloudflare_wakes_who_waits_in_anypoint(
-    cloudflare: Cloudflare, anypoint: Anypoint, queue: str
-) -> None:
-    cloudflare.publish(queue, "a")
-    [pulled] = cloudflare.pull(queue)
-    with ThreadPoolExecutor(1) as pool:
-        waiting = waiting_get(pool, anypoint, queue)
-        began = time.monotonic()
-        cloudflare.retry(queue, pulled["lease_id"])
         assert bodies(waiting.result().json()) == ["a"]
         assert time.monotonic() - began < WAIT_S_MAX
 

@@ -257,7 +257,9 @@ def test_nothing_is_added_to_a_frozen_queue(
 ) -> None:
     operate("PUT", f"/queues/{shared}/frozen", {"frozen": True})
     queue = discue.queue_named(shared)
-    fail(discue.post(f"/queues/{queue}/messages", {"data": "a"}), 423)
+    refused = discue.post(f"/queues/{queue}/messages", {"data": "a"})
+    fail(refused, 423)
+    assert int(refused.headers["retry-after"]) > 0
     operate("PUT", f"/queues/{shared}/frozen", {"frozen": False})
     discue.add(queue, "a")
 

@@ -85,8 +85,8 @@ def test_ports_that_a_domain_may_have(discue: DiscueClient, port: int) -> None:
     assert create(discue, port=port)["port"] == port
 
 
-@pytest.mark.parametrize("port", [0, -1, 22, 81, 442, 1023, 65_536, "443", None, 443.5, True])
-def test_ports_that_a_domain_may_not_have(discue: DiscueClient, port: Any) -> None:
+@pytest.mark.parametrize("port", [0, 22, 81, 442, 1023, 65_536])
+def test_ports_that_a_domain_may_not_have(discue: DiscueClient, port: int) -> None:
     before = listed(discue)
     assert pointers(discue.post("/domains", body(port=port))) == ["/port"]
     assert listed(discue) == before
@@ -125,61 +125,12 @@ def test_hostnames_are_shown_in_lower_case(discue: DiscueClient) -> None:
         "app.example\n",
         "[::1]",
         "*.example",
-        None,
-        5,
-        ["app.example"],
     ],
 )
-def test_hostnames_that_a_domain_may_not_have(discue: DiscueClient, hostname: Any) -> None:
+def test_hostnames_that_a_domain_may_not_have(discue: DiscueClient, hostname: str) -> None:
     before = listed(discue)
     assert pointers(discue.post("/domains", body(hostname=hostname))) == ["/hostname"]
     assert listed(discue) == before
-
-
-@pytest.mark.parametrize("member", ["alias", "hostname", "port"])
-def test_three_members_are_required(discue: DiscueClient, member: str) -> None:
-    asked = body()
-    del asked[member]
-    pointer = "/name" if member == "alias" else f"/{member}"
-    assert pointers(discue.post("/domains", asked)) == [pointer]
-
-
-@pytest.mark.parametrize("alias", ["", "abc", "x" * 65, "a blank", "-dash", "é" * 5, None, 5])
-def test_an_alias_must_be_one(discue: DiscueClient, alias: Any) -> None:
-    assert pointers(discue.post("/domains", body(alias=alias))) == ["/alias"]
-    made = create(discue)
-    assert pointers(discue.put(f"/domains/{made['id']}", {"alias": alias})) == ["/alias"]
-    assert read(discue, made["id"]) == made
-
-
-def test_an_alias_is_taken_once(discue: DiscueClient, neighbour: DiscueClient) -> None:
-    alias = new_name("d")
-    first = create(discue, alias=alias)
-    fail(discue.post("/domains", body(alias=alias)), 422)
-    fail(discue.post("/domains", {"name": alias, "hostname": "b.example", "port": 80}), 422)
-    create(neighbour, alias=alias)
-    second = create(discue)
-    fail(discue.put(f"/domains/{second['id']}", {"alias": alias}), 422)
-    ok(discue.delete(f"/domains/{first['id']}"))
-    ok(discue.put(f"/domains/{second['id']}", {"alias": alias}))
-
-
-def test_name_and_alias_must_agree(discue: DiscueClient) -> None:
-    fail(discue.post("/domains", body(name="another-one")), 422)
-
-
-def test_a_list_links_to_each_domain(organization: DiscueClient) -> None:
-    made = [create(organization) for _ in range(12)]
-    answer = ok(organization.get("/domains"))
-    assert answer["domains"] == made
-    for domain in made:
-        href = answer["_links"][domain["alias"]]["href"]
-        assert href.endswith(f"/v1/domains/{domain['id']}")
-    page = ok(organization.get("/domains?page=1"))
-    assert page["domains"] == made[:10]
-    assert page["_links"]["next"]["href"].endswith("/v1/domains?page=2&per_page=10")
-    assert ok(organization.get("/domains?page=2"))["domains"] == made[10:]
-    fail(organization.get("/domains?page=0"), 400)
 
 
 # --- changed and deleted ---
@@ -196,15 +147,6 @@ def test_only_the_alias_can_be_changed(discue: DiscueClient) -> None:
     changed = ok(discue.put(path, asked))["domain"]
     assert changed == {**made, "alias": alias, "name": alias} == read(discue, made["id"])
     assert ok(discue.put(path, {}))["domain"] == changed
-
-
-def test_a_change_can_be_bound_to_a_version(discue: DiscueClient) -> None:
-    path = f"/domains/{create(discue)['id']}"
-    etag = discue.get(path).headers["etag"]
-    assert discue.get(path, headers={"If-None-Match": etag}).status_code == 304
-    ok(discue.put(path, {"alias": new_name("d")}, headers={"If-Match": etag}))
-    fail(discue.delete(path, headers={"If-Match": etag}), 409)
-    ok(discue.get(path))
 
 
 def test_a_deleted_domain_is_gone(discue: DiscueClient) -> None:

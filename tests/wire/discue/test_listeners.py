@@ -158,19 +158,6 @@ def test_a_secret_is_shown_once(discue: DiscueClient, queue: str, server: Server
         assert secret.encode() not in database
 
 
-def test_an_alias_is_a_name(discue: DiscueClient, queue: str) -> None:
-    name = new_name("l")
-    asked = {"alias": name, "notify_url": URL, "liveness_url": LIVE, "status": "enabled"}
-    made = ok(discue.post(f"/queues/{queue}/listeners", asked))["listener"]
-    assert (made["name"], made["alias"]) == (name, name)
-    fail(discue.post(f"/queues/{queue}/listeners", body(alias="another-one")), 422)
-
-
-def test_what_is_unknown_is_ignored(discue: DiscueClient, queue: str) -> None:
-    made = create(discue, queue, unknown={"a": [1]}, id="x")
-    assert made["id"] != "x"
-
-
 def test_every_option_comes_back(discue: DiscueClient, queue: str) -> None:
     made = create(
         discue,
@@ -191,47 +178,23 @@ def test_every_option_comes_back(discue: DiscueClient, queue: str) -> None:
     assert (found["status"], found["disabled_by"]) == ("disabled", "user")
 
 
-@pytest.mark.parametrize("member", ["name", "notify_url", "liveness_url"])
-def test_three_members_are_required(discue: DiscueClient, queue: str, member: str) -> None:
-    asked = body()
-    del asked[member]
-    assert pointers(discue.post(f"/queues/{queue}/listeners", asked)) == [f"/{member}"]
-    assert listed(discue, queue) == []
-
-
 @pytest.mark.parametrize(
     ("members", "pointer"),
     [
-        ({"name": ""}, "/name"),
-        ({"name": "abc"}, "/name"),
-        ({"name": "x" * 65}, "/name"),
-        ({"name": "a blank"}, "/name"),
-        ({"name": None}, "/name"),
-        ({"name": 5}, "/name"),
-        ({"notify_url": None}, "/notify_url"),
-        ({"notify_url": 5}, "/notify_url"),
-        ({"liveness_url": ["x"]}, "/liveness_url"),
+        # What is dangerous is tried in tests/delivery.
+        ({"notify_url": "http://10.1/"}, "/notify_url"),
+        ({"notify_url": "https://app.example/" + "x" * 234}, "/notify_url"),
+        ({"liveness_url": "http://169.254.169.254/latest/meta-data/"}, "/liveness_url"),
         ({"timeout_ms": 999}, "/timeout_ms"),
         ({"timeout_ms": 30_001}, "/timeout_ms"),
-        ({"timeout_ms": "1000"}, "/timeout_ms"),
-        ({"timeout_ms": 1500.5}, "/timeout_ms"),
-        ({"timeout_ms": None}, "/timeout_ms"),
-        ({"timeout_ms": True}, "/timeout_ms"),
-        ({"timeout_ms": 10**30}, "/timeout_ms"),
         ({"max_attempts": 0}, "/max_attempts"),
         ({"max_attempts": 12}, "/max_attempts"),
-        ({"max_attempts": -1}, "/max_attempts"),
         ({"max_in_flight": 11}, "/max_in_flight"),
         ({"max_per_second": 1_001}, "/max_per_second"),
         ({"signing_secret": "whsec_dG9vIHNob3J0"}, "/signing_secret"),
         ({"signing_secret": "b" * 44}, "/signing_secret"),
-        ({"ordered": 1}, "/ordered"),
-        ({"ordered": "true"}, "/ordered"),
         ({"body": "xml"}, "/body"),
-        ({"body": None}, "/body"),
         ({"status": "on"}, "/status"),
-        ({"status": True}, "/status"),
-        ({"headers": []}, "/headers"),
         ({"headers": {f"X-{number}": "a" for number in range(21)}}, "/headers"),
         ({"headers": {"": "a"}}, "/headers"),
         ({"headers": {"a b": "a"}}, "/headers"),
@@ -245,7 +208,6 @@ def test_three_members_are_required(discue: DiscueClient, queue: str, member: st
         ({"headers": {"X-A": "a" * 2_049}}, "/headers/X-A"),
         ({"headers": {"X-A": "a", "x-a": "b"}}, "/headers/x-a"),
         ({"auth": {}}, "/auth/type"),
-        ({"auth": "secret"}, "/auth"),
         ({"auth": {"type": "digest"}}, "/auth/type"),
         ({"auth": {"type": "bearer"}}, "/auth/token"),
         ({"auth": {"type": "bearer", "token": ""}}, "/auth/token"),
@@ -287,30 +249,6 @@ def test_some_headers_cannot_be_chosen(discue: DiscueClient, queue: str, name: s
     answer = discue.post(f"/queues/{queue}/listeners", body(headers={name: "a"}))
     assert pointers(answer) == [f"/headers/{name}"]
     assert listed(discue, queue) == []
-
-
-# What is dangerous is tried in tests/delivery; here is one of each kind.
-@pytest.mark.parametrize(
-    "url",
-    [
-        *("", "/hook", "ftp://app.example/", "http://user:secret@app.example/"),
-        *("http://app.example\\@10.0.0.1/", "http://app.example/\r\nHost: evil", "http://10.1/"),
-        *("http://169.254.169.254/latest/meta-data/", "http://[fd00::1]/", "http://0.0.0.0/"),
-        "https://app.example/" + "x" * 234,
-    ],
-)
-@pytest.mark.parametrize("member", ["notify_url", "liveness_url"])
-def test_dangerous_urls_are_refused(
-    discue: DiscueClient, queue: str, url: str, member: str
-) -> None:
-    assert pointers(discue.post(f"/queues/{queue}/listeners", body(**{member: url}))) == [
-        f"/{member}"
-    ]
-    assert listed(discue, queue) == []
-    made = create(discue, queue)
-    path = f"/queues/{queue}/listeners/{made['id']}"
-    assert pointers(discue.put(path, {member: url})) == [f"/{member}"]
-    assert read(discue, queue, made["id"])[member] == made[member]
 
 
 @pytest.mark.parametrize(
@@ -358,19 +296,6 @@ def test_this_machine_is_refused_unless_the_operator_allows_it(
 # --- names and numbers ---
 
 
-def test_a_name_is_taken_once_on_a_queue(discue: DiscueClient, queue: str) -> None:
-    name = new_name("l")
-    first = create(discue, queue, name=name)
-    answer = discue.post(f"/queues/{queue}/listeners", body(name=name))
-    assert pointers(answer) == ["/name"]
-    create(discue, discue.new_queue(), name=name)
-    second = create(discue, queue)
-    fail(discue.put(f"/queues/{queue}/listeners/{second['id']}", {"name": name}), 422)
-    put(discue, queue, first["id"], name=name)
-    put(discue, queue, first["id"], name=new_name("l"))
-    put(discue, queue, second["id"], name=name)
-
-
 def test_a_queue_has_room_for_a_hundred(discue: DiscueClient, queue: str) -> None:
     made = [create(discue, queue, status="disabled") for _ in range(100)]
     fail(discue.post(f"/queues/{queue}/listeners", body()), 422)
@@ -378,19 +303,6 @@ def test_a_queue_has_room_for_a_hundred(discue: DiscueClient, queue: str) -> Non
     create(discue, discue.new_queue())
     ok(discue.delete(f"/queues/{queue}/listeners/{made[0]['id']}"))
     create(discue, queue)
-
-
-def test_a_list_links_to_each_listener(discue: DiscueClient, queue: str) -> None:
-    made = [create(discue, queue) for _ in range(2)]
-    made.append(create(discue, queue, name="self"))
-    answer = ok(discue.get(f"/queues/{queue}/listeners"))
-    assert [set(each) for each in answer["listeners"]] == [SHORT] * 3
-    keys = [made[0]["name"], made[1]["name"], made[2]["id"]]
-    assert set(answer["_links"]) == {"self", *keys}
-    for listener, key in zip(made, keys, strict=True):
-        path = f"/queues/{queue}/listeners/{listener['id']}"
-        assert answer["_links"][key]["href"].endswith(path)
-    assert answer["_links"]["self"]["href"].endswith(f"/queues/{queue}/listeners")
 
 
 def test_all_listeners_are_listed_over_all_queues(organization: DiscueClient) -> None:
@@ -464,16 +376,6 @@ def test_a_listener_is_disabled_and_enabled(discue: DiscueClient, queue: str) ->
     assert found["status"] == "enabled" and "disabled_by" not in found
 
 
-def test_a_change_can_be_bound_to_a_version(discue: DiscueClient, queue: str) -> None:
-    path = f"/queues/{queue}/listeners/{create(discue, queue, status='disabled')['id']}"
-    etag = discue.get(path).headers["etag"]
-    assert discue.get(path, headers={"If-None-Match": etag}).status_code == 304
-    ok(discue.put(path, {"timeout_ms": 2_000}, headers={"If-Match": etag}))
-    fail(discue.put(path, {"timeout_ms": 3_000}, headers={"If-Match": etag}), 409)
-    fail(discue.delete(path, headers={"If-Match": etag}), 409)
-    assert ok(discue.get(path))["listener"]["timeout_ms"] == 2_000
-
-
 def test_headers_and_auth_are_sent_and_changed_apart(
     discue: DiscueClient, queue: str, receiver: Receiver
 ) -> None:
@@ -505,16 +407,6 @@ def test_headers_and_auth_are_sent_and_changed_apart(
     assert received(receiver, discue, queue, "/hook")["authorization"] == "mine"
     assert put(discue, queue, id, headers=None)["headers"] == {}
     assert "authorization" not in received(receiver, discue, queue, "/hook")
-
-
-def test_pushes_follow_a_changed_url(discue: DiscueClient, queue: str, receiver: Receiver) -> None:
-    url, live = receiver.url("/old"), receiver.url("/live")
-    id = create(discue, queue, notify_url=url, liveness_url=live, status="disabled")["id"]
-    message = discue.add(queue, "waits")
-    put(discue, queue, id, notify_url=receiver.url("/new"), status="enabled")
-    (came,) = receiver.wait("/new", 1)
-    assert came.body == b"waits" and came.headers["webhook-id"] == message
-    assert receiver.received("/old") == []
 
 
 # --- secrets ---
@@ -550,24 +442,6 @@ def test_a_deleted_listener_is_gone(discue: DiscueClient, queue: str) -> None:
         fail(discue.request(method, path + suffix, {} if method == "PUT" else None), 404)
     fail(discue.post(path + "/backfill", {}), 404)
     create(discue, queue, name=gone["name"])
-
-
-CALLS = [
-    ("GET", "", None),
-    ("PUT", "", {"status": "disabled"}),
-    ("DELETE", "", None),
-    ("POST", "/rotate_secret", None),
-    ("POST", "/backfill", {}),
-]
-
-
-def test_a_listener_of_another_queue_is_not_found(discue: DiscueClient, queue: str) -> None:
-    other = discue.new_queue()
-    listener = create(discue, other)["id"]
-    before = read(discue, other, listener)
-    for method, suffix, sent in CALLS:
-        fail(discue.request(method, f"/queues/{queue}/listeners/{listener}{suffix}", sent), 404)
-    assert read(discue, other, listener) == before
 
 
 # --- backfill ---

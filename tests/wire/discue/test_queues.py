@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.clients.anypoint import AnypointClient, environment_client
-from tests.clients.discue import ID, DiscueClient, fail, new_name, ok, pointers
+from tests.clients.discue import ID, DiscueClient, fail, new_name, ok
 from tests.server import Server
 
 NOWHERE = "http://127.0.0.1:1/"
@@ -45,57 +45,6 @@ def test_a_created_queue_is_there_in_the_very_next_request(
     assert short in discue.queues()
 
 
-def test_a_name_may_be_given_in_both_words_if_it_is_one(discue: DiscueClient) -> None:
-    name = new_name()
-    made = ok(discue.post("/queues", {"name": name, "alias": name}))
-    assert made["queue"]["name"] == name
-    assert pointers(discue.post("/queues", {"name": new_name(), "alias": new_name()})) == ["/alias"]
-    changed = discue.put(f"/queues/{made['queue']['id']}", {"name": name, "alias": new_name()})
-    assert pointers(changed) == ["/alias"]
-
-
-@pytest.mark.parametrize(
-    "name", ["abcd", "9abc", "A" * 64, "a._-", "a/b/c", "myapp.io/deletion-request-queue", "a..."]
-)
-def test_names_of_both_alphabets_are_taken(organization: DiscueClient, name: str) -> None:
-    queue = organization.new_queue(name)
-    assert queue_of(organization, queue)["name"] == name
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["", "abc", "a" * 65, "-abcd", ".abcd", "_abcd", "/abcd", "ab cd", "abcd ", " abcd", "abcd\n",
-     "ab\\cd", "abcdé", "ab:cd", "ab%20cd", "ab\x00cd", "١٢٣٤", None, 1234, True, ["abcd"], {}],
-)  # fmt: skip
-@pytest.mark.parametrize("word", ["name", "alias"])
-def test_other_names_are_refused(discue: DiscueClient, queue: str, word: str, name: Any) -> None:
-    known = queue_of(discue, queue)
-    assert pointers(discue.post("/queues", {word: name})) == [f"/{word}"]
-    assert pointers(discue.put(f"/queues/{queue}", {word: name})) == [f"/{word}"]
-    assert queue_of(discue, queue) == known
-
-
-@pytest.mark.parametrize("body", [{}, {"schema": SCHEMA}])
-def test_a_new_queue_needs_a_name(discue: DiscueClient, body: dict[str, Any]) -> None:
-    assert pointers(discue.post("/queues", body)) == ["/name"]
-
-
-@pytest.mark.parametrize("word", ["name", "alias"])
-def test_a_name_that_is_taken_is_unprocessable(
-    discue: DiscueClient, neighbour: DiscueClient, word: str
-) -> None:
-    name = new_name()
-    first, other = discue.new_queue(name), discue.new_queue()
-    answer = fail(discue.post("/queues", {word: name}), 422)
-    assert {"title": "Unprocessable Entity", "status": 422}.items() <= answer.items()
-    fail(discue.put(f"/queues/{other}", {word: name}), 422)
-    assert queue_of(discue, other)["name"] != name
-    ok(discue.put(f"/queues/{first}", {word: name}))
-    neighbour.new_queue(name)
-    ok(discue.delete(f"/queues/{first}"))
-    discue.new_queue(name)
-
-
 def test_a_name_that_an_exchange_has_is_taken_too(discue: DiscueClient, server: Server) -> None:
     anypoint = server.credentials["anypoint"]
     name = new_name("x")
@@ -107,14 +56,6 @@ def test_a_name_that_an_exchange_has_is_taken_too(discue: DiscueClient, server: 
         client.put(f"{place}/exchanges/{name}", json={}).raise_for_status()
     fail(discue.post("/queues", {"name": name}), 422)
     fail(discue.put(f"/queues/{discue.new_queue()}", {"name": name}), 422)
-
-
-def test_a_queue_keeps_messages_for_two_weeks(discue: DiscueClient, server: Server) -> None:
-    name = new_name()
-    discue.new_queue(name)
-    with server.client() as cloudflare:
-        [queue] = cloudflare.get("/queues", params={"name": name}).json()["result"]
-        assert queue["settings"]["message_retention_period"] == 14 * 86_400
 
 
 def test_a_queue_drops_no_message_however_often_it_was_pulled(
@@ -134,37 +75,6 @@ def test_a_queue_drops_no_message_however_often_it_was_pulled(
 
 
 # --- list ------------------------------------------------------------------------------------
-
-
-def test_queues_are_listed_oldest_first_with_a_link_each(organization: DiscueClient) -> None:
-    assert ok(organization.get("/queues"))["queues"] == []
-    names = [new_name("z"), new_name("a"), new_name("m")]
-    ids = [organization.new_queue(name, schema=SCHEMA) for name in names]
-    answer = ok(organization.get("/queues"))
-    assert answer["queues"] == [
-        {"id": id, "name": name, "alias": name} for id, name in zip(ids, names, strict=True)
-    ]
-    assert list(answer["_links"]) == ["self", *names]
-    for id, name in zip(ids, names, strict=True):
-        assert answer["_links"][name]["href"].endswith(f"/v1/queues/{id}")
-
-
-def test_queues_of_other_dialects_are_queues_too(discue: DiscueClient, server: Server) -> None:
-    with server.client() as cloudflare:
-        name = new_name("from-cloudflare")
-        made = cloudflare.post("/queues", json={"queue_name": name}).json()["result"]
-        id = discue.queue_named(name)
-        assert queue_of(discue, id)["alias"] == name
-        message = discue.add(id, "hello")
-        cloudflare.post(f"/queues/{made['queue_id']}/consumers", json={"type": "http_pull"})
-        pulled = cloudflare.post(f"/queues/{made['queue_id']}/messages/pull", json={})
-        [got] = pulled.json()["result"]["messages"]
-        assert (got["body"], got["metadata"]["CF-Content-Type"]) == ("hello", "text")
-        acks = [{"lease_id": got["lease_id"]}]
-        cloudflare.post(f"/queues/{made['queue_id']}/messages/ack", json={"acks": acks})
-        fail(discue.get(f"/queues/{id}/messages/{message}"), 404)
-        ok(discue.delete(f"/queues/{id}"))
-        assert cloudflare.get(f"/queues/{made['queue_id']}").status_code == 404
 
 
 # --- read ------------------------------------------------------------------------------------
