@@ -69,7 +69,8 @@ OPENERS: dict[str, Callable[[Path], Coroutine[Any, Any, Store]]] = {
     "postgres": open_postgres,
     "postgres-two": open_postgres_twice,
 }
-
+# Disks that differ from the usual one below the engine.
+ONE_VALUE = ("engine-memory", "postgres", "postgres-two")
 
 Opener = Callable[[Path], Coroutine[Any, Any, Store]]
 # Stores that outlive their process.
@@ -107,6 +108,25 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         pytest.param(name, marks=slow.get(name, ())) for name in OPENERS if name not in left_out
     ]
     metafunc.parametrize("store", names, indirect=True)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Every value of a test is for the embedded disk and the oracle. The engine is the same on the
+    others, so there one value will do, unless how values are kept is what is asked (`every_value`).
+    """
+    seen: set[tuple[str, object]] = set()
+    more: list[pytest.Item] = []
+    for item in items:
+        store = item.callspec.params.get("store") if hasattr(item, "callspec") else None
+        if store in ONE_VALUE and not item.get_closest_marker("every_value"):
+            once = (item.nodeid.partition("[")[0], store)
+            if once in seen:
+                more.append(item)
+            seen.add(once)
+    if more:
+        config.hook.pytest_deselected(items=more)
+        left_out = set(more)
+        items[:] = [item for item in items if item not in left_out]
 
 
 @pytest.fixture

@@ -123,6 +123,7 @@ def test_a_group_means_nothing_on_a_queue_without_them(driver: Driver) -> None:
 
 
 @pytest.mark.parametrize("name", ["a'b", 'a"b', "%", "größe", "A", "x" * 128, "\N{OWL}"])
+@pytest.mark.every_value
 def test_a_group_may_have_any_name(driver: Driver, queue: Queue, name: str) -> None:
     driver.publish(queue, Draft(b"1", group=name), Draft(b"2", group="a"), Draft(b"3", group=name))
     assert [message.group for message in driver.lease(queue, count=2)] == [name, name]

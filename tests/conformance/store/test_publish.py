@@ -96,6 +96,7 @@ def test_an_id_with_another_time_is_not_found(driver: Driver, queue: Queue) -> N
 
 
 @pytest.mark.parametrize("body", [b"", b"\0", bytes(range(256)), "größe".encode(), b"x" * 300_000])
+@pytest.mark.every_value
 def test_a_body_comes_back_byte_for_byte(driver: Driver, queue: Queue, body: bytes) -> None:
     driver.publish(queue, Draft(body, "bytes"))
     [message] = driver.lease(queue)

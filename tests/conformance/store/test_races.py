@@ -261,6 +261,7 @@ def test_a_queue_dropped_among_publishes_leaves_nothing_behind(
 
 @pytest.mark.one_node
 @pytest.mark.parametrize("turns", range(4))
+@pytest.mark.every_value
 def test_a_caller_that_gives_up_leaves_the_store_whole(
     driver: Driver, queue: Queue, turns: int
 ) -> None:

@@ -188,6 +188,7 @@ RECORDS: list[AnyRecord] = [
 
 
 @pytest.mark.parametrize("record", RECORDS, ids=lambda record: type(record).__name__)
+@pytest.mark.every_value
 def test_a_record_is_read_as_it_was_put(driver: Driver, record: AnyRecord) -> None:
     driver.change(puts=[record])
     store, kind = driver.store, type(record)

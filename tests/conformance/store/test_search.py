@@ -135,6 +135,7 @@ def test_messages_of_other_queues_are_not_found(driver: Driver, queue: Queue) ->
 
 
 @pytest.mark.parametrize("text", ["\x00", "\ud800", "'", "%", "ß" * 500])
+@pytest.mark.every_value
 def test_odd_text_finds_only_what_has_it(driver: Driver, queue: Queue, text: str) -> None:
     driver.publish(queue, "plain", text.encode("utf-8", "surrogatepass").decode("utf-8", "replace"))
     expected = [] if text == "\ud800" else [2]
