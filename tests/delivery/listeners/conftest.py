@@ -1,4 +1,4 @@
-"""A server that pushes to this machine and does not wait long, on both stores."""
+"""A server that pushes to this machine and does not wait long."""
 
 from collections.abc import Callable, Iterator
 
@@ -12,13 +12,10 @@ from tests.server import Server
 ARGS = ("--push-networks", "127.0.0.0/8", "--push-delay-percent", "1")
 
 
-@pytest.fixture(scope="package", params=["sqlite", pytest.param("memory", marks=pytest.mark.slow)])
-def server(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Server]:
+@pytest.fixture(scope="package")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """Tests share it: each works on queues of its own."""
-    args = [*ARGS, "--store", request.param]
-    server = Server(tmp_path_factory.mktemp("listeners"), args=args).start()
+    server = Server(tmp_path_factory.mktemp("listeners"), args=ARGS).start()
     yield server
     server.stop()
     assert "Traceback" not in server.log()

@@ -4,7 +4,7 @@ import json
 
 from tests.clients.discue import ok
 from tests.delivery import receiver as answers
-from tests.delivery.listeners.organization import Organization, PushQueue, wait_until
+from tests.delivery.listeners.organization import Organization
 from tests.delivery.receiver import Receiver
 from tests.faults.connection import Connection
 
@@ -41,32 +41,6 @@ def test_of_two_listeners_the_failing_one_misses_the_message_until_it_recovers(
         (bad.id, 4),
         (good.id, 1),
     }
-
-
-def test_a_delivery_on_its_way_says_so(queue: PushQueue, receiver: Receiver) -> None:
-    held = receiver.hold("/hook")
-    listener = queue.listen("/hook")
-    message = queue.add("hello")
-    receiver.wait("/hook", 1)
-    delivery = listener.delivery(message)
-    assert (delivery["state"], delivery["attempts"]) == ("in_flight", 1)
-    assert delivery["last_status"] is None
-    held.let_go()
-    listener.wait(message, "acknowledged")
-
-
-def test_missed_names_the_newest_hundred_and_counts_all(
-    queue: PushQueue, receiver: Receiver
-) -> None:
-    receiver.on("/hook", answers.status(500))
-    listener = queue.listen("/hook", max_attempts=1)
-    messages = [queue.add(str(number)) for number in range(120)]
-    wait_until(lambda: listener.get()["messages"]["missed_count"] == 120, "not all have failed")
-    assert listener.get()["messages"]["missed"] == messages[:19:-1]
-    receiver.on("/hook", answers.OK)
-    listener.retry(messages[-1])
-    wait_until(lambda: listener.get()["messages"]["missed_count"] == 119, "it still counts")
-    assert listener.get()["messages"]["missed"] == messages[-2:18:-1]
 
 
 def test_the_journal_has_every_attempt_and_no_secret(

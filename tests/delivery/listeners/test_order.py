@@ -1,12 +1,9 @@
 """When pushes are made again, in what order, and how many at a time."""
 
 import time
-from itertools import pairwise
 
-from tests.delivery import receiver as answers
 from tests.delivery.listeners.organization import (
     Listens,
-    Organization,
     PushQueue,
 )
 from tests.delivery.receiver import Receiver
@@ -15,47 +12,6 @@ IN_FLIGHT_MAX = 10
 # A new listener gets one request, then two, four, eight at a time.
 KNOWN_AFTER = 1 + 2 + 4 + 8
 QUIET_S = 0.5
-
-
-def test_pushes_are_made_again_by_themselves(queue: PushQueue, receiver: Receiver) -> None:
-    """After one percent of 5 s, 30 s and 2 min, each a fifth more or less."""
-    receiver.on("/hook", *[answers.status(500)] * 3, answers.OK)
-    listener = queue.listen("/hook")
-    listener.wait(queue.add("hello"), "acknowledged", attempts=4)
-    times = [each.at_s for each in receiver.received("/hook")]
-    for (before_s, after_s), usual_s in zip(pairwise(times), (0.05, 0.3, 1.2), strict=True):
-        assert after_s - before_s >= 0.8 * usual_s
-
-
-def test_after_the_last_attempt_a_push_is_exhausted_and_stays_missed(
-    organization: Organization, receiver: Receiver
-) -> None:
-    queue = organization.queue()
-    receiver.on("/hook", answers.status(500))
-    listener = queue.listen("/hook", max_attempts=3)
-    message = queue.add("hello")
-    delivery = listener.wait(message, "exhausted")
-    assert (delivery["attempts"], delivery["next_attempt_at"]) == (3, None)
-    time.sleep(QUIET_S)
-    assert len(receiver.received("/hook")) == 3
-    messages = listener.get()["messages"]
-    assert (messages["missed"], messages["missed_count"]) == ([message], 1)
-    assert messages["acknowledged_count"] == 0
-    assert queue.message(message)["state"] == "failed"
-    failures = organization.events(queue, "message_published_not_ok")
-    assert [event["attempt"] for event in failures] == [1, 2, 3]
-
-
-def test_a_failing_message_does_not_hold_up_later_ones(
-    queue: PushQueue, receiver: Receiver
-) -> None:
-    receiver.on("/hook", answers.retry_after("3600"), answers.OK)
-    listener = queue.listen("/hook")
-    bad = queue.add("bad")
-    listener.wait(bad, "retrying")
-    for number in range(20):
-        listener.wait(queue.add(str(number)), "acknowledged", attempts=1)
-    assert listener.delivery(bad)["attempts"] == 1
 
 
 def test_first_attempts_start_in_the_order_of_the_messages(
@@ -72,16 +28,6 @@ def test_first_attempts_start_in_the_order_of_the_messages(
     for body in receiver.bodies("/hook"):
         missing.discard(int(body))
         assert sum(number < int(body) for number in missing) < IN_FLIGHT_MAX
-
-
-def test_a_failing_message_holds_up_an_ordered_listener(
-    queue: PushQueue, receiver: Receiver
-) -> None:
-    receiver.on("/hook", *[answers.status(500)] * 2, answers.OK)
-    listener = queue.listen("/hook", ordered=True)
-    messages = [queue.add(data) for data in ("a", "b", "c")]
-    listener.wait(messages[-1], "acknowledged", attempts=1)
-    assert receiver.bodies("/hook") == ["a", "a", "a", "b", "c"]
 
 
 def make_known(queue: PushQueue, listener: Listens) -> None:

