@@ -700,20 +700,6 @@ def test_what_cloudflare_publishes_to_an_encrypted_queue_is_nowhere_on_the_disk(
     assert clear.encode() in kept
 
 
-def test_a_dead_letter_stays_as_encrypted_as_it_was(
-    both: Server, cloudflare: Cloudflare, anypoint: Anypoint, queue: str
-) -> None:
-    anypoint.create(f"{queue}-dead")
-    anypoint.edit(queue, encrypted=True, deadLetterQueueId=f"{queue}-dead", maxDeliveries=1)
-    secret = f"dead-secret-of-{queue}"
-    cloudflare.publish(queue, secret)
-    anypoint.nack(queue, *anypoint.get(queue))
-    kept = b"".join(file.read_bytes() for file in both.data.glob("courier.db*"))
-    assert secret.encode() not in kept
-    cloudflare.consume(f"{queue}-dead")
-    assert bodies(cloudflare.pull(f"{queue}-dead")) == [secret]
-
-
 def test_the_journal_tells_of_a_sealed_body_without_telling_it(
     both: Server, cloudflare: Cloudflare, anypoint: Anypoint, queue: str
 ) -> None:

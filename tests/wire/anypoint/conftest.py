@@ -1,6 +1,7 @@
 """Environments and destinations for the tests of the Anypoint dialect."""
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -13,9 +14,9 @@ from tests.wire.anypoint.environment import (
     App,
     Environment,
     Tokens,
-    connected_app_token,
     root_client,
 )
+from tests.wire.anypoint.timed import Timed, timed
 
 
 @pytest.fixture(scope="session")
@@ -59,24 +60,6 @@ def new_environment(http: httpx.Client, operator: httpx.Client) -> Callable[...,
 
 
 @pytest.fixture(scope="session")
-def new_connected_app(http: httpx.Client, operator: httpx.Client) -> Callable[..., str]:
-    """Makes a connected app of the first environment; the answer is a token of it.
-
-    Scopes are the core's, like `messages:publish`.
-    """
-
-    def make(*scopes: str, **fields: Any) -> str:
-        body = {"name": new_name("app"), "scopes": list(scopes), "kind": "connected_app", **fields}
-        response = operator.post("/tenants/default/keys", json=body)
-        assert response.is_success, response.text
-        made = response.json()
-        app = {"client_id": made["key"]["id"], "client_secret": made["token"]}
-        return connected_app_token(http, app)
-
-    return make
-
-
-@pytest.fixture(scope="session")
 def new_app(env: Environment) -> Callable[[], App]:
     """Makes a client app of the first environment."""
 
@@ -101,6 +84,13 @@ def neighbour(new_environment: Callable[..., Environment]) -> Environment:
 def sibling(new_environment: Callable[..., Environment]) -> Environment:
     """Another environment of the first organization."""
     return new_environment(beside="default")
+
+
+@pytest.fixture
+def clocked(tmp_path: Path) -> Iterator[Timed]:
+    """An environment in this process, where time passes when the test says so."""
+    with timed(tmp_path) as made:
+        yield made
 
 
 @pytest.fixture

@@ -1,20 +1,11 @@
 """How long tokens last: an hour, and a client app's for an hour after its last use."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from tests.wire.anypoint.answers import fail, ok
 from tests.wire.anypoint.destination import Queue
 from tests.wire.anypoint.environment import GRANT
-from tests.wire.anypoint.timed import Timed, timed
-
-
-@pytest.fixture(params=["memory", "sqlite"])
-def clocked(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Timed]:
-    with timed(request.param, tmp_path) as made:
-        yield made
+from tests.wire.anypoint.timed import Timed
 
 
 def authorize(clocked: Timed) -> str:

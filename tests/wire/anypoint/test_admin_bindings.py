@@ -204,7 +204,7 @@ def test_unknown_things_have_no_list(env: Environment) -> None:
 @pytest.fixture
 def roomy(tmp_path: Path) -> Iterator[Environment]:
     """An environment of its own, where nobody minds hundreds of queues."""
-    with timed("sqlite", tmp_path) as made:
+    with timed(tmp_path) as made:
         yield made.env
 
 

@@ -50,16 +50,11 @@ def test_a_queue_has_the_settings_it_was_made_with(env: Environment, fifo: bool)
     assert ok(env.admin("GET", at(name))) == expected
 
 
-@pytest.mark.parametrize("kind", ["queue", "exchange", "", 5, None])
-def test_a_type_in_the_body_means_nothing(env: Environment, kind: Any) -> None:
-    name = new_name()
-    assert put(env, name, type=kind) == queue_object(name)
-
-
 def test_members_that_cannot_be_set_are_ignored(env: Environment) -> None:
     name = new_name()
     sent = {
         "queueId": "another",
+        "type": "exchange",
         "isFallback": True,
         "deadLetterSources": ["another"],
         "fallbackConfig": {"enabled": True},
@@ -77,19 +72,16 @@ def test_a_queue_can_be_put_as_it_was_got(env: Environment) -> None:
 # --- names ---
 
 
-@pytest.mark.parametrize("name", ["a", "A.b-9", ".a", "-", "a" * 127, "0", "locks", "queues"])
-def test_a_name_of_letters_digits_dots_and_dashes_is_good(env: Environment, name: str) -> None:
-    assert put(env, name) == queue_object(name)
-    nothing(env.admin("DELETE", at(name)))
+def test_a_name_of_letters_digits_dots_and_dashes_is_good(env: Environment) -> None:
+    for name in ("a", "A.b-9", ".a", "-", "a" * 127, "0", "locks", "queues"):
+        assert put(env, name) == queue_object(name)
+        nothing(env.admin("DELETE", at(name)))
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["a" * 128, "a_b", "a_fb", "a b", "a/b", "ä", "a@eu-west-1", "a%b", "a\x00", "a\n", "a,b"],
-)
-def test_another_name_is_refused(env: Environment, name: str) -> None:
-    assert "queueId" in admin_fail(env.admin("PUT", at(name), {}), 400)
-    assert admin_fail(env.admin("GET", at(name)), 404) == "queue not found"
+def test_another_name_is_refused(env: Environment) -> None:
+    for name in ("a" * 128, "a_b", "a b", "a/b", "ä", "a@eu-west-1", "a%b", "a\x00", "a\n", "a,b"):
+        assert "queueId" in admin_fail(env.admin("PUT", at(name), {}), 400)
+        assert admin_fail(env.admin("GET", at(name)), 404) == "queue not found"
 
 
 def test_names_are_told_apart_by_case(env: Environment) -> None:
@@ -108,30 +100,14 @@ def test_a_name_is_a_queues_or_an_exchanges(env: Environment, exchange: Exchange
 # --- numbers ---
 
 
-@pytest.mark.parametrize(
-    ("setting", "value"),
-    [
-        *((setting, 1) for setting in NUMBERS),
-        *((setting, high) for setting, high in NUMBERS.items()),
-    ],
-)
-def test_a_number_at_its_limit_is_accepted(env: Environment, setting: str, value: int) -> None:
+@pytest.mark.parametrize(("setting", "high"), NUMBERS.items())
+def test_a_number_has_its_limits(env: Environment, setting: str, high: int) -> None:
     name = new_name()
-    assert put(env, name, **{setting: value}) == queue_object(name, **{setting: value})
-
-
-@pytest.mark.parametrize(
-    ("setting", "value"),
-    [
-        *((setting, high + 1) for setting, high in NUMBERS.items()),
-        *((setting, value) for setting in NUMBERS for value in NO_NUMBER),
-    ],
-    ids=lambda value: str(value)[:20],
-)
-def test_a_number_out_of_its_range_is_refused(env: Environment, setting: str, value: Any) -> None:
-    name = new_name()
-    assert setting in admin_fail(env.admin("PUT", at(name), {setting: value}), 400)
+    for value in (high + 1, *NO_NUMBER):
+        assert setting in admin_fail(env.admin("PUT", at(name), {setting: value}), 400), value
     admin_fail(env.admin("GET", at(name)), 404)
+    for value in (1, high):
+        assert put(env, name, **{setting: value}) == queue_object(name, **{setting: value})
 
 
 @pytest.mark.parametrize("setting", NUMBERS)
@@ -140,27 +116,21 @@ def test_a_number_may_come_as_text(env: Environment, setting: str) -> None:
     assert put(env, name, **{setting: "5000"}) == queue_object(name, **{setting: 5_000})
 
 
-@pytest.mark.parametrize("setting", [*NUMBERS, "encrypted", "fifo", "deadLetterQueueId"])
-def test_null_is_the_same_as_nothing(env: Environment, setting: str) -> None:
+def test_null_is_the_same_as_nothing(env: Environment) -> None:
     name = new_name()
-    assert put(env, name, **{setting: None}) == queue_object(name)
+    for setting in (*NUMBERS, "encrypted", "fifo", "deadLetterQueueId"):
+        assert put(env, name, **{setting: None}) == queue_object(name)
 
 
-@pytest.mark.parametrize("setting", NUMBERS)
-@pytest.mark.parametrize("zero", [0, "0"])
-def test_zero_is_the_default(env: Environment, setting: str, zero: Any) -> None:
+def test_zero_is_the_default(env: Environment) -> None:
     name = new_name()
-    put(env, name, **{setting: 7_000})
-    assert put(env, name, **{setting: zero}) == queue_object(name)
+    for setting in NUMBERS:
+        for zero in (0, "0"):
+            put(env, name, **{setting: 7_000})
+            assert put(env, name, **{setting: zero}) == queue_object(name)
 
 
 # --- putting again ---
-
-
-def test_putting_a_queue_again_changes_nothing(env: Environment) -> None:
-    name = new_name()
-    first = put(env, name, **CHANGED)
-    assert put(env, name, **CHANGED) == first
 
 
 def test_putting_a_queue_again_replaces_its_settings(env: Environment) -> None:

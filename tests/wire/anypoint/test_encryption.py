@@ -149,18 +149,6 @@ def test_the_flag_counts_for_what_comes_after_it(vault: Vault) -> None:
     assert [vault.holds(text) for text in (before, after, later)] == [True, False, True]
 
 
-def test_what_another_dialect_publishes_is_encrypted_too(vault: Vault) -> None:
-    queue = Queue.create(vault.env, encrypted=True)
-    text = secret()
-    with vault.server.client() as account:
-        [found] = account.get("/queues", params={"name": queue.name}).json()["result"]
-        path = f"/queues/{found['queue_id']}"
-        answer = account.post(f"{path}/messages", json={"body": text, "content_type": "text"})
-        assert answer.status_code == 200, answer.text
-    assert queue.get_one().body == text
-    assert not vault.holds(text)
-
-
 @pytest.mark.parametrize(("size", "hidden"), [(HIDDEN_BYTES, False), (HIDDEN_BYTES + 1, True)])
 def test_the_size_of_an_encrypted_body_is_that_of_its_text(
     vault: Vault, size: int, hidden: bool

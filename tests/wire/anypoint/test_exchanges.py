@@ -139,87 +139,37 @@ def test_a_frozen_queue_keeps_the_message_from_all(
 
 # --- rules ---
 
-CASES: list[tuple[str, str, Any, list[Any], list[Any]]] = [
-    # type, matcher, value: what it holds for, and what not
-    ("STRING", "EQ", "red", ["red"], ["Red", "redd", " red", "", 5, True, ["red"], ABSENT]),
-    ("STRING", "EQ", "5", ["5"], [5, 5.0, "5.0", "05"]),
-    ("STRING", "EQ", "(@!&|#$%-_:;,.')\t 9", ["(@!&|#$%-_:;,.')\t 9"], ["(@!&|#$%-_:;,.')"]),
-    ("STRING", "EQ", "true", ["true"], [True, "True"]),
-    ("STRING", "PREFIX", "ord", ["ord", "order", "ord 7"], ["or", "Ord", " ord", "", 5, ABSENT]),
-    ("STRING", "PREFIX", "4", ["4", "42"], [4, 42, "04"]),
-    ("STRING", "ANY_OF", ["a", "b"], ["a", "b"], ["c", "A", "ab", "", 1, True, ["a"], ABSENT]),
-    ("STRING", "ANY_OF", ["1"], ["1"], [1]),
-    ("STRING", "NONE_OF", ["a", "b"], ["c", "A", ""], ["a", "b", 1, True, {}, ABSENT]),
-    ("STRING", "EXISTS", True, ["x", "", 5, True, False, [], {}], [ABSENT]),
-    ("STRING", "EXISTS", False, [ABSENT], ["x", "", True, {}]),
-    ("NUMERIC", "EQ", 5, [5, 5.0], [6, 5.1, -5, "5", [5], ABSENT]),
-    ("NUMERIC", "EQ", 1, [1, 1.0], [True, "1"]),
-    ("NUMERIC", "EQ", 0, [0, -0.0], [False, ""]),
-    ("NUMERIC", "EQ", -2.5, [-2.5], [2.5, -2]),
-    ("NUMERIC", "LT", 5, [4, 4.999, -10, -(10**12)], [5, 5.0, 6, "4", ABSENT]),
-    ("NUMERIC", "LE", 5, [5, 5.0, 4], [5.001, 6, "5", ABSENT]),
-    ("NUMERIC", "GT", 5, [5.001, 6, 10**12], [5, 4, -6, "6", ABSENT]),
-    ("NUMERIC", "GE", 5, [5, 5.0, 6], [4.999, 4, "6", True, ABSENT]),
-    ("NUMERIC", "RANGE", [1, 5], [1, 5, 3.3, 1.0], [0.999, 5.001, -3, "3", [3], ABSENT]),
-    ("NUMERIC", "RANGE", [-1.5, -0.5], [-1.5, -1, -0.5], [0, -2]),
-    ("NUMERIC", "NONE_OF", [1, 2], [3, 0, -1, 1.5], [1, 2, 2.0, "3", True, ABSENT]),
-    ("NUMERIC", "EXISTS", True, [5, 0, "x", True, {}], [ABSENT]),
-    ("NUMERIC", "EXISTS", False, [ABSENT], [5, 0]),
+# What a rule holds for is in tests/core/test_routing; here is each word for one.
+# type, matcher, value: what it holds for, and what not
+WORDS: list[tuple[str, str, Any, Any, Any]] = [
+    ("STRING", "EQ", "(@!&|#$%-_:;,.')\t 9", "(@!&|#$%-_:;,.')\t 9", "(@!&|#$%-_:;,.')"),
+    ("STRING", "PREFIX", "ord", "order", "or"),
+    ("STRING", "ANY_OF", ["a", "b"], "b", "c"),
+    ("STRING", "NONE_OF", ["a", "b"], "c", "b"),
+    ("STRING", "EXISTS", True, 5, ABSENT),
+    ("STRING", "EXISTS", False, ABSENT, "x"),
+    ("NUMERIC", "EQ", 1, 1.0, True),
+    ("NUMERIC", "LT", 5, 4.999, 5),
+    ("NUMERIC", "LE", 5, 5, 5.001),
+    ("NUMERIC", "GT", 5, 5.001, 5),
+    ("NUMERIC", "GE", 5, 5, 4.999),
+    ("NUMERIC", "RANGE", [1, 5], 5, 5.001),
+    ("NUMERIC", "NONE_OF", [1, 2], 3, 2.0),
+    ("NUMERIC", "EXISTS", True, 5, ABSENT),
+    ("NUMERIC", "EXISTS", False, ABSENT, 0),
 ]
 
 
-@pytest.mark.parametrize(("kind", "matcher", "wanted", "good", "bad"), CASES)
-def test_a_rule_decides_by_type_and_value(
-    exchange: Exchange,
-    bound: Callable[..., Queue],
-    kind: str,
-    matcher: str,
-    wanted: Any,
-    good: list[Any],
-    bad: list[Any],
-) -> None:
-    queue = bound(rule("key", kind, matcher, wanted))
-    values = [*good, *bad]
-    for start in range(0, len(values), 10):
-        items = []
-        for number, value in enumerate(values[start : start + 10], start):
-            item: dict[str, Any] = {
-                "headers": {"messageId": str(number), "other": "red"},
-                "properties": {"KEY": 5},
-                "body": str(number),
-            }
-            if value is not ABSENT:
-                item["properties"]["key"] = value
-            items.append(item)
-        assert all(each["status"] == "successful" for each in results(exchange.put_batch(items)))
-    assert [message.id for message in queue.get()] == [str(number) for number in range(len(good))]
-
-
-@pytest.mark.parametrize(
-    ("given", "header", "prop", "holds"),
-    [
-        (rule("key", "STRING", "EQ", "a"), "a", "b", True),
-        (rule("key", "STRING", "EQ", "a"), "b", "a", True),
-        (rule("key", "STRING", "EQ", "a"), "b", "c", False),
-        (rule("key", "STRING", "EQ", "a"), 5, "a", True),
-        (rule("key", "STRING", "NONE_OF", ["a"]), "a", "b", True),
-        (rule("key", "STRING", "NONE_OF", ["a"]), "a", 5, False),
-        (rule("key", "NUMERIC", "GT", 5), 1, 9, True),
-        (rule("key", "NUMERIC", "GT", 5), "9", 9, True),
-        (rule("key", "NUMERIC", "GT", 5), 1, 2, False),
-    ],
-)
-def test_a_rule_holds_if_header_or_property_satisfies_it(
-    exchange: Exchange,
-    bound: Callable[..., Queue],
-    given: dict[str, Any],
-    header: Any,
-    prop: Any,
-    holds: bool,
-) -> None:
-    queue = bound(given)
-    exchange.publish("a", headers={"key": header}, properties={"key": prop})
-    assert bodies(queue.get()) == (["a"] if holds else [])
+def test_every_word_of_a_rule_is_understood(exchange: Exchange, queue: Queue) -> None:
+    exchange.bind(queue)
+    for kind, matcher, wanted, good, bad in WORDS:
+        exchange.bind(queue, rule("key", kind, matcher, wanted))
+        for body, value in (("good", good), ("bad", bad)):
+            properties = {"KEY": 5} if value is ABSENT else {"KEY": 5, "key": value}
+            exchange.publish(body, headers={"other": "red"}, properties=properties)
+        found = queue.get()
+        assert bodies(found) == ["good"], (kind, matcher, wanted)
+        queue.ack(found[0])
 
 
 @pytest.mark.parametrize("place", ["headers", "properties"])
@@ -246,17 +196,6 @@ def test_rules_see_the_headers_that_the_broker_reads(
         ["2"],
         ["2"],
     )
-
-
-def test_each_binding_has_its_own_rule(exchange: Exchange, bound: Callable[..., Queue]) -> None:
-    cheap = bound(rule("price", "NUMERIC", "LT", 10))
-    dear = bound(rule("price", "NUMERIC", "GE", 10))
-    named = bound(rule("price", "STRING", "EXISTS", True))
-    for price in (5, 10, "ask"):
-        exchange.publish(str(price), properties={"price": price})
-    assert bodies(cheap.get()) == ["5"]
-    assert bodies(dear.get()) == ["10"]
-    assert bodies(named.get()) == ["5", "10", "ask"]
 
 
 @pytest.mark.parametrize(

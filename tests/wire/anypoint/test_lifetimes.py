@@ -1,12 +1,12 @@
 """Delays, lives of messages, and how many may be in flight."""
 
-import time
-
 import pyarrow as pa
+import pytest
 
 from tests.server import Server
 from tests.wire.anypoint.destination import Exchange, Queue, bodies
 from tests.wire.anypoint.environment import Environment
+from tests.wire.anypoint.timed import Timed
 
 LEASED_MAX = 120_000
 CLAIM_MAX = 20_000
@@ -17,50 +17,42 @@ ARROW = {"Content-Type": "application/vnd.apache.arrow.stream"}
 # --- delays ---
 
 
-def test_a_delayed_message_waits_while_others_pass(queue: Queue) -> None:
+def test_a_delayed_message_waits_while_others_pass(clocked: Timed) -> None:
+    queue = Queue.create(clocked.env)
     queue.publish("late", headers={"deliveryDelay": "300"})
     queue.publish("early")
     assert bodies(queue.get()) == ["early"]
-    late = queue.await_one()
+    clocked.advance(seconds=0.3)
+    late = queue.get_one()
     assert (late.body, late.headers["deliveryDelay"], late.count) == ("late", "300", 1)
 
 
-def test_a_queues_delay_applies_to_messages_without_one(env: Environment) -> None:
-    queue = Queue.create(env, defaultDeliveryDelay=300)
+def test_a_queues_delay_applies_to_messages_without_one(clocked: Timed) -> None:
+    queue = Queue.create(clocked.env, defaultDeliveryDelay=300)
     queue.publish("as the queue says")
     queue.publish("at once", headers={"deliveryDelay": 0})
     now = queue.get_one()
     assert now.body == "at once"
     assert "deliveryDelay" not in now.headers
-    late = queue.await_one()
+    clocked.advance(seconds=0.3)
+    late = queue.get_one()
     assert (late.body, late.headers["deliveryDelay"]) == ("as the queue says", "300")
 
 
 # --- lives ---
 
 
-def test_a_message_lives_as_long_as_it_says(queue: Queue) -> None:
-    queue.publish("short", headers={"ttl": 250})
+@pytest.mark.parametrize("by_queue", [False, True])
+def test_a_message_lives_as_long_as_it_or_its_queue_says(clocked: Timed, by_queue: bool) -> None:
+    queue = Queue.create(clocked.env, defaultTtl=250 if by_queue else None)
+    queue.publish("short", headers=None if by_queue else {"ttl": 250})
     queue.publish("long", headers={"ttl": 60_000})
     found = queue.get(lockTtl=0)
     assert [(message.body, message.headers["ttl"]) for message in found] == [
         ("short", "250"),
         ("long", "60000"),
     ]
-    time.sleep(0.3)
-    assert bodies(queue.get()) == ["long"]
-
-
-def test_a_message_lives_as_long_as_its_queue_says(env: Environment) -> None:
-    queue = Queue.create(env, defaultTtl=250)
-    queue.publish("short")
-    queue.publish("long", headers={"ttl": 60_000})
-    found = queue.get(lockTtl=0)
-    assert [(message.body, message.headers["ttl"]) for message in found] == [
-        ("short", "250"),
-        ("long", "60000"),
-    ]
-    time.sleep(0.3)
+    clocked.advance(seconds=0.25)
     assert bodies(queue.get()) == ["long"]
 
 

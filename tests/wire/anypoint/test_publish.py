@@ -34,15 +34,12 @@ def test_a_publish_is_answered_with_a_result(queue: Queue) -> None:
     assert queue.get_one().body == "hello"
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
+def test_a_body_comes_back_as_it_was_sent(queue: Queue) -> None:
+    for body in (
         *("", " ", "text", "ünï\u2028cødé 🚚", '{"not": "parsed"}', "line\nfeed\ttab\x00\x01"),
         *("x" * 100_000, "</script>"),
-    ],
-)
-def test_a_body_comes_back_as_it_was_sent(queue: Queue, body: str) -> None:
-    assert journey(queue, {"body": body}).body == body
+    ):
+        assert journey(queue, {"body": body}).body == body
 
 
 @pytest.mark.parametrize(
@@ -113,20 +110,17 @@ def test_an_id_in_the_headers_is_ignored_whatever_it_is(queue: Queue, wrong: Any
     journey(queue, {"headers": {"messageId": wrong}, "body": "b"})
 
 
-@pytest.mark.parametrize(
-    "id",
-    [
+def test_an_id_is_any_text(queue: Queue) -> None:
+    for id in (
         *("1", "x" * 256, "🚚" * 256, "a/b", "/", "//", "a b", "a+b", "%", "%2F", "?pollingTime=0"),
         *("#fragment", "..", "ünï", "a\nb", "locks", "messages", 'quote"s', "a;b=c&d"),
         "0e1f4ee0-1b7c-4d5c-9d9c-0e2f4b1c7a11",
-    ],
-)
-def test_an_id_is_any_text(queue: Queue, id: str) -> None:
-    queue.publish("b", id=id)
-    found = queue.get_one()
-    assert found.id == id
-    [result] = queue.ack_batch([found.item])
-    assert (result["messageId"], result["status"]) == (id, "successful")
+    ):
+        queue.publish("b", id=id)
+        found = queue.get_one()
+        assert found.id == id
+        [result] = queue.ack_batch([found.item])
+        assert (result["messageId"], result["status"]) == (id, "successful")
 
 
 def test_an_id_is_at_most_256_characters_long(queue: Queue) -> None:
@@ -158,58 +152,28 @@ def test_the_headers_that_the_broker_reads(
     assert found.headers.get(name) == shown
 
 
-@pytest.mark.parametrize("value", [1, "1", DELAY_MS_MAX, str(DELAY_MS_MAX)])
-def test_a_delay_within_its_limits_is_accepted(queue: Queue, value: Any) -> None:
-    queue.publish("late", headers={"deliveryDelay": value})
+def test_delays_and_lives_at_their_limits_are_accepted(queue: Queue) -> None:
+    for delay in (1, "1", DELAY_MS_MAX, str(DELAY_MS_MAX)):
+        queue.publish("late", headers={"deliveryDelay": delay})
+    for ttl in (1, "1"):
+        queue.publish("short", headers={"ttl": ttl})
 
 
-@pytest.mark.parametrize("value", [1, "1"])
-def test_a_life_of_a_millisecond_is_a_life(queue: Queue, value: Any) -> None:
-    queue.publish("short", headers={"ttl": value})
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        *(("deliveryDelay", value) for value in (DELAY_MS_MAX + 1, *BAD_NUMBERS)),
-        *(("ttl", value) for value in (0, "0", TTL_MS_MAX + 1, str(TTL_MS_MAX + 1), *BAD_NUMBERS)),
-        *(("messageGroupId", value) for value in BAD_GROUPS),
-    ],
-)
-def test_headers_beyond_their_limits_are_refused(
-    standing_queue: Queue, name: str, value: Any
-) -> None:
-    message = {"headers": {name: value}, "body": "b"}
-    assert name in fail(standing_queue.put("m", message), 400, "m")
+def test_headers_beyond_their_limits_are_refused(standing_queue: Queue) -> None:
+    for name, values in (
+        ("deliveryDelay", (DELAY_MS_MAX + 1, *BAD_NUMBERS)),
+        ("ttl", (0, "0", TTL_MS_MAX + 1, str(TTL_MS_MAX + 1), *BAD_NUMBERS)),
+        ("messageGroupId", BAD_GROUPS),
+    ):
+        for value in values:
+            message = {"headers": {name: value}, "body": "b"}
+            assert name in fail(standing_queue.put("m", message), 400, "m"), value
     assert standing_queue.get() == []
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        *(b"", b"{", b"[]", b'[{"body":"b"}]', b'"text"', b"5", b"null", b"true", b'{"body":5}'),
-        *(b'{"body":true}', b'{"body":[]}', b'{"body":{}}', b'{"headers":[]}', b'{"headers":"x"}'),
-        *(b'{"properties":[]}', b'{"properties":5}', b'{"body":"\xff"}', b'{"body":"\\ud800"}'),
-        *(b'{"body":"b"} trailing', b'{"body":NaN}', b'{"body":"a","body":"b"}', b"{'body':'b'}"),
-        *(b"body=b", b'{"properties":{"anypoint.headers":{}}}'),
-        b'{"properties":' + b'{"a":' * 5_000 + b"1" + b"}" * 5_000 + b"}",
-    ],
-)
-def test_what_is_no_message_is_refused(standing_queue: Queue, content: bytes) -> None:
-    fail(standing_queue.put("m", content=content), 400, "m")
+def test_a_name_that_is_the_brokers_own_is_no_property(standing_queue: Queue) -> None:
+    fail(standing_queue.put("m", {"properties": {"anypoint.headers": {}}}), 400, "m")
     assert standing_queue.get() == []
-
-
-def test_one_id_may_be_published_many_times(queue: Queue) -> None:
-    for text in ("first", "second"):
-        queue.publish(text, id="same")
-    first, second = queue.get()
-    assert (first.id, first.body, second.id, second.body) == ("same", "first", "same", "second")
-    assert first.lock != second.lock
-    queue.ack(second)
-    queue.nack(first)
-    again = queue.get_one()
-    assert (again.body, again.count) == ("first", 2)
 
 
 def test_an_unknown_destination_is_not_found(standing_queue: Queue) -> None:
@@ -219,11 +183,6 @@ def test_an_unknown_destination_is_not_found(standing_queue: Queue) -> None:
         "statusMessage": "Destination not found",
         "messageId": "a/b",
     }
-
-
-def test_a_deleted_queue_is_not_found(queue: Queue) -> None:
-    queue.delete()
-    assert fail(queue.put("m", {"body": "b"}), 404, "m") == "Destination not found"
 
 
 def test_a_name_of_every_allowed_character_is_reached(standing_queue: Queue) -> None:

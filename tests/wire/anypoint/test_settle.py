@@ -35,36 +35,22 @@ def test_a_nacked_message_is_available_at_once(queue: Queue) -> None:
     assert queue.get_one().count == 2
 
 
-@pytest.mark.parametrize(
-    "request_body",
-    [
-        {"json": {"lockId": "something else"}},
-        {"data": {"lockId": "in a form"}},
-        {"content": b"not { JSON"},
-        {"content": b"\xff"},
-    ],
-)
-def test_the_body_of_a_nack_is_ignored(queue: Queue, request_body: dict[str, Any]) -> None:
-    queue.publish("a")
-    message = queue.get_one()
-    assert queue.delete_lock(message.id, message.lock, **request_body).status_code == 200
-    assert queue.get_one().count == 2
+def test_the_body_of_a_nack_is_ignored(queue: Queue) -> None:
+    for content in (b'{"lockId": "something else"}', b"lockId=in+a+form", b"not { JSON", b"\xff"):
+        id = queue.publish("a")
+        message = queue.get_one()
+        assert queue.delete_lock(id, message.lock, content=content).status_code == 200
+        again = queue.get_one()
+        assert again.count == 2
+        queue.ack(again)
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        *(b"", b"{}", b'{"lockId":null}', b'{"lockId":""}', b'{"lockId":5}'),
-        *(b'{"lockId":["LOCK"]}', b'{"lockid":"LOCK"}', b'"LOCK"'),
-        *(b'[{"messageId":"m","lockId":"LOCK"}]', b"lockId=LOCK", b'{"lockId":"LOCK"'),
-        *(b'{"lockId":"\xff"}', b'{"lockId":"LOCK","lockId":"LOCK"}'),
-    ],
-)
-def test_an_ack_without_a_lock_is_refused(queue: Queue, content: bytes) -> None:
+def test_an_ack_without_a_lock_is_refused(queue: Queue) -> None:
     queue.publish("a", id="m")
     message = queue.get_one()
-    sent = content.replace(b"LOCK", message.lock.encode())
-    fail(queue.delete_message("m", content=sent), 400, "m")
+    for sent in ({}, {"lockId": None}, {"lockId": ""}, {"lockid": message.lock}, [message.item]):
+        fail(queue.delete_message("m", sent), 400, "m")
+    fail(queue.delete_message("m", content=b"lockId=" + message.lock.encode()), 400, "m")
     queue.ack(message)
 
 
@@ -171,13 +157,6 @@ def purged(queue: Queue) -> Message:
     return message
 
 
-def expired_message(queue: Queue) -> Message:
-    queue.publish("a", headers={"ttl": 150})
-    message = queue.get_one()
-    queue.env.broker("GET", queue.at("?pollingTime=200"))
-    return message
-
-
 def buried(queue: Queue) -> Message:
     other = Queue.create(queue.env)
     queue.change(deadLetterQueueId=other.name, maxDeliveries=1)
@@ -201,7 +180,6 @@ SPOILS = [
     ran_out,
     ran_out_and_taken_again,
     purged,
-    expired_message,
     buried,
 ]
 
@@ -291,29 +269,10 @@ def test_a_bad_item_fails_alone(queue: Queue, verb: str) -> None:
 @pytest.mark.parametrize(
     ("method", "path"), [("DELETE", ""), ("DELETE", "/locks"), ("PATCH", "/locks")]
 )
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"",
-        b"[]",
-        b"{}",
-        b"null",
-        b'{"messageId":"m","lockId":"l","ttl":1}',
-        b'"text"',
-        b"[",
-        b"[5]",
-        b"[null]",
-        b'["text"]',
-        b"[[]]",
-        b'[{"messageId":"m","lockId":"l","ttl":1},5]',
-        b"[" + b",".join([b'{"messageId":"m","lockId":"l","ttl":1}'] * 11) + b"]",
-        b'[{"messageId":"\xff","lockId":"l","ttl":1}]',
-    ],
-)
-def test_what_is_no_batch_is_refused(
-    standing_queue: Queue, method: str, path: str, content: bytes
-) -> None:
-    fail(standing_queue.env.broker(method, standing_queue.at(path), content=content), 400)
+def test_a_batch_has_one_to_ten_items(standing_queue: Queue, method: str, path: str) -> None:
+    one = {"messageId": "m", "lockId": "l", "ttl": 1}
+    for items in ([], [one] * 11, [one, 5], {}, one):
+        fail(standing_queue.env.broker(method, standing_queue.at(path), items), 400)
 
 
 def test_messages_of_one_id_are_told_apart_by_their_locks(queue: Queue) -> None:

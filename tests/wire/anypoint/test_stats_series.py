@@ -1,8 +1,6 @@
 """What happened on queues and exchanges: one point per period, with a clock that the test moves."""
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -11,7 +9,7 @@ import pytest
 from tests.wire.anypoint.answers import admin_fail, ok
 from tests.wire.anypoint.destination import Exchange, Queue, new_name, rule
 from tests.wire.anypoint.environment import Environment
-from tests.wire.anypoint.timed import START_MS, Timed, timed
+from tests.wire.anypoint.timed import START_MS, Timed
 
 METRICS = (
     "messages",
@@ -24,12 +22,6 @@ METRICS = (
 EXCHANGE_METRICS = ("messagesPublished", "messagesDelivered")
 START = datetime.fromtimestamp(START_MS / 1_000, UTC)
 POINTS_MAX = 1_440
-
-
-@pytest.fixture(params=["memory", "sqlite"])
-def clocked(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Timed]:
-    with timed(request.param, tmp_path) as made:
-        yield made
 
 
 def iso(minute: float) -> str:
@@ -201,17 +193,10 @@ def test_an_exchange_counts_what_it_takes_and_what_it_gives(clocked: Timed) -> N
 
 
 @pytest.fixture
-def quick(tmp_path: Path) -> Iterator[Timed]:
-    """For questions that no store has a say in."""
-    with timed("memory", tmp_path) as made:
-        yield made
-
-
-@pytest.fixture
-def places(quick: Timed) -> list[str]:
+def places(clocked: Timed) -> list[str]:
     return [
-        f"queues/{Queue.create(quick.env).name}",
-        f"exchanges/{Exchange.create(quick.env).name}",
+        f"queues/{Queue.create(clocked.env).name}",
+        f"exchanges/{Exchange.create(clocked.env).name}",
     ]
 
 
@@ -223,57 +208,57 @@ def points(answer: dict[str, Any]) -> dict[str, list[str]]:
     }
 
 
-def test_without_dates_the_last_period_is_meant(quick: Timed, places: list[str]) -> None:
-    quick.advance(minutes=10)
+def test_without_dates_the_last_period_is_meant(clocked: Timed, places: list[str]) -> None:
+    clocked.advance(minutes=10)
     for path in places:
-        for found in points(ok(ask(quick.env, path, {"period": 600}))).values():
+        for found in points(ok(ask(clocked.env, path, {"period": 600}))).values():
             assert found == ["2026-03-15T10:00:00.000+0000"]
 
 
-def test_without_an_end_now_is_the_end(quick: Timed, places: list[str]) -> None:
-    quick.advance(minutes=2)
+def test_without_an_end_now_is_the_end(clocked: Timed, places: list[str]) -> None:
+    clocked.advance(minutes=2)
     query = {"startDate": iso(0), "period": 60}
     for path in places:
-        for found in points(ok(ask(quick.env, path, query))).values():
+        for found in points(ok(ask(clocked.env, path, query))).values():
             assert found == ["2026-03-15T10:00:00.000+0000", "2026-03-15T10:01:00.000+0000"]
 
 
-def test_without_a_start_it_is_one_period_before_the_end(quick: Timed, places: list[str]) -> None:
+def test_without_a_start_it_is_one_period_before_the_end(clocked: Timed, places: list[str]) -> None:
     for path in places:
-        for found in points(ok(ask(quick.env, path, {"endDate": iso(5), "period": 60}))).values():
+        for found in points(ok(ask(clocked.env, path, {"endDate": iso(5), "period": 60}))).values():
             assert found == ["2026-03-15T10:04:00.000+0000"]
 
 
-def test_periods_begin_with_the_start_to_the_millisecond(quick: Timed, places: list[str]) -> None:
+def test_periods_begin_with_the_start_to_the_millisecond(clocked: Timed, places: list[str]) -> None:
     query = {
         "startDate": "2026-03-15T09:00:00.123Z",
         "endDate": "2026-03-15T09:00:03Z",
         "period": 2,
     }
     for path in places:
-        for found in points(ok(ask(quick.env, path, query))).values():
+        for found in points(ok(ask(clocked.env, path, query))).values():
             assert found == ["2026-03-15T09:00:00.123+0000", "2026-03-15T09:00:02.123+0000"]
 
 
-def test_there_must_be_a_period(quick: Timed, places: list[str]) -> None:
+def test_there_must_be_a_period(clocked: Timed, places: list[str]) -> None:
     query = {"startDate": iso(0), "endDate": iso(1)}
     for path in places:
-        assert "period" in admin_fail(ask(quick.env, path, query), 400)
+        assert "period" in admin_fail(ask(clocked.env, path, query), 400)
 
 
 @pytest.mark.parametrize("period", [1, 60, 86_400])
-def test_there_are_up_to_1440_points(quick: Timed, places: list[str], period: int) -> None:
+def test_there_are_up_to_1440_points(clocked: Timed, places: list[str], period: int) -> None:
     seconds = POINTS_MAX * period
     query = {"startDate": iso(-seconds / 60), "endDate": iso(0), "period": period}
     over = {**query, "endDate": iso(1 / 60)}
     for path in places:
-        for found in points(ok(ask(quick.env, path, query))).values():
+        for found in points(ok(ask(clocked.env, path, query))).values():
             assert len(found) == POINTS_MAX
-        assert "1440" in admin_fail(ask(quick.env, path, over), 400)
+        assert "1440" in admin_fail(ask(clocked.env, path, over), 400)
 
 
-def test_an_unknown_queue_or_exchange_is_not_found(quick: Timed) -> None:
-    env = quick.env
+def test_an_unknown_queue_or_exchange_is_not_found(clocked: Timed) -> None:
+    env = clocked.env
     queue, exchange = Queue.create(env), Exchange.create(env)
     for name in (new_name(), exchange.name):
         response = ask(env, f"queues/{name}", {"period": 60})

@@ -1,7 +1,6 @@
 """What an organization and its environments use, by the hour, the day and the month."""
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import httpx
@@ -10,7 +9,7 @@ import pytest
 from tests.wire.anypoint.answers import admin_fail, nothing, ok
 from tests.wire.anypoint.destination import Exchange, Queue, new_name, rule
 from tests.wire.anypoint.environment import STATS, Environment
-from tests.wire.anypoint.timed import Timed, timed
+from tests.wire.anypoint.timed import Timed
 
 UNIT = 102_400
 ALWAYS = {"startDate": "2026-03-01T00:00Z", "endDate": "2026-05-01T00:00Z"}
@@ -21,12 +20,6 @@ MEMBERS = {
     "billableUnitCount",
     "messageByteCount",
 }
-
-
-@pytest.fixture(params=["memory", "sqlite"])
-def clocked(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Timed]:
-    with timed(request.param, tmp_path) as made:
-        yield made
 
 
 def ask(env: Environment, path: str, *, token: str | None = None, **query: str) -> httpx.Response:

@@ -1,4 +1,4 @@
-"""The four APIs in this process, over a store of their own, with a clock that the test moves."""
+"""The four APIs in this process, over a store in memory, with a clock that the test moves."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -111,17 +111,13 @@ class _InProcess(httpx.BaseTransport):
 
 
 @contextmanager
-def timed(kind: str, data: Path) -> Iterator[Timed]:
-    """Over a store of that kind; time begins on START_MS."""
+def timed(data: Path) -> Iterator[Timed]:
+    """Over a store in memory; time begins on START_MS."""
     with asyncio.Runner() as runner:
-        store = runner.run(_open(kind, data))
+        store: Store = runner.run(EmbeddedStore.open(None))
         with _client(store, runner, data) as made:
             yield made
         runner.run(store.close())
-
-
-async def _open(kind: str, data: Path) -> Store:
-    return await EmbeddedStore.open(None if kind == "memory" else data / "courier.db")
 
 
 @contextmanager

@@ -9,11 +9,10 @@ from tests.wire.cloudflare import shapes
 from tests.wire.cloudflare.envelope import fail, ok, page
 from tests.wire.cloudflare.patience import eventually
 from tests.wire.cloudflare.queue import UNKNOWN_ID, Queue
-from tests.wire.cloudflare.sources import SOURCES, Source
+from tests.wire.cloudflare.sources import SOURCES
 
 AT = "/event_subscriptions/subscriptions"
 KV = {"type": "kv"}
-EACH_SOURCE = pytest.mark.parametrize("source", SOURCES, ids=[one.type for one in SOURCES])
 
 
 def destination(queue: Queue) -> dict[str, str]:
@@ -59,53 +58,39 @@ def test_a_subscription_is_the_same_wherever_it_is_shown(queue: Queue) -> None:
     assert page(queue.http.get(AT, params={"queue_id": queue.id}))[0] == [created]
 
 
-@EACH_SOURCE
-def test_every_event_of_a_source_is_known(queue: Queue, source: Source) -> None:
-    result = subscribe(queue, source=source.example(), events=list(source.events))
-    assert result["source"] == source.example()
-    assert result["events"] == list(source.events)
-    assert result["name"] == f"{queue.name} {source.type}"
+def test_every_event_of_a_source_is_known(queue: Queue) -> None:
+    for source in SOURCES:
+        result = subscribe(queue, source=source.example(), events=list(source.events))
+        assert result["source"] == source.example()
+        assert result["events"] == list(source.events)
+        assert result["name"] == f"{queue.name} {source.type}"
 
 
-@EACH_SOURCE
-def test_each_event_of_a_source_is_known_by_itself(queue: Queue, source: Source) -> None:
-    created = subscribe(queue, source=source.example(), events=[source.events[0]])
-    for event in source.events:
-        result = ok(queue.http.patch(f"{AT}/{created['id']}", json={"events": [event]}))
-        assert result["events"] == [event]
+def test_each_event_of_a_source_is_known_by_itself(queue: Queue) -> None:
+    for source in SOURCES:
+        created = subscribe(queue, source=source.example(), events=[source.events[0]])
+        for event in source.events:
+            result = ok(queue.http.patch(f"{AT}/{created['id']}", json={"events": [event]}))
+            assert result["events"] == [event]
 
 
-@EACH_SOURCE
-def test_an_event_no_source_knows_is_refused(standing_queue: Queue, source: Source) -> None:
-    for event in ("nothing.happened", "", source.events[0].upper(), f"cf.{source.events[0]}"):
-        events = [source.events[0], event]
-        message = refuse(standing_queue, 400, source=source.example(), events=events)
-        assert message.startswith("Unrecognized event types")
+def test_an_event_that_is_not_the_sources_is_refused(standing_queue: Queue) -> None:
+    for source in SOURCES:
+        other = "bucket.created" if source.type != "r2" else "namespace.created"
+        first = source.events[0]
+        for event in ("nothing.happened", "", first.upper(), f"cf.{first}", other):
+            message = refuse(standing_queue, 400, source=source.example(), events=[first, event])
+            assert message.startswith("Unrecognized event types")
+            assert event in message
 
 
-@EACH_SOURCE
-def test_an_event_of_another_source_is_refused(standing_queue: Queue, source: Source) -> None:
-    event = "bucket.created" if source.type != "r2" else "namespace.created"
-    message = refuse(standing_queue, 400, source=source.example(), events=[event])
-    assert message.startswith("Unrecognized event types")
-    assert event in message
-
-
-@pytest.mark.parametrize(
-    ("source", "field"),
-    [(source, field) for source in SOURCES for field in source.fields],
-    ids=lambda value: value if isinstance(value, str) else value.type,
-)
-@pytest.mark.parametrize("value", ["absent", 5])
-def test_a_source_without_what_identifies_it_is_refused(
-    standing_queue: Queue, source: Source, field: str, value: Any
-) -> None:
-    given = source.example()
-    if value == "absent":
-        del given[field]
-    else:
-        given[field] = value
-    assert field in refuse(standing_queue, 400, source=given, events=[source.events[0]])
+def test_a_source_without_what_identifies_it_is_refused(standing_queue: Queue) -> None:
+    for source in SOURCES:
+        for field in source.fields:
+            lacking = {name: value for name, value in source.example().items() if name != field}
+            for given in (lacking, {**lacking, field: 5}):
+                said = refuse(standing_queue, 400, source=given, events=[source.events[0]])
+                assert field in said
 
 
 @pytest.mark.parametrize(
@@ -142,19 +127,13 @@ def test_an_unknown_destination_is_not_found(standing_queue: Queue, queue_id: st
     refuse(standing_queue, 404, destination=unknown)
 
 
-@EACH_SOURCE
-def test_a_second_subscription_to_the_same_resource_is_refused(
-    queue: Queue, source: Source
-) -> None:
-    first = subscribe(queue, source=source.example(), events=[source.events[0]])
-    body = {
-        "name": "another",
-        "source": source.example(),
-        "events": [source.events[-1]],
-        "destination": destination(queue),
-    }
-    fail(queue.http.post(AT, json=body), 405, 0)
-    assert page(queue.http.get(AT, params={"queue_id": queue.id}))[0] == [first]
+def test_a_second_subscription_to_the_same_resource_is_refused(queue: Queue) -> None:
+    for source in SOURCES:
+        asked = {"source": source.example(), "destination": destination(queue)}
+        first = subscribe(queue, **asked, events=[source.events[0]])
+        fail(queue.http.post(AT, json={**asked, "events": [source.events[-1]]}), 405, 0)
+        assert page(queue.http.get(AT, params={"queue_id": queue.id}))[0] == [first]
+        ok(queue.http.delete(f"{AT}/{first['id']}"))
 
 
 def test_another_resource_or_another_queue_may_be_subscribed_as_well(queue: Queue) -> None:
@@ -250,19 +229,13 @@ def test_a_change_shows_in_the_time_of_the_last_change_alone(queue: Queue) -> No
 
 
 BAD_CHANGES: list[tuple[Any, int]] = [
-    ({"name": 5}, 400),
-    ({"enabled": "no"}, 400),
     ({"events": []}, 400),
-    ({"events": "namespace.created"}, 400),
-    ({"events": [5]}, 400),
     ({"events": ["bucket.created"]}, 400),
     ({"events": ["namespace.created", "nothing"]}, 400),
     ({"destination": {}}, 400),
     ({"destination": {"type": "r2.bucket", "queue_id": UNKNOWN_ID}}, 400),
     ({"destination": {"type": "queues.queue"}}, 400),
     ({"destination": {"type": "queues.queue", "queue_id": UNKNOWN_ID}}, 404),
-    ([], 400),
-    ("x", 400),
 ]
 
 

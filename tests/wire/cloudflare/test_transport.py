@@ -8,7 +8,7 @@ import pytest
 
 from tests.server import Server
 from tests.wire.cloudflare import shapes
-from tests.wire.cloudflare.endpoints import BY_NAME, ENDPOINTS, Endpoint, each
+from tests.wire.cloudflare.endpoints import BY_NAME, ENDPOINTS
 from tests.wire.cloudflare.envelope import fail, ok
 from tests.wire.cloudflare.queue import Queue, new_name
 
@@ -24,64 +24,32 @@ def test_a_body_may_come_in_chunks_of_unknown_length(queue: Queue) -> None:
     assert queue.peek()[0]["body"] == "in two parts"
 
 
-@pytest.mark.parametrize("headers", [{}, {"Content-Type": "application/json"}])
-@pytest.mark.parametrize("path", ["/messages/pull", "/messages/ack", "/messages/peek", "/purge"])
-def test_a_missing_body_counts_as_an_empty_object(
-    pull_queue: Queue, path: str, headers: dict[str, str]
-) -> None:
-    ok(pull_queue.http.post(pull_queue.at(path), headers=headers))
+def test_a_missing_body_counts_as_an_empty_object(pull_queue: Queue) -> None:
+    for path in ("/messages/pull", "/messages/ack", "/messages/peek", "/purge"):
+        for headers in ({}, {"Content-Type": "application/json"}):
+            ok(pull_queue.http.post(pull_queue.at(path), headers=headers))
 
 
 def test_a_purge_by_reference_without_a_body_lacks_its_refs(queue: Queue) -> None:
     assert "refs" in fail(queue.http.post(queue.at("/messages/purge")), 400, 10207)
 
 
-@pytest.mark.parametrize(
-    ("name", "code"),
-    [
-        ("create_queue", 10026),
-        ("put_queue", 10026),
-        ("patch_queue", 10026),
-        ("create_consumer", 10026),
-        ("put_consumer", 10026),
-        ("push", 10208),
-        ("push_batch", 10208),
-    ],
-)
-def test_a_missing_body_is_not_json_where_one_is_needed(
-    standing_queue: Queue, name: str, code: int
-) -> None:
-    places = {"queue": standing_queue.id}
-    fail(BY_NAME[name].send(standing_queue.http, places, content=b""), 400, code)
+def test_a_missing_body_is_not_json_where_one_is_needed(standing_queue: Queue) -> None:
+    needed = ("create_queue", "put_queue", "patch_queue", "create_consumer", "put_consumer")
+    for name in (*needed, "push", "push_batch"):
+        response = BY_NAME[name].send(
+            standing_queue.http, {"queue": standing_queue.id}, content=b""
+        )
+        fail(response, 400, 10026 if name in needed else 10208)
 
 
-NOT_JSON = [
-    b"{",
-    b"nonsense",
-    b'{"body": 1,}',
-    b"{'body': 1}",
-    b'{"body": 1} {"body": 2}',
-    b'{"body": NaN}',
-    b'{"body": -Infinity}',
-    b'{"body": 01}',
-    b'{"body": "\xff\xfe"}',
-    b'{"body": "a\nb"}',
-    b"\xff\xfe\x00",
-    b"queue_name=a&body=1",
-    # What there is of it would be refused as well, but it is not JSON in the first place.
-    b'{"body": 1, "delay_seconds": "x"',
-    b'{"messages": 5, "refs": 5, "batch_size": "x", "acks": 5, "type": 5, "settings": 5, ',
-]
-
-
-@pytest.mark.parametrize("content", [NOT_JSON[0], NOT_JSON[4], NOT_JSON[8], NOT_JSON[-1]])
-@each(*(endpoint for endpoint in WITH_BODY if endpoint.name not in ("push", "push_batch")))
-def test_a_body_that_is_not_json_is_refused(
-    standing_queue: Queue, subscription: str, endpoint: Endpoint, content: bytes
-) -> None:
+def test_a_body_that_is_not_json_is_refused(standing_queue: Queue, subscription: str) -> None:
+    """In the code of its route; what is not JSON is tried in tests/attack."""
     places = {"queue": standing_queue.id, "subscription": subscription}
-    response = endpoint.send(standing_queue.http, places, content=content)
-    fail(response, 400, *((0, 10026) if endpoint.family == "subscriptions" else (10026,)))
+    for endpoint in WITH_BODY:
+        response = endpoint.send(standing_queue.http, places, content=b"{")
+        code = 0 if endpoint.family == "subscriptions" else 10026
+        fail(response, 400, 10208 if endpoint.name in ("push", "push_batch") else code)
 
 
 @pytest.fixture(scope="module")
@@ -170,24 +138,14 @@ def test_unknown_fields_are_ignored_when_something_is_created(http: httpx.Client
     shapes.check_subscription(created)
 
 
-@pytest.mark.parametrize(
-    "prefix",
-    [
-        "/client/v4//accounts",
-        "/client//v4/accounts",
-        "//client/v4/accounts",
-        "/client/v4///accounts",
-    ],
-)
 def test_repeated_slashes_count_as_one(
-    server: Server, token: str, account: str, queue: Queue, prefix: str
+    server: Server, token: str, account: str, queue: Queue
 ) -> None:
     headers = {"Authorization": f"Bearer {token}"}
-    url = f"{server.url}{prefix}/{account}//queues//{queue.id}"
     with httpx.Client(headers=headers, trust_env=False, verify=False) as client:
-        assert ok(client.get(url))["queue_name"] == queue.name
-        ok(client.post(f"{url}/messages", json={"body": 1}))
-    assert queue.backlog() == 1
+        for prefix in ("/client/v4//accounts", "//client/v4/accounts", "/client//v4///accounts"):
+            url = f"{server.url}{prefix}/{account}//queues//{queue.id}"
+            assert ok(client.get(url))["queue_name"] == queue.name
 
 
 def test_headers_of_the_official_clients_are_ignored(queue: Queue) -> None:

@@ -15,9 +15,9 @@ from tests.delivery.receiver import closed_port
 from tests.wire.discue.timed import DAY_MS, HOUR_MS, MINUTE_MS, START_MS, Timed, timed
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Timed]:
-    with timed(request.param, tmp_path) as made:
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Timed]:
+    with timed(tmp_path) as made:
         yield made
 
 

@@ -63,19 +63,15 @@ class Timed:
 
 
 @contextmanager
-def timed(kind: str, data: Path) -> Iterator[Timed]:
-    """Over a store of that kind; time begins on START_MS."""
+def timed(data: Path) -> Iterator[Timed]:
+    """Over a store in memory; time begins on START_MS."""
     with asyncio.Runner() as runner:
-        store = runner.run(_open(kind, data))
+        store: Store = runner.run(EmbeddedStore.open(None))
         transport = runner.run(_transport())
         with _client(store, transport, runner, data) as made:
             yield made
         runner.run(transport.close())
         runner.run(store.close())
-
-
-async def _open(kind: str, data: Path) -> Store:
-    return await EmbeddedStore.open(None if kind == "memory" else data / "courier.db")
 
 
 def _targets() -> Targets:
