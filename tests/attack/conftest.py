@@ -5,7 +5,6 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from tests.attack.discue import Discue
 from tests.attack.environment import Environment, Spot, settle_down
 from tests.attack.peer import Account, new_tenant
 from tests.attack.target import Target, aim, no_traceback
@@ -55,12 +54,6 @@ def environment(server: Server) -> Environment:
 def neighbour(server: Server) -> Environment:
     """Another tenant, which is another organization, on the same server."""
     return Environment(server, new_tenant(server))
-
-
-@pytest.fixture(scope="module")
-def discue(server: Server) -> Discue:
-    """As with `environment`, a tenant for each module."""
-    return Discue(server, new_tenant(server)["discue"]["api_key"])
 
 
 @pytest.fixture

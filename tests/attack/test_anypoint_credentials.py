@@ -79,36 +79,32 @@ def test_secret_of_one_opens_the_door_to_no_other(environment: Environment, door
         turned_down(environment, door, answer, 401)
 
 
-@pytest.mark.parametrize("value", [None, "", 0, 1.5, True, [], {}, ["x"], 10**30, "\x00", "\udfff"])
-def test_credential_of_the_wrong_kind_is_refused(
-    environment: Environment, door: Door, value: Any
-) -> None:
-    for name in door.names:
-        fields = {**good(environment, door), name: value}
-        turned_down(environment, door, ask(environment, door, body(fields)), 400, 401)
+WRONG_KINDS: list[Any] = [None, "", 0, 1.5, True, [], {}, ["x"], 10**30, "\x00", "\udfff"]
+NONSENSE = [
+    *(b"", b" ", b"{", b"{}", b"[]", b"null", b"\xff", b"{\xff}", b'{"client_id":NaN}'),
+    b'{"client_id":"\\ud800","client_secret":"\\ud800","grant_type":"client_credentials"}',
+    *(b'{"username":"\\ud800","password":"\\ud800"}', b'{"client_id":"a","client_id":"b"}'),
+    *(b'{"a":' * 10_000 + b"1" + b"}" * 10_000, b"[" * 60_000),
+    b'{"client_id":' + b"9" * 5_000 + b"}",
+    b"client_id=%ff&client_secret=%ff&grant_type=client_credentials",
+    b"client_id=%00&client_secret=%zz&grant_type=client_credentials",
+    *(b"client_id=\x00&client_secret=\xe2\x82&grant_type=client_credentials", b"client_id"),
+    *(b"=&=&=", b"&" * 60_000, b"a=b&" * 15_000, b"client_id=a&" * 5_000 + b"client_secret=b"),
+    b"\x00" * 60_000,
+]
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        *(b"", b" ", b"{", b"{}", b"[]", b"null", b"\xff", b"{\xff}", b'{"client_id":NaN}'),
-        b'{"client_id":"\\ud800","client_secret":"\\ud800","grant_type":"client_credentials"}',
-        *(b'{"username":"\\ud800","password":"\\ud800"}', b'{"client_id":"a","client_id":"b"}'),
-        *(b'{"a":' * 10_000 + b"1" + b"}" * 10_000, b"[" * 60_000),
-        b'{"client_id":' + b"9" * 5_000 + b"}",
-        b"client_id=%ff&client_secret=%ff&grant_type=client_credentials",
-        b"client_id=%00&client_secret=%zz&grant_type=client_credentials",
-        *(b"client_id=\x00&client_secret=\xe2\x82&grant_type=client_credentials", b"client_id"),
-        *(b"=&=&=", b"&" * 60_000, b"a=b&" * 15_000, b"client_id=a&" * 5_000 + b"client_secret=b"),
-        b"\x00" * 60_000,
-    ],
-    ids=lambda data: repr(data[:24]),
-)
-def test_body_that_makes_no_sense_is_refused(
-    environment: Environment, door: Door, data: bytes
-) -> None:
-    for headers in ((), (FORM,), ("Content-Type: application/json",), (MULTIPART,)):
-        turned_down(environment, door, ask(environment, door, data, *headers), 400, 401)
+def test_credential_of_the_wrong_kind_is_refused(environment: Environment, door: Door) -> None:
+    for value in WRONG_KINDS:
+        for name in door.names:
+            fields = {**good(environment, door), name: value}
+            turned_down(environment, door, ask(environment, door, body(fields)), 400, 401)
+
+
+def test_body_that_makes_no_sense_is_refused(environment: Environment, door: Door) -> None:
+    for data in NONSENSE:
+        for headers in ((), (FORM,), ("Content-Type: application/json",), (MULTIPART,)):
+            turned_down(environment, door, ask(environment, door, data, *headers), 400, 401)
 
 
 ID = part("client_id", "a")
@@ -165,14 +161,10 @@ BROKEN_FORMS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("kind", "text"), BROKEN_FORMS, ids=[f"{n}" for n in range(len(BROKEN_FORMS))]
-)
-def test_broken_multipart_is_refused(
-    environment: Environment, door: Door, kind: str, text: str
-) -> None:
-    answer = ask(environment, door, text.encode("latin-1"), f"Content-Type: {kind}")
-    turned_down(environment, door, answer, 400, 401)
+def test_broken_multipart_is_refused(environment: Environment, door: Door) -> None:
+    for kind, text in BROKEN_FORMS:
+        answer = ask(environment, door, text.encode("latin-1"), f"Content-Type: {kind}")
+        turned_down(environment, door, answer, 400, 401)
 
 
 def nested(levels: int) -> Iterator[str]:
@@ -183,15 +175,7 @@ def nested(levels: int) -> Iterator[str]:
     yield "\r\na"
 
 
-@pytest.mark.parametrize("levels", [10, 100, 1_000])
-def test_forms_within_forms_are_refused(environment: Environment, door: Door, levels: int) -> None:
-    data = "".join(nested(levels)).encode()
-    assert len(data) <= CREDENTIALS_BYTES_MAX
-    kind = "Content-Type: multipart/form-data; boundary=b0"
-    turned_down(environment, door, ask(environment, door, data, kind), 400, 401)
-
-
-@pytest.mark.parametrize("levels", [100, 500])
+@pytest.mark.parametrize("levels", [10, 100, 500])
 def test_credentials_do_not_keep_others_waiting(environment: Environment, levels: int) -> None:
     """Anybody may send them. What can be sent must not take long to read, however it is made."""
     data = "".join(nested(levels)).encode().ljust(CREDENTIALS_BYTES_MAX, b"\n")

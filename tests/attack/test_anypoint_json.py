@@ -4,40 +4,19 @@ import pytest
 
 from tests.attack.environment import Spot, accepted, refused
 
-# %s stands for a value in a place where one belongs.
 LONE = b"\\ud800"
 
 
-def stored_nothing(spot: Spot) -> None:
+def test_half_of_a_surrogate_pair_is_refused(spot: Spot) -> None:
+    """It is no text and so no JSON, also where anything may stand."""
+    for place in (b'"a":"%s"', b'"%s":"a"', b'"a":{"b":["%s"]}'):
+        for member in (b"properties", b"headers"):
+            lone = b'{"body":"x","%s":{%s}}' % (member, place % LONE)
+            for destination in spot.destinations():
+                path = f"/{destination}/messages"
+                refused(spot.broker.ask("PUT", f"{path}/m1", lone), 400)
+                refused(spot.broker.ask("PUT", path, b'[{"body":"good"},%s]' % lone), 400)
     assert spot.backlog() == 0
-
-
-@pytest.mark.parametrize(
-    "message",
-    [
-        b'{"body":"%s"}',
-        b'{"body":"before %s after"}',
-        b'{"body":"\\udc00\\ud800%s"}',
-        b'{"body":"x","properties":{"a":"%s"}}',
-        b'{"body":"x","properties":{"%s":"a"}}',
-        b'{"body":"x","properties":{"a":{"b":["%s"]}}}',
-        b'{"body":"x","headers":{"a":"%s"}}',
-        b'{"body":"x","headers":{"%s":"a"}}',
-        b'{"body":"x","headers":{"messageGroupId":"%s"}}',
-        b'{"body":"x","headers":{"messageId":"%s"}}',
-        b'{"body":"x","headers":{"ttl":"%s"}}',
-        b'{"body":"x","headers":{"deliveryDelay":"%s"}}',
-    ],
-)
-def test_half_of_a_surrogate_pair_is_refused(spot: Spot, message: bytes) -> None:
-    """It is no text and so no JSON, in whatever place and however good the rest is."""
-    lone = message % LONE
-    for destination in spot.destinations():
-        path = f"/{destination}/messages"
-        refused(spot.broker.ask("PUT", f"{path}/m1", lone), 400)
-        refused(spot.broker.ask("PUT", path, b"[%s]" % lone), 400)
-        refused(spot.broker.ask("PUT", path, b'[{"body":"good"},%s]' % lone), 400)
-    stored_nothing(spot)
 
 
 def test_half_of_a_surrogate_pair_settles_nothing(spot: Spot) -> None:
@@ -56,8 +35,8 @@ def test_half_of_a_surrogate_pair_settles_nothing(spot: Spot) -> None:
     accepted(spot.broker.ask("DELETE", f"{path}/m1", b'{"lockId":"%s"}' % lock))
 
 
-@pytest.mark.parametrize("levels", [500, 5_000, 60_000, 100_000])
-@pytest.mark.parametrize(("opening", "closing"), [(b"[", b"]"), (b'{"a":', b"}"), (b"[", b"")])
+@pytest.mark.parametrize("levels", [500, 100_000])
+@pytest.mark.parametrize(("opening", "closing"), [(b"[", b"]"), (b'{"a":', b"}")])
 @pytest.mark.parametrize("place", [b"properties", b"headers"])
 def test_deep_nesting_inside_a_message_is_kept_or_refused(
     spot: Spot, place: bytes, levels: int, opening: bytes, closing: bytes

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.attack.peer import Account, accepted, new_tenant, refused
+from tests.attack.peer import Account, accepted, new_tenant
 from tests.attack.target import Target, aim
 from tests.server import Server
 
@@ -80,17 +80,6 @@ def test_dead_letters_stay_within_their_tenant(stranger: Account, target: Target
     lease = source.pull()[0]["lease_id"]
     accepted(source.post("/messages/ack", body({"retries": [{"lease_id": lease}]})))
     assert (source.backlog(), target.backlog()) == (0, 0)
-
-
-def test_consumer_of_another_queue_does_not_exist(target: Target) -> None:
-    account = target.account
-    other = aim(account, f"{target.name}-other")
-    consumer = accepted(account.ask("GET", f"{other.path}/consumers"))[0]["consumer_id"]
-    path = f"{target.path}/consumers/{consumer}"
-    refused(account.ask("GET", path), 404, code=11002)
-    refused(account.ask("PUT", path, b'{"type":"http_pull"}'), 404, code=11002)
-    refused(account.ask("DELETE", path), 404, code=11002)
-    assert len(accepted(account.ask("GET", f"{other.path}/consumers"))) == 1
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ def test_lone_surrogate_inside_a_json_message_does_no_harm(target: Target) -> No
     assert len(target.pull()) == target.backlog() == (answer.status == 200)
 
 
-@pytest.mark.parametrize("levels", [500, 5_000, 60_000, 100_000])
+@pytest.mark.parametrize("levels", [500, 100_000])
 def test_deep_nesting_inside_a_message_is_kept_or_refused(target: Target, levels: int) -> None:
     deep = b"[" * levels + b"]" * levels
     answer = target.post(PUSH, b'{"body":%s}' % deep)

@@ -42,11 +42,15 @@ UNREAD = {("list_events", "startAfter")}
 
 @each_aim
 def test_an_odd_name_or_id_is_refused(world: World, side: Side, aim: Aim) -> None:
-    """What looks like a path may lead to another route, never to an object."""
+    """What looks like a path may lead to another route, never to an object.
+
+    What stands before the last name of a path is looked up in one place for all routes.
+    """
     watch = Watch(world)
-    for param in _PARAM.findall(aim.route.path):
+    params = _PARAM.findall(aim.route.path)
+    for param in params:
         free = (aim.route.operation, param) in CHOSEN or param in aim.site.loose
-        for odd in ODD:
+        for odd in ODD if param == params[-1] else ODD[::5]:
             answer = aim.ask(world, side, target=aim.target(side, **{param: odd}))
             if free and aim.route.method == "PUT" and answer.status < 300:
                 aim.ask(world, side, b"", target=aim.target(side, **{param: odd}), method="DELETE")
