@@ -181,11 +181,15 @@ def whole(data: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kinds", "times"),
-    [(OWN_CALLS, 1), ("own write", 1_000_000), ("own sync", 1_000_000)],
-    ids=["once", "all writes", "all syncs"],
+    ("kinds", "times", "error"),
+    [
+        pytest.param(OWN_CALLS, 1, "EIO", id="once-EIO"),
+        pytest.param(OWN_CALLS, 1, "ENOSPC", id="once-ENOSPC"),
+        pytest.param(OWN_CALLS, 1, "short", id="once-short"),
+        pytest.param("own write", 1_000_000, "ENOSPC", id="all-writes"),
+        pytest.param("own sync", 1_000_000, "EIO", id="all-syncs"),
+    ],
 )
-@pytest.mark.parametrize("error", ["EIO", "ENOSPC", "short"])
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: step.__name__)
 def test_a_call_for_a_file_that_fails_is_one_refusal_at_most(
     world: World, step: Callable[[World], Act], error: str, kinds: str, times: int
