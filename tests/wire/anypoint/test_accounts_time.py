@@ -35,14 +35,6 @@ def test_a_token_of_the_account_lasts_an_hour_however_much_it_is_used(
     assert regions(clocked, token) == 401
 
 
-def test_an_unused_token_of_an_app_lasts_an_hour(clocked: Timed) -> None:
-    queue = Queue.create(clocked.env)
-    token = clocked.env.tokens.app
-    clocked.advance(minutes=60)
-    fail(queue.poll(pollingTime=0), 401)
-    assert authorize(clocked) != token
-
-
 def test_every_use_of_an_apps_token_gives_it_another_hour(clocked: Timed) -> None:
     queue = Queue.create(clocked.env)
     token = clocked.env.tokens.app
@@ -55,33 +47,3 @@ def test_every_use_of_an_apps_token_gives_it_another_hour(clocked: Timed) -> Non
     assert queue.poll(pollingTime=0).status_code == 204
     clocked.advance(minutes=60)
     fail(queue.poll(pollingTime=0), 401)
-
-
-@pytest.mark.parametrize("minutes", [1, 4, 6, 30])
-def test_the_hour_begins_with_the_last_use(clocked: Timed, minutes: int) -> None:
-    queue = Queue.create(clocked.env)
-    clocked.advance(minutes=minutes)
-    assert queue.poll(pollingTime=0).status_code == 204
-    clocked.advance(minutes=59)
-    assert queue.poll(pollingTime=0).status_code == 204
-    clocked.advance(minutes=60)
-    fail(queue.poll(pollingTime=0), 401)
-
-
-def test_an_app_whose_token_has_expired_gets_another_that_works(clocked: Timed) -> None:
-    queue = Queue.create(clocked.env)
-    clocked.advance(hours=2)
-    token = authorize(clocked)
-    assert queue.env.broker("GET", queue.at("?pollingTime=0"), token=token).status_code == 204
-    fail(queue.poll(pollingTime=0), 401)
-
-
-def test_every_token_that_was_given_out_works(clocked: Timed) -> None:
-    http, anypoint = clocked.env.http, clocked.anypoint
-    app = {**anypoint["connected_app"], **GRANT}
-    for path, asked in (
-        ("/accounts/login", anypoint["user"]),
-        ("/accounts/api/v2/oauth2/token", app),
-    ):
-        tokens = [http.post(path, json=asked).json()["access_token"] for _ in range(3)]
-        assert [regions(clocked, token) for token in tokens] == [200] * 3

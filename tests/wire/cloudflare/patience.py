@@ -9,7 +9,7 @@ T = TypeVar("T")
 POLL_SECONDS = 0.02
 
 
-def eventually(look: Callable[[], T], *, seconds_max: float = 5.0) -> T:
+def eventually(look: Callable[[], T], *, seconds_max: float = 20.0) -> T:
     """The first answer of `look` that is true."""
     deadline = time.monotonic() + seconds_max
     while not (seen := look()):

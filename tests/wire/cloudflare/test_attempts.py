@@ -22,30 +22,6 @@ def test_a_retried_message_is_handed_out_once_more_than_it_may_be_retried(
     assert queue.backlog() == 0
 
 
-def test_a_message_may_be_retried_a_hundred_times(queue: Queue) -> None:
-    queue.consume(max_retries=100)
-    queue.push("a")
-    for attempt in range(1, 102):
-        assert queue.pull_one(visibility_timeout_ms=0)["attempts"] == attempt
-    assert queue.pull() == []
-
-
-def test_a_retrys_own_delay_holds_the_message_back(pull_queue: Queue) -> None:
-    pull_queue.push("a")
-    pull_queue.settle(retries=[pull_queue.pull_one()["lease_id"]], delay_seconds=1)
-    assert pull_queue.pull() == []
-    assert pull_queue.backlog() == 1
-    assert pull_queue.await_one()["attempts"] == 2
-
-
-def test_the_consumers_retry_delay_applies_to_retries_without_one(queue: Queue) -> None:
-    queue.consume(retry_delay=1)
-    queue.push("a")
-    queue.settle(retries=[queue.pull_one()["lease_id"]])
-    assert queue.pull() == []
-    assert queue.await_one()["attempts"] == 2
-
-
 # Delay of the queue, of the batch, of the message: is the message there at once?
 DELAYS: list[tuple[int, int | None, int | None, bool]] = [
     (0, None, None, True),

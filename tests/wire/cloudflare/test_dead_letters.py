@@ -4,8 +4,7 @@ import httpx
 import pytest
 
 from tests.wire.cloudflare.envelope import fail, ok, page
-from tests.wire.cloudflare.patience import eventually
-from tests.wire.cloudflare.queue import Queue, new_name
+from tests.wire.cloudflare.queue import Queue
 
 DEFAULT_SETTINGS = {
     "delivery_delay": 0,
@@ -106,10 +105,6 @@ def test_a_refused_consumer_makes_no_dead_letter_queue(queue: Queue, queue_name:
     assert page(queue.http.get("/queues", params={"name": queue_name}))[0] == []
 
 
-def test_an_empty_name_stands_for_no_dead_letter_queue(queue: Queue) -> None:
-    assert queue.consume(dead_letter_queue="")["dead_letter_queue"] == ""
-
-
 def test_a_renamed_dead_letter_queue_is_shown_by_its_new_name_and_still_used(
     queue: Queue, grave: Queue, queue_name: str
 ) -> None:
@@ -143,24 +138,3 @@ def test_a_dead_letter_queue_is_free_once_put_leaves_it_out(queue: Queue, grave:
     path = queue.at(f"/consumers/{consumer['consumer_id']}")
     assert ok(queue.http.put(path, json={"type": "http_pull"}))["dead_letter_queue"] == ""
     assert ok(grave.http.delete(grave.at())) is None
-
-
-def test_without_a_consumer_an_expired_lease_follows_the_default_rules(
-    queue: Queue, grave: Queue
-) -> None:
-    consumer = queue.consume(dead_letter_queue=grave.name, max_retries=0)
-    queue.push("stays")
-    queue.pull_one(visibility_timeout_ms=300)
-    ok(queue.http.delete(queue.at(f"/consumers/{consumer['consumer_id']}")))
-    (message,) = eventually(queue.peek)
-    assert (message["body"], message["attempts"]) == ("stays", 1)
-    assert grave.backlog() == 0
-
-
-def test_a_dead_letter_queue_may_be_named_before_anything_else(http: httpx.Client) -> None:
-    queue, grave = Queue.create(http), new_name("grave")
-    queue.consume(dead_letter_queue=grave, max_retries=0)
-    queue.push("first")
-    bury(queue)
-    made = named(http, grave)
-    assert [message["body"] for message in made.peek()] == ["first"]

@@ -62,8 +62,7 @@ def test_metrics_can_be_streamed_once_a_second(queue: Queue) -> None:
         shapes.check_metrics(metrics)
     assert first == NOTHING
     assert (second["backlog_count"], second["backlog_bytes"]) == (1, 5)
-    assert first_after < 0.7
-    assert 0.7 < second_after - first_after < 3
+    assert second_after - first_after > 0.7
 
 
 def test_a_client_that_takes_anything_gets_json(queue: Queue) -> None:

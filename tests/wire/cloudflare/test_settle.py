@@ -2,13 +2,12 @@
 
 from typing import Any
 
-import httpx
 import pytest
 
 from tests.wire.cloudflare import shapes
 from tests.wire.cloudflare.envelope import fail, ok
 from tests.wire.cloudflare.patience import eventually
-from tests.wire.cloudflare.queue import UNKNOWN_ID, Queue
+from tests.wire.cloudflare.queue import Queue
 
 NOTHING = {"ackCount": 0, "retryCount": 0, "warnings": {}}
 
@@ -91,12 +90,6 @@ def test_a_lease_named_twice_counts_once(pull_queue: Queue) -> None:
     assert pull_queue.pull_one()["attempts"] == 2
 
 
-def test_one_unknown_lease_does_not_spoil_the_others(pull_queue: Queue) -> None:
-    token = lease(pull_queue)
-    result = pull_queue.settle(acks=["nonsense", token])
-    assert (result["ackCount"], set(result["warnings"])) == (1, {"nonsense"})
-
-
 BAD: list[Any] = [
     {"acks": {}},
     {"acks": ["x"]},
@@ -131,15 +124,6 @@ def test_a_retry_delay_within_its_limits_is_accepted(pull_queue: Queue, delay: i
     assert pull_queue.backlog() == 1
 
 
-def test_leases_are_settled_while_the_queue_is_paused(pull_queue: Queue) -> None:
-    pull_queue.push_texts(["a", "b"])
-    first, second = (message["lease_id"] for message in pull_queue.pull())
-    pull_queue.change(delivery_paused=True)
-    result = pull_queue.settle(acks=[first], retries=[second])
-    assert result == {"ackCount": 1, "retryCount": 1, "warnings": {}}
-    assert pull_queue.backlog() == 1
-
-
 @pytest.mark.parametrize("successor", [None, {"type": "worker", "script_name": "s"}])
 def test_leases_are_settled_without_a_pull_consumer(
     pull_queue: Queue, successor: dict[str, str] | None
@@ -154,7 +138,3 @@ def test_leases_are_settled_without_a_pull_consumer(
         ok(pull_queue.http.put(path, json=successor))
     result = pull_queue.settle(acks=[first], retries=[second])
     assert result == {"ackCount": 1, "retryCount": 1, "warnings": {}}
-
-
-def test_a_settlement_on_an_unknown_queue_is_not_found(http: httpx.Client) -> None:
-    fail(http.post(f"/queues/{UNKNOWN_ID}/messages/ack", json={}), 404, 10104)

@@ -466,27 +466,6 @@ def test_a_listener_gets_the_past_when_asked(
     assert ok(discue.post(f"{path}/backfill"))["backfill"] == {"bound": 0}
 
 
-@pytest.mark.parametrize(
-    "asked",
-    [
-        {"since": -1},
-        {"since": 1.5},
-        {"since": None},
-        {"since": True},
-        {"until": "now"},
-        {"until": 10**20},
-        {"after": -1},
-    ],
-)
-def test_a_backfill_refuses_what_is_no_time(
-    discue: DiscueClient, queue: str, asked: dict[str, Any]
-) -> None:
-    id = create(discue, queue)["id"]
-    discue.add(queue, "x")
-    path = f"/queues/{queue}/listeners/{id}/backfill"
-    assert pointers(discue.post(path, asked)) == [f"/{next(iter(asked))}"]
-
-
 # --- domains and restarts ---
 
 
