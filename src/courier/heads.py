@@ -71,19 +71,16 @@ def spelled(data: bytes) -> tuple[bytes, bytes] | None:
 
     Its head without the digits of its content-length, and its body.
     """
-    end = data.find(b"\r\n\r\n") + 4
-    if not 4 <= end <= HEAD_REMEMBERED_BYTES_MAX:
+    text, end, body = data.partition(b"\r\n\r\n")
+    if not end or len(text) > HEAD_REMEMBERED_BYTES_MAX:
         return None
-    body = data[end:]
-    at = data.find(_CUT, 0, end)
-    if at < 0:
-        return None if body else (data, body)
-    at += len(_CUT)
-    stop = data.find(b"\r", at)
-    digits = data[at:stop]
+    before, cut, after = text.partition(_CUT)
+    if not cut:
+        return None if body else (text, body)
+    digits, _, _ = after.partition(b"\r")
     if not digits.isdigit() or int(digits) != len(body):
         return None
-    return data[:at] + data[stop:end], body
+    return before + cut + after[len(digits) :], body
 
 
 class Heads:

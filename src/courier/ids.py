@@ -10,11 +10,13 @@ queue, and `message_seq` leads from the id straight back to the row.
 
 import hmac
 import secrets
+import struct
 import uuid
 from binascii import a2b_base64, b2a_base64
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from hashlib import blake2b, sha256
+from operator import eq
 from zlib import crc32
 
 SEQ_BITS = 42
@@ -193,57 +195,47 @@ class Tokens:
         mac = self._mac((_BOUND_MARK if bound else _SHARED_MARK) + head, place, "")
         shared = _encoded(head + mac)
         if bound:
-            checks = [_check(text, place) for place, text in enumerate(bound, _start(shared))]
+            checks = _checks(bound, range(count), shared)
             return [n + check + shared for n, check in zip(_NUMBERS, checks, strict=False)]
         return [text + shared for text in _NUMBERS[:count]]
 
-    def read_all(self, place: str, tokens: Sequence[str]) -> list[tuple[int, int] | None]:
-        """(sequence, attempt) of each, or None; the part that many share is looked at once."""
+    def read_all(
+        self, place: str, tokens: Sequence[str], bound: Sequence[str] = ()
+    ) -> list[tuple[int, int] | None]:
+        """(sequence, attempt) of each, or None; `bound`: the text that each is bound to, if any."""
         if len(tokens) == 1 and len(tokens[0]) == _TOKEN_CHARACTERS:
-            return [self.read(place, tokens[0])]
-        if len(tokens) > 1 and len(tokens[0]) == _SHARED_CHARACTERS:
-            shared = tokens[0][_SHARED_PART]
-            if [token[_SHARED_PART] for token in tokens].count(shared) == len(tokens):
-                first, count, attempt = self._read_shared(place, shared, _SHARED_MARK)
-                numbers = [_NUMBER_OF.get(token[_NUMBER_PART], count) for token in tokens]
-                return [(first + n, attempt) if n < count else None for n in numbers]
-        found: list[tuple[int, int] | None] = []
-        known: dict[str, tuple[int, int, int]] = {}
-        for token in tokens:
-            if len(token) != _SHARED_CHARACTERS:
-                found.append(self.read(place, token))
-                continue
-            shared = token[_NUMBER_CHARACTERS:]
-            head = known.get(shared)
-            if head is None:
-                head = known[shared] = self._read_shared(place, shared, _SHARED_MARK)
-            first, count, attempt = head
-            number = _NUMBER_OF.get(token[:_NUMBER_CHARACTERS], count)
-            found.append((first + number, attempt) if number < count else None)
+            return [self.read(place, tokens[0], bound[0] if bound else "")]
+        part = _BOUND_SHARED_PART if bound else _SHARED_PART
+        parts = [token[part] for token in tokens]
+        if parts and parts.count(parts[0]) == len(tokens):
+            return self._read_alike(place, tokens, bound, parts[0])
+        found: list[tuple[int, int] | None] = [None] * len(tokens)
+        alike: dict[str, list[int]] = {}
+        for at, shared in enumerate(parts):
+            alike.setdefault(shared, []).append(at)
+        for shared, places in alike.items():
+            texts = [bound[each] for each in places] if bound else ()
+            read = self._read_alike(place, [tokens[each] for each in places], texts, shared)
+            for at, each in zip(places, read, strict=True):
+                found[at] = each
         return found
 
-    def read_bound(
-        self, place: str, tokens: Sequence[str], bound: Sequence[str]
+    def _read_alike(
+        self, place: str, tokens: Sequence[str], bound: Sequence[str], shared: str
     ) -> list[tuple[int, int] | None]:
-        """The same for tokens that are bound to these texts."""
-        if len(tokens) == 1 and len(tokens[0]) == _TOKEN_CHARACTERS:
-            return [self.read(place, tokens[0], bound[0])]
-        found: list[tuple[int, int] | None] = []
-        known: dict[str, tuple[int, int, int, int]] = {}
-        for token, text in zip(tokens, bound, strict=True):
-            if len(token) != _BOUND_CHARACTERS:
-                found.append(self.read(place, token, text))
-                continue
-            shared = token[_BOUND_SHARED_PART]
-            head = known.get(shared)
-            if head is None:
-                read = self._read_shared(place, shared, _BOUND_MARK)
-                head = known[shared] = (*read, _start(shared) if read[1] else 0)
-            first, count, attempt, start = head
-            number = _NUMBER_OF.get(token[_NUMBER_PART], count)
-            good = number < count and token[_CHECK_PART] == _check(text, start + number)
-            found.append((first + number, attempt) if good else None)
-        return found
+        """Of tokens whose last part is the same, which is looked at once."""
+        if len(tokens[0]) != (_BOUND_CHARACTERS if bound else _SHARED_CHARACTERS):
+            texts = bound or [""] * len(tokens)
+            return [self.read(place, *each) for each in zip(tokens, texts, strict=True)]
+        mark = _BOUND_MARK if bound else _SHARED_MARK
+        first, count, attempt = self._read_shared(place, shared, mark)
+        numbers = [_NUMBER_OF.get(token[_NUMBER_PART], count) for token in tokens]
+        if bound and count:
+            said, true = [token[_CHECK_PART] for token in tokens], _checks(bound, numbers, shared)
+            if said != true:
+                good = map(eq, said, true)
+                numbers = [n if same else count for n, same in zip(numbers, good, strict=True)]
+        return [(first + n, attempt) if n < count else None for n in numbers]
 
     def _read_shared(self, place: str, shared: str, mark: bytes) -> tuple[int, int, int]:
         """First sequence, how many share it, and their attempt; 0 of them: it is not ours."""
@@ -270,17 +262,13 @@ class Tokens:
         return value >> 24, value & 0xFFFFFF
 
 
-def _start(shared: str) -> int:
-    """Where the checksums of tokens begin that share this part; their numbers are added."""
-    return crc32(shared.encode())
-
-
-def _check(text: str, start: int) -> str:
-    """What a token says of its number and of the text that it is bound to."""
-    try:
-        return f"{crc32(text.encode(), start & 0xFFFFFFFF):08x}"
-    except UnicodeEncodeError:
-        return ""  # nothing has half of a surrogate pair in its id
+def _checks(texts: Sequence[str], numbers: Sequence[int], shared: str) -> list[str]:
+    """What tokens that share a part say of their numbers and of the texts they are bound to."""
+    start = crc32(shared.encode())
+    raw = [text.encode("utf-8", "surrogatepass") for text in texts]
+    sums = [crc32(each, start + n & 0xFFFFFFFF) for each, n in zip(raw, numbers, strict=True)]
+    spelled = struct.pack(f">{len(sums)}I", *sums).hex()
+    return [spelled[at : at + 8] for at in range(0, len(spelled), 8)]
 
 
 def _encoded(raw: bytes) -> str:

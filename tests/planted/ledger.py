@@ -1215,6 +1215,9 @@ FAULTS = (
         '    headers["ttl"] = str(queue.retention_ms)',
         "tests/wire/anypoint/test_lifetimes.py::test_a_message_lives_as_long_as_it_or_its_"
         "queue_says[False]",
+        '        "ttl": str(ends_ms - published_ms),',
+        '        "ttl": str(queue.retention_ms),',
+        "tests/wire/anypoint/test_lifetimes.py::test_a_message_lives_as_long_as_it_says",
     ),
     Fault(
         "dialects/anypoint/wire.py",
@@ -1718,8 +1721,8 @@ FAULTS = (
     ),
     Fault(
         "ids.py",
-        "number < count and token[_CHECK_PART]",
-        "token[_CHECK_PART]",
+        "        return [(first + n, attempt) if n < count else None for n in numbers]",
+        "        return [(first + n, attempt) for n in numbers]",
         "tests/core/test_ids.py::test_who_holds_bound_tokens_cannot_write_those_of_others",
     ),
 )

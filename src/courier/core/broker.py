@@ -353,7 +353,7 @@ class Broker:
         self, queue: Queue, tokens: Sequence[str], messages: Sequence[str]
     ) -> list[tuple[int, int] | None]:
         """The same for bound tokens, which are read with the ids of their messages."""
-        return self._leases.read_bound(queue.id, tokens, messages)
+        return self._leases.read_all(queue.id, tokens, messages)
 
     async def settle(
         self, queue: Queue, items: Sequence[Settlement], *, actor: Actor

@@ -6,8 +6,9 @@ values only to word a refusal is limited to EXAMINED_BYTES_MAX of the body.
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
+from itertools import chain
 from operator import attrgetter
 from typing import Any, cast, get_args, get_origin
 
@@ -86,10 +87,13 @@ def decode(raw: bytes, wanted: Any) -> Any:
     if shape is None:
         return value
     colons = raw.count(_COLON)
+    fields: Sequence[Any] = ()
     if isinstance(value, msgspec.Struct):
         fields = astuple(value)
-        if colons == len(fields) - fields.count(UNSET) + shape.tags:
-            return value  # every colon follows one of its keys: there are no others, nor below it
+    elif shape.items is not None and not shape.frees and isinstance(value, list):
+        fields = [*chain.from_iterable(map(astuple, value))]
+    if colons == len(fields) - fields.count(UNSET) + shape.tags:
+        return value  # every colon follows one of its keys: there are no others, nor below it
     if _may_repeat_a_key(raw, value, shape, colons):
         try:
             _check(raw.strip(), shape, "")

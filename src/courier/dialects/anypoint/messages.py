@@ -23,7 +23,7 @@ from courier.core.types import (
 from courier.dialects import example
 from courier.dialects.anypoint import tokens, wire
 from courier.dialects.anypoint.site import JSON, AnypointServices, AnypointSite
-from courier.dialects.site import Family, encode, given
+from courier.dialects.site import Family, encode
 from courier.refusals import Refusal
 from courier.web import Call, Parameter, Request, Response, Route
 
@@ -206,10 +206,7 @@ class AnypointMessageRoutes(Family[AnypointServices]):
         if pulled is None:
             return _NOTHING
         texts = call.long_texts()
-        return [
-            wire.delivered(message, lock, queue, texts, visibility=visibility)
-            for message, lock in pulled.messages
-        ]
+        return wire.delivered(pulled.messages, queue, texts, visibility=visibility)
 
     async def ack(self, call: Call) -> wire.Result | Response:
         return await self._settle_one(call, call.body.lockId, Ack, "Acknowledgement operation")
@@ -225,70 +222,63 @@ class AnypointMessageRoutes(Family[AnypointServices]):
     async def _settle_one(
         self, call: Call, lock: str, settle: Settle, what: str
     ) -> wire.Result | Response:
-        [result] = await self._settle(call, [(call.params["messageId"], lock, settle)], what)
+        [result] = await self._settle(call, [call.params["messageId"]], [lock], [settle], what)
         if result.status == "failure":
             return Response(encode(result), 400, JSON)
         result.lockId = UNSET
         return result
 
     async def ack_batch(self, call: Call) -> list[wire.Result]:
-        return await self._settle_batch(call, lambda _: Ack, "Acknowledgement operation")
+        settles = [Ack] * len(call.body)
+        return await self._settle_batch(call, settles, "Acknowledgement operation")
 
     async def nack_batch(self, call: Call) -> list[wire.Result]:
-        return await self._settle_batch(call, lambda _: _back, "Negative acknowledgement operation")
+        settles = [_back] * len(call.body)
+        return await self._settle_batch(call, settles, "Negative acknowledgement operation")
 
     async def extend_batch(self, call: Call) -> list[wire.Result]:
-        return await self._settle_batch(call, lambda item: _extend(item.ttl), "Lock TTL operation")
-
-    async def _settle_batch(
-        self, call: Call, settle: Callable[[Any], Settle], what: str
-    ) -> list[wire.Result]:
-        items: list[tuple[str, str, Settle | Rejected]] = []
+        settles: list[Settle | Rejected] = []
         for item in call.body:
             try:
-                how: Settle | Rejected = settle(item)
+                settles.append(_extend(item.ttl))
             except Rejected as error:
-                how = error
-            items.append((given(item.messageId, ""), given(item.lockId, ""), how))
-        return await self._settle(call, items, what)
+                settles.append(error)
+        return await self._settle_batch(call, settles, "Lock TTL operation")
+
+    async def _settle_batch(
+        self, call: Call, settles: Sequence[Settle | Rejected], what: str
+    ) -> list[wire.Result]:
+        messages = [item.messageId or "" for item in call.body]
+        locks = [item.lockId or "" for item in call.body]
+        return await self._settle(call, messages, locks, settles, what)
 
     async def _settle(
-        self, call: Call, items: Sequence[tuple[str, str, Settle | Rejected]], what: str
+        self,
+        call: Call,
+        messages: Sequence[str],
+        locks: Sequence[str],
+        settles: Sequence[Settle | Rejected],
+        what: str,
     ) -> list[wire.Result]:
         """Settle what can be settled in one transaction; each item has a result of its own."""
         queue = _queue(call)
-        settlements: list[Settlement] = []
-        places: list[int] = []
-        why: dict[int, str] = {}
-        messages, locks = [item[0] for item in items], [item[1] for item in items]
         leases = self._broker.bound_leases(queue, locks, messages)
-        for place, ((message, lock, how), lease) in enumerate(zip(items, leases, strict=True)):
-            if isinstance(how, Rejected):
-                why[place] = str(how)
-            elif not message or not lock:
-                why[place] = "messageId and lockId are required"
-            elif lease is not None:
-                settlements.append(how(*lease))
-                places.append(place)
-        outcomes = await self._broker.settle(queue, settlements, actor=call.actor)
-        done = f"{what} successful"
-        if outcomes.count(Outcome.DONE) == len(items):
-            return [wire.Result(message, "successful", done, lock) for message, lock, _ in items]
         settled = {
-            place
-            for place, outcome in zip(places, outcomes, strict=True)
-            if outcome is Outcome.DONE
+            place: settle(*lease)
+            for place, (settle, lease) in enumerate(zip(settles, leases, strict=True))
+            if lease is not None and not isinstance(settle, Rejected)
         }
+        outcomes = await self._broker.settle(queue, [*settled.values()], actor=call.actor)
+        done = f"{what} successful"
+        items = zip(messages, locks, strict=True)
+        if outcomes.count(Outcome.DONE) == len(messages):
+            return [wire.Result(message, "successful", done, lock) for message, lock in items]
+        of_place = dict(zip(settled, outcomes, strict=True))
         return [
             wire.Result(message, "successful", done, lock)
-            if place in settled
-            else wire.Result(
-                message,
-                "failure",
-                why.get(place, f"LockId: {lock} provided is expired"),
-                lock,
-            )
-            for place, (message, lock, _) in enumerate(items)
+            if of_place.get(place) is Outcome.DONE
+            else wire.Result(message, "failure", _why(message, lock, settles[place]), lock)
+            for place, (message, lock) in enumerate(items)
         ]
 
 
@@ -296,6 +286,15 @@ def _made(id: str, body: wire.MessageBody, destination: Queue | Exchange) -> Dra
     if isinstance(destination, Exchange):
         return wire.routable(id, body)
     return wire.draft(id, body, destination)
+
+
+def _why(message: str, lock: str, settle: Settle | Rejected) -> str:
+    """Why an item was not settled."""
+    if isinstance(settle, Rejected):
+        return str(settle)
+    if not message or not lock:
+        return "messageId and lockId are required"
+    return f"LockId: {lock} provided is expired"
 
 
 def _queue(call: Call) -> Queue:

@@ -191,7 +191,7 @@ class Delivered(Struct, omit_defaults=True):
 def plain_drafts(
     bodies: Sequence[MessageBody | BadItem],
     destination: Queue | Exchange,
-    ids: Sequence[str | None] = (),
+    ids: Sequence[str] = (),
 ) -> PlainDrafts | None:
     """Columns, if all are short messages of which nothing is said but the id; else None.
 
@@ -200,15 +200,16 @@ def plain_drafts(
     if isinstance(destination, Exchange) or destination.fifo:
         return None
     texts: list[str] = []
-    named: list[Any] = list(ids)
+    named = list(ids)
     for body in bodies:
         if type(body) is not MessageBody or body.properties:
             return None
-        if body.headers and not body.headers.keys() <= _SILENT_HEADERS:
-            return None
         texts.append(body.body or "")
+        headers = body.headers
+        if headers and not headers.keys() <= _SILENT_HEADERS:
+            return None
         if not ids:
-            id = body.headers.get("messageId") if body.headers else None
+            id = headers.get("messageId") if headers else None
             if type(id) is not str or not 0 < len(id) <= MESSAGE_ID_CHARACTERS_MAX:
                 return None
             named.append(id)
@@ -428,22 +429,42 @@ def _http_date(second: int) -> str:
 
 
 def delivered(
-    message: Message, lock_id: str, queue: Queue, texts: LongTexts, *, visibility: str
+    pulled: Sequence[tuple[Message, str]], queue: Queue, texts: LongTexts, *, visibility: str
+) -> list[Delivered]:
+    """Messages with their lock ids. Most are short texts of which nothing else is said."""
+    plain = texts.short and visibility == "full" and not queue.fifo
+    return [
+        Delivered(headers, _NO_HEADERS, m.body.decode())
+        if plain
+        and (m.content_type == "text" and m.headers is None)
+        and (m.group is None and m.delay_ms is None)
+        else _delivered(m, headers, queue, texts, visibility)
+        for m, headers in [(m, _headers(m, lock, queue)) for m, lock in pulled]
+    ]
+
+
+def _headers(message: Message, lock: str, queue: Queue) -> dict[str, Any]:
+    """Those that every message has."""
+    published_ms, own_ms = message.published_ms, message.expires_ms
+    ends_ms = lifecycle.expires_ms(queue, published_ms=published_ms, own_ms=own_ms)
+    return {
+        "messageId": message.id,
+        "lockId": lock,
+        "created": _http_date(published_ms // SECOND_MS),
+        "deliveryCount": str(message.attempts),
+        "ttl": str(ends_ms - published_ms),
+    }
+
+
+def _delivered(
+    message: Message, headers: dict[str, Any], queue: Queue, texts: LongTexts, visibility: str
 ) -> Delivered:
-    properties: dict[str, Any] = message.headers or {}
-    headers: dict[str, Any] = {}
-    if isinstance(properties.get(OWN_HEADERS), dict):
-        headers.update(properties[OWN_HEADERS])
+    properties: dict[str, Any] = message.headers or _NO_HEADERS
+    if isinstance(own := properties.get(OWN_HEADERS), dict):
+        headers = {**own, **headers}
         properties = {name: value for name, value in properties.items() if name != OWN_HEADERS}
     if message.content_type == "json" and "contentType" not in properties:
         properties = {**properties, "contentType": "application/json"}
-    published_ms = message.published_ms
-    ends_ms = lifecycle.expires_ms(queue, published_ms=published_ms, own_ms=message.expires_ms)
-    headers["messageId"] = message.id
-    headers["lockId"] = lock_id
-    headers["created"] = _http_date(published_ms // SECOND_MS)
-    headers["deliveryCount"] = str(message.attempts)
-    headers["ttl"] = str(ends_ms - published_ms)
     if message.group is not None:
         headers["messageGroupId"] = message.group
     delay_ms = message.delay_ms

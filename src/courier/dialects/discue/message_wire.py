@@ -76,10 +76,9 @@ class DeliveryAnswer(Struct):
     delivery: PushMember
 
 
-def drafts(body: DiscueMessageBody, request: Request) -> Sequence[Draft]:
-    """The one. Raises InvalidRequest."""
+def drafts(body: DiscueMessageBody, name: str | None, request: Request) -> Sequence[Draft]:
+    """The one, with the name that was chosen for it. Raises InvalidRequest."""
     headers = {}
-    name = body.chosen()
     if name is not None:
         headers[NAME_HEADER] = name
     if _TRACE_HEADER in request.headers:

@@ -148,7 +148,8 @@ class DiscueMessageRoutes(DiscueFamily):
 
     async def add_message(self, call: Call) -> Success:
         queue: Queue = call.queue
-        drafts = wire.drafts(call.body, call.request)
+        chosen = call.body.chosen()
+        drafts = wire.drafts(call.body, chosen, call.request)
         receipt = await self._broker.publish(queue, drafts, actor=call.actor)
         id = receipt.ids[0]
         if receipt.repeated[0]:
@@ -158,7 +159,7 @@ class DiscueMessageRoutes(DiscueFamily):
                     raise KeyReused
                 return _answer(queue, wire.item(queue, known))
         shown = names.shown(id)
-        name = call.body.chosen() or names.invented(queue, shown)
+        name = chosen or names.invented(queue, shown)
         return _answer(queue, Item(shown, name, name))
 
     async def get_message(self, call: Call) -> Success:
