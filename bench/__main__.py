@@ -24,7 +24,9 @@ from bench import (
 from bench.anypoint import Anypoint
 from bench.bare import Bare
 from bench.bars import (
+    BEFORE_ENGINE,
     DIALECTS,
+    ENGINE_GAINS,
     Bar,
     aging_bars,
     backlog_bars,
@@ -44,9 +46,13 @@ from bench.beanstalkd import Beanstalkd
 from bench.comparison import compare, say
 from bench.courier import Courier
 from bench.floor import Floor
+from bench.nats import Nats
+from bench.pgmq import Pgmq
 from bench.plan import FULL, QUICK, Plan
+from bench.rabbitmq import RabbitMQ
 from bench.redis import Redis
 from bench.redis_py import RedisPy
+from bench.sqs import Sqs
 from bench.table import Row, render, side_by_side
 from bench.workload import WORKLOADS
 
@@ -69,25 +75,7 @@ def main() -> int:
             beside = before.compare(options.commit, plan, root)
             print(render(beside.rows()))
             return 1 if _judge(before_bars(beside)) and options.strict else 0
-        parts = {
-            "aging": [_aging],
-            "console": [_console],
-            "creating": [_creating],
-            "dialects": [_dialects],
-            "freshness": [_freshness],
-            "growth": [_growth],
-            "instructions": [_instructions],
-            "lake": [_lake, _growth, _aging, _freshness],
-            "polls": [_polls],
-            "postgres": [_postgres],
-            "pushes": [_pushes],
-            "receivers": [_receivers],
-        }
-        every = [
-            *(_peers, _instructions, _creating, _backlog, _space, _polls, _pushes, _receivers),
-            *(_console, _lake, _growth, _aging, _freshness),
-        ]
-        found = [part(plan, root) for part in parts.get(options.what, every)]
+        found = [part(plan, root) for part in PARTS[options.what]]
     rows = [row for rows, _ in found for row in rows]
     if any(row.who == Redis.name for row in rows):
         print(side_by_side(rows, Courier.name))
@@ -101,19 +89,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "what",
         nargs="?",
-        choices=[
-            *("all", "aging", "before", "console", "creating", "dialects", "freshness"),
-            *(
-                "growth",
-                "instructions",
-                "lake",
-                "polls",
-                "postgres",
-                "pushes",
-                "receivers",
-                "store",
-            ),
-        ],
+        choices=sorted([*PARTS, "before", "store"]),
         default="all",
         help="one part alone; no parts of all are store and postgres, without HTTP, and before",
     )
@@ -135,7 +111,8 @@ def _options() -> argparse.Namespace:
 
 
 def _peers(plan: Plan, root: Path) -> Found:
-    peers = (Redis(), RedisPy(), Beanstalkd(), Bare(), Floor())
+    brokers = (Redis(), RedisPy(), Beanstalkd(), RabbitMQ(), Nats(), Pgmq(), Sqs())
+    peers = (*brokers, Bare(), Floor())
     comparison = compare((*DIALECTS, *peers), plan, root)
     return comparison.rows, [*peer_bars(comparison), *dialect_bars(comparison)]
 
@@ -144,6 +121,12 @@ def _dialects(plan: Plan, root: Path) -> Found:
     workloads = [workload for workload in WORKLOADS if Anypoint().takes(workload)]
     comparison = compare(DIALECTS, plan, root, workloads)
     return comparison.rows, dialect_bars(comparison)
+
+
+def _engine(plan: Plan, root: Path) -> Found:
+    workloads = [workload for workload in before.MEASURED if workload.name in ENGINE_GAINS]
+    found = before.compare(BEFORE_ENGINE, plan, root, workloads)
+    return found.rows(), before_bars(found)
 
 
 def _instructions(plan: Plan, root: Path) -> Found:
@@ -241,6 +224,29 @@ def _freshness(plan: Plan, root: Path) -> Found:
     with tempfile.TemporaryDirectory(dir=root) as directory:
         found = growth.measure_freshness(Path(directory), plan)
     return found.rows(), freshness_bars(found)
+
+
+PARTS = {
+    "aging": [_aging],
+    "backlog": [_backlog, _space],
+    "console": [_console],
+    "creating": [_creating],
+    "dialects": [_dialects],
+    "engine": [_engine],
+    "freshness": [_freshness],
+    "growth": [_growth],
+    "instructions": [_instructions],
+    "lake": [_lake, _growth, _aging, _freshness],
+    "peers": [_peers],
+    "polls": [_polls],
+    "postgres": [_postgres],
+    "pushes": [_pushes],
+    "receivers": [_receivers],
+}
+PARTS["all"] = [
+    *(_peers, _engine, _instructions, _creating, _backlog, _space, _polls, _pushes, _receivers),
+    *(_console, _lake, _growth, _aging, _freshness),
+]
 
 
 def _judge(bars: Sequence[Bar]) -> list[Bar]:

@@ -4,6 +4,7 @@ import io
 import subprocess
 import tarfile
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,6 +33,7 @@ class Before(NamedTuple):
         return [
             Row(workload.name, who, figures[workload.name])
             for workload in MEASURED
+            if workload.name in self.now
             for who, figures in ((NOW, self.now), (self.commit, self.before))
         ]
 
@@ -45,12 +47,14 @@ def export(commit: str, directory: Path) -> Path:
     return directory / "src"
 
 
-def compare(commit: str, plan: Plan, root: Path) -> Before:
+def compare(
+    commit: str, plan: Plan, root: Path, workloads: Sequence[Workload] = MEASURED
+) -> Before:
     """Both run on the packages that are installed for this tree."""
     found = Before(commit, {}, {})
     with tempfile.TemporaryDirectory(dir=root) as directory:
         sources = {NOW: _ROOT / "src", commit: export(commit, Path(directory))}
-        for workload in MEASURED:
+        for workload in workloads:
             figures: dict[str, list[Figure]] = {who: [] for who in sources}
             for turn in range(plan.before_rounds):
                 # Each is the first as often as the other.

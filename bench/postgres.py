@@ -34,17 +34,17 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 ACTOR = Actor("bench", "bench", "")
 QUEUE = Queue(id="c0" + "b" * 30, tenant="t", name="q", created_ms=0, modified_ms=0)
 
-_CREATE = """
+CREATE = """
 CREATE TABLE public.q (msg_id bigint PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
     read_ct int NOT NULL DEFAULT 0, enqueued_at timestamptz NOT NULL DEFAULT now(),
     vt timestamptz NOT NULL, message jsonb);
 CREATE INDEX q_vt ON public.q (vt ASC)
 """
-_SEND = """
+SEND = """
 INSERT INTO public.q (vt, message)
 SELECT clock_timestamp(), unnest($1::jsonb[]) RETURNING msg_id
 """
-_READ = """
+READ = """
 WITH cte AS (
     SELECT msg_id FROM public.q WHERE vt <= clock_timestamp()
     ORDER BY msg_id ASC LIMIT $1 FOR UPDATE SKIP LOCKED)
@@ -52,7 +52,7 @@ UPDATE public.q AS m SET vt = clock_timestamp() + interval '30 s', read_ct = rea
 FROM cte WHERE m.msg_id = cte.msg_id
 RETURNING m.msg_id, m.read_ct, m.enqueued_at, m.vt, m.message
 """
-_DELETE = "DELETE FROM public.q WHERE msg_id = ANY($1) RETURNING msg_id"
+DELETE = "DELETE FROM public.q WHERE msg_id = ANY($1) RETURNING msg_id"
 
 Cycle = Callable[[int], Awaitable[int]]
 
@@ -92,7 +92,7 @@ async def _measure(database: Database, plan: Plan) -> Cycles:
     await store.change(put_queue, actor=ACTOR, now_ms=now_ms())
     plain = database.url("courier").partition("?")[0]
     pool = await asyncpg.create_pool(plain, min_size=64, max_size=64)
-    await pool.execute(_CREATE)
+    await pool.execute(CREATE)
     who: dict[str, Cycle] = {COURIER: courier_cycle(store), PGMQ: _pgmq(pool)}
     costs: dict[str, dict[str, Cost]] = {}
     for callers, batch in WORKLOADS:
@@ -170,9 +170,9 @@ def _pgmq(pool: Any) -> Cycle:
     body = f'"{BODY.decode()}"'
 
     async def cycle(batch: int) -> int:
-        await pool.fetch(_SEND, [body] * batch)
-        ids = [row[0] for row in await pool.fetch(_READ, batch)]
-        await pool.fetch(_DELETE, ids)
+        await pool.fetch(SEND, [body] * batch)
+        ids = [row[0] for row in await pool.fetch(READ, batch)]
+        await pool.fetch(DELETE, ids)
         return len(ids)
 
     return cycle

@@ -16,6 +16,7 @@ STOP_S_MAX = 60.0
 POLL_S = 0.002
 # To the nanosecond; ticks are a hundredth of a second.
 _SCHEDSTATS = "task/*/schedstat"
+_CHILDREN = "task/*/children"
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
@@ -79,11 +80,8 @@ class Process:
                 raise
 
     def cpu_s(self) -> float:
-        """CPU time of all its threads, and of children that it has already waited for."""
-        process = Path(f"/proc/{self._child.pid}")
-        threads_ns = sum(int(path.read_text().split()[0]) for path in process.glob(_SCHEDSTATS))
-        fields = (process / "stat").read_text().rpartition(")")[2].split()
-        return threads_ns / 1e9 + sum(int(field) for field in fields[13:15]) / _TICKS_PER_S
+        """CPU time of all its threads and children, also of those that it has waited for."""
+        return cpu_s_of(self._child.pid)
 
     def resident_bytes(self) -> int:
         status = Path(f"/proc/{self._child.pid}/status").read_text()
@@ -92,3 +90,16 @@ class Process:
 
     def _tail(self) -> str:
         return self._log.read_text(errors="replace")[-2000:]
+
+
+def cpu_s_of(pid: int) -> float:
+    """CPU time of a process and of all below it, but for those that end meanwhile."""
+    process = Path(f"/proc/{pid}")
+    try:
+        threads_ns = sum(int(path.read_text().split()[0]) for path in process.glob(_SCHEDSTATS))
+        fields = (process / "stat").read_text().rpartition(")")[2].split()
+        below = [each for path in process.glob(_CHILDREN) for each in path.read_text().split()]
+    except OSError:
+        return 0.0
+    waited_s = sum(int(field) for field in fields[13:15]) / _TICKS_PER_S
+    return threads_ns / 1e9 + waited_s + sum(cpu_s_of(int(each)) for each in below)
