@@ -44,10 +44,14 @@ def as_postgres() -> list[str]:
 
 
 class Database:
-    """One server in a directory of its own, which goes with it; `of` another: its standby."""
+    """One server in a directory of its own, which goes with it; `of` another: its standby;
+    `programs`: those of another release."""
 
-    def __init__(self, *settings: str, of: "Database | None" = None) -> None:
+    def __init__(
+        self, *settings: str, of: "Database | None" = None, programs: Path | None = None
+    ) -> None:
         self.port = free_port()
+        self._programs = programs
         self._root = Path(tempfile.mkdtemp(prefix="courier-postgres-"))
         if os.geteuid() == 0:
             shutil.chown(self._root, _USER)
@@ -66,7 +70,8 @@ class Database:
         self.start()
 
     def _run(self, name: str, *args: object, check: bool = True) -> None:
-        command = [*as_postgres(), program(name), *(str(arg) for arg in args)]
+        place = self._programs / name if self._programs else program(name)
+        command = [*as_postgres(), str(place), *(str(arg) for arg in args)]
         done = subprocess.run(command, capture_output=True, text=True, cwd="/", check=False)
         assert not check or not done.returncode, done.stdout + done.stderr
 

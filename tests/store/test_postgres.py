@@ -78,13 +78,6 @@ def test_a_user_who_cannot_be_used_is_refused_in_one_sentence(role: str, said: s
     assert said in found and "\n" not in found and "wrong" not in found
 
 
-def test_a_server_that_is_too_old_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(migrate, "VERSION_MIN", 99)
-    found = refusal(postgres.server().url("old"))
-    assert "Courier needs 99 or newer" in found
-    assert not postgres.server().sql("SELECT 1 FROM pg_namespace WHERE nspname = 'old'")
-
-
 _FULL = """
 CREATE FUNCTION {schema}.full() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 RAISE EXCEPTION 'could not extend file "base/1": No space left on device' USING ERRCODE = '53100';
