@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+import os
 import uuid
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -48,8 +49,16 @@ settings.load_profile("courier")
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """One server for the whole run. Tests share it: each works on queues of its own."""
-    with Server(tmp_path_factory.mktemp("server")).start() as server:
+    """One server for the whole run. Tests share it: each works on queues of its own. `SERVERS=two`:
+    two on one PostgreSQL, behind a balancer that takes them in turns."""
+    place = tmp_path_factory.mktemp("server")
+    if os.environ.get("SERVERS") == "two":
+        from tests.outside.balancer import TwoServers
+
+        made: Server = TwoServers(place)
+    else:
+        made = Server(place)
+    with made.start() as server:
         yield server
 
 

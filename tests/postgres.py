@@ -159,6 +159,31 @@ def children(pid: int) -> list[int]:
     return found
 
 
+class OpenTransaction:
+    """One that has run statements, and holds their locks and snapshot until it is ended."""
+
+    def __init__(self, database: Database, *statements: str) -> None:
+        where = ["-h", "127.0.0.1", "-p", str(database.port), "-U", "courier", "postgres"]
+        self._psql = subprocess.Popen(
+            [program("psql"), "-XqAt", "-v", "ON_ERROR_STOP=1", *where],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        assert self._psql.stdin is not None and self._psql.stdout is not None
+        for each in ("BEGIN", *statements, "SELECT 'open'"):
+            self._psql.stdin.write(f"{each};\n")
+        self._psql.stdin.flush()
+        while (said := self._psql.stdout.readline()) != "open\n":
+            assert said, "the transaction was not begun"
+
+    def end(self) -> None:
+        """Also if the database is gone."""
+        with suppress(BrokenPipeError):
+            self._psql.communicate("COMMIT;\n", timeout=GONE_S_MAX)
+
+
 # Which of its sides stops when a commit is to hang.
 HANGING_S_MAX = 3.0
 SENDER, RECEIVER = "sender", "receiver"

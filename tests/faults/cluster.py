@@ -2,9 +2,11 @@
 
 import os
 import random
+import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +15,19 @@ from tests import postgres
 from tests.server import Server
 
 NODES = 2
+# Long enough that a server which wakes up must not believe what it knew.
+ASLEEP_S = 3.0
+SNAPSHOT = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", "SELECT count(*) FROM courier.grp"
+CUT = """
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+WHERE application_name = 'courier' AND backend_type = 'client backend'
+"""
 
 
 class Cluster(Server):
-    """`kill` ends a server, all of them, or the database while the servers run on."""
+    """`kill` ends a server, all of them, the database while the servers run on, or all connections
+    to it, or lets a server sleep: each of these in five. From one to the next a transaction holds a
+    snapshot."""
 
     def __init__(self, directory: Path, *, seed: int, env: Mapping[str, str] | None = None) -> None:
         super().__init__(directory)
@@ -31,6 +42,8 @@ class Cluster(Server):
             self.nodes.append(Server(place, args=self._store, env=self._keys))
         self._down: list[Server] = list(self.nodes)
         self.crashes = 0
+        self._fates: list[Callable[[], None]] = []
+        self._snapshot: postgres.OpenTransaction | None = None
         self._init()
 
     def _databases(self) -> Any:
@@ -56,15 +69,46 @@ class Cluster(Server):
         return self
 
     def kill(self) -> None:
-        fate = self._random.choice(("node", "nodes", "database"))
-        if fate == "database":
-            self.crashes += 1
-            self.database.stop("immediate")
-            self.database.start()
-            return
-        self._down = self._random.sample(self.nodes, 1 if fate == "node" else NODES)
+        if not self._fates:
+            fates = (self._kill_one, self._kill_all, self._crash, self._cut, self._sleep)
+            self._fates = self._random.sample(fates, len(fates))
+        self._fates.pop()()
+        self._hold_snapshot()
+
+    def _kill_one(self) -> None:
+        self._kill([self._random.choice(self.nodes)])
+
+    def _kill_all(self) -> None:
+        self._kill(self.nodes)
+
+    def _kill(self, nodes: Sequence[Server]) -> None:
+        # Callers turn the list of nodes around meanwhile.
+        self._down = list(nodes)
         for node in self._down:
             node.kill()
+
+    def _crash(self) -> None:
+        self.crashes += 1
+        self.database.stop("immediate")
+        self.database.start()
+
+    def _cut(self) -> None:
+        self.database.sql(CUT)
+
+    def _sleep(self) -> None:
+        asleep = self._random.choice(self.nodes)
+        os.kill(asleep.pid, signal.SIGSTOP)
+        time.sleep(ASLEEP_S)
+        os.kill(asleep.pid, signal.SIGCONT)
+
+    def _hold_snapshot(self) -> None:
+        self._release_snapshot()
+        self._snapshot = postgres.OpenTransaction(self.database, *SNAPSHOT)
+
+    def _release_snapshot(self) -> None:
+        if self._snapshot is not None:
+            self._snapshot.end()
+            self._snapshot = None
 
     def __exit__(self, *error: object) -> None:
         try:
@@ -72,6 +116,7 @@ class Cluster(Server):
                 # After a failure the database may be in any state, and servers wait for it.
                 node.kill() if any(error) else node.__exit__()
         finally:
+            self._release_snapshot()
             self.database.remove()
 
     def log(self) -> str:

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import subprocess
 import time
 from pathlib import Path
 
@@ -37,26 +36,6 @@ def status(cluster: Cluster, node: Server, token: str) -> int:
     return httpx.get(url, headers=headers, trust_env=False, timeout=OPEN_SECONDS_MAX).status_code
 
 
-class Lock:
-    """Nobody's group goes on as long as this is open."""
-
-    def __init__(self, database: postgres.Database) -> None:
-        where = ["-h", "127.0.0.1", "-p", str(database.port), "-U", "courier", "postgres"]
-        self._psql = subprocess.Popen(
-            [postgres.program("psql"), "-Xqt", *where],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert self._psql.stdin is not None and self._psql.stdout is not None
-        self._psql.stdin.write("BEGIN; SELECT 'locked' FROM courier.head FOR UPDATE;\n")
-        self._psql.stdin.flush()
-        assert "locked" in self._psql.stdout.readline()
-
-    def release(self) -> None:
-        self._psql.communicate("COMMIT;\n", timeout=OPEN_SECONDS_MAX)
-
-
 def test_a_server_that_slept_in_the_middle_of_a_group_acts_on_nothing_it_lost(
     tmp_path: Path,
 ) -> None:
@@ -81,14 +60,15 @@ def test_a_server_that_slept_in_the_middle_of_a_group_acts_on_nothing_it_lost(
         assert answer.status_code < 300, answer.text
         made = answer.json()
         assert status(cluster, asleep, made["token"]) == 200
-        lock = Lock(database)
+        # Nobody's group goes on as long as this is open.
+        lock = postgres.OpenTransaction(database, "SELECT FROM courier.head FOR UPDATE")
         waits = (
             "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' "
             "AND application_name = 'courier'"
         )
         wait_until(lambda: int(database.sql(waits)) >= 1, "nobody waits for a turn")
         os.kill(asleep.pid, signal.SIGSTOP)
-        lock.release()
+        lock.end()
         awake.start()
         # The database ends the open group of the one that sleeps, and the other goes on.
         deadline = time.monotonic() + OPEN_SECONDS_MAX
