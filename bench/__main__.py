@@ -169,12 +169,14 @@ def _polls(plan: Plan, root: Path) -> Found:
 
 
 def _postgres(plan: Plan, root: Path) -> Found:
-    from bench import postgres, postgres_growth
+    from bench import postgres, postgres_apart, postgres_growth
     from bench.postgres_bars import postgres_bars
 
     found = postgres.measure(plan)
     grown = postgres_growth.measure(plan)
-    return found.rows() + grown.rows(), postgres_bars(found) + grown.bars()
+    apart = postgres_apart.measure(plan)
+    rows = found.rows() + grown.rows() + apart.rows()
+    return rows, postgres_bars(found) + grown.bars() + apart.bars()
 
 
 def _pushes(plan: Plan, root: Path) -> Found:

@@ -118,20 +118,20 @@ async def _measure(database: Database, plan: Plan) -> Cycles:
 async def cycle_cost(
     database: Database, pool: Any, cycle: Cycle, callers: int, batch: int, plan: Plan
 ) -> Cost:
-    wal, cpu_s = await pool.fetchval("SELECT pg_current_wal_lsn()"), _cpu_s(database)
+    wal, used_s = await pool.fetchval("SELECT pg_current_wal_lsn()"), cpu_s(database)
     own_s, began_s = time.process_time(), time.monotonic()
     messages, latencies = await run_cycles(cycle, callers, batch, plan.seconds)
     elapsed_s, own_s = time.monotonic() - began_s, time.process_time() - own_s
-    cpu_s = _cpu_s(database) - cpu_s
+    used_s = cpu_s(database) - used_s
     written = await pool.fetchval("SELECT pg_current_wal_lsn() - $1::pg_lsn", wal)
     figure = Figure.of(
         messages=messages,
         latencies_s=latencies,
         elapsed_s=elapsed_s,
-        cpu_s=cpu_s,
+        cpu_s=used_s,
         client_cpu_s=own_s,
     )
-    return Cost(figure, cpu_s * 1_000 / messages, float(written) / messages)
+    return Cost(figure, used_s * 1_000 / messages, float(written) / messages)
 
 
 async def run_cycles(
@@ -153,14 +153,14 @@ async def run_cycles(
     return messages, latencies
 
 
-def courier_cycle(store: SharedStore) -> Cycle:
+def courier_cycle(store: SharedStore, queue: Queue = QUEUE) -> Cycle:
     async def cycle(batch: int) -> int:
         how: dict[str, Any] = {"actor": ACTOR, "now_ms": now_ms()}
-        await store.publish([(QUEUE.id, [Draft(BODY) for _ in range(batch)])], **how)
-        leased = await store.lease(QUEUE.id, count=batch, lease_ms=_LEASE_MS, **how)
+        await store.publish([(queue.id, [Draft(BODY) for _ in range(batch)])], **how)
+        leased = await store.lease(queue.id, count=batch, lease_ms=_LEASE_MS, **how)
         acks = [Ack(message.seq, message.attempts) for message in leased.messages]
         if acks:
-            await store.settle(QUEUE.id, acks, **how)
+            await store.settle(queue.id, acks, **how)
         return len(acks)
 
     return cycle
@@ -178,7 +178,7 @@ def _pgmq(pool: Any) -> Cycle:
     return cycle
 
 
-def _cpu_s(database: Database) -> float:
+def cpu_s(database: Database) -> float:
     """CPU of the server and of all processes that it has or had."""
     postmaster = int((database.data / "postmaster.pid").read_text().split()[0])
     ticks = sum(_ticks(postmaster))
