@@ -23,6 +23,9 @@ from courier.store.engine.lines import Delivery, PushLine, QueueLine
 
 # Delivered messages that one call forgets to make room; more go with the next.
 FORGOTTEN_MAX = 1_000
+# Messages that may be published to a queue in all its life: 14 years at 10,000 a second. The last
+# numbers are left to what comes back to it, or is buried in it.
+NUMBERS_MAX = SEQ_MASK - (1 << 32)
 
 _encode_json = msgspec.json.Encoder().encode
 
@@ -79,6 +82,7 @@ class Publishing:
         """Several calls at once. Each is refused alone if there is no room for it."""
         line = self._book.line(queue)
         together = PlainDrafts.of(calls)
+        refuse_without_numbers(line, together)
         refused: dict[int, Rejected] = {}
         if bytes_max is not None and line.bytes + sizes_of(together) > bytes_max:
             refused = _over(bytes_max, line, calls)
@@ -475,12 +479,19 @@ def sizes_of(drafts: Sequence[Draft]) -> int:
 
 
 def refuse_over(bytes_max: int | None, line: QueueLine, drafts: Sequence[Draft]) -> None:
-    """Raises OverLimit when the queue would hold too much with these."""
+    """Raises OverLimit when the queue would hold too much with these, or lacks numbers for them."""
+    refuse_without_numbers(line, drafts)
     if bytes_max is None:
         return
     actual = line.bytes + sizes_of(drafts)
     if actual > bytes_max:
         raise OverLimit("queue bytes", limit=bytes_max, actual=actual)
+
+
+def refuse_without_numbers(line: QueueLine, drafts: Sequence[Draft]) -> None:
+    actual = line.tail + len(drafts)
+    if actual > NUMBERS_MAX:
+        raise OverLimit("messages that the queue has had", limit=NUMBERS_MAX, actual=actual)
 
 
 def _over(bytes_max: int, line: QueueLine, calls: Sequence[Sequence[Draft]]) -> dict[int, Rejected]:
