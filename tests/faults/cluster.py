@@ -113,8 +113,11 @@ class Cluster(Server):
     def __exit__(self, *error: object) -> None:
         try:
             for node in self.nodes:
-                # After a failure the database may be in any state, and servers wait for it.
-                node.kill() if any(error) else node.__exit__()
+                if any(error) and node.running:
+                    # The database may be in any state then, and servers wait for it.
+                    node.kill()
+                else:
+                    node.__exit__()
         finally:
             self._release_snapshot()
             self.database.remove()

@@ -107,7 +107,7 @@ def test_callers_do_not_wait_without_end_for_a_standby_that_hangs(pair: postgres
 
     # By itself it is no database to open.
     said = refusal(pair.standby.url("courier"))
-    assert "is a standby and cannot write" in said and "\n" not in said
+    assert "is a standby, or read-only: it cannot write" in said and "\n" not in said
     fates, found = asyncio.run(story())
     errors = Counter(type(error) for error in fates.values() if error)
     assert set(errors) <= {OutcomeUnknown, StoreUnavailable}, errors

@@ -119,7 +119,7 @@ def sentence(address: Address, error: BaseException) -> str:
     if isinstance(error, (pg.DiskFullError, pg.OutOfMemoryError)):
         return f"{where} has no room left: {_first_line(error)}"
     if isinstance(error, (pg.ReadOnlySQLTransactionError, asyncpg.TargetServerAttributeNotMatched)):
-        return f"{where} is a standby and cannot write"
+        return f"{where} is a standby, or read-only: it cannot write"
     if isinstance(error, LOST):
         return f"{where} cannot be reached: {_first_line(error) or type(error).__name__}"
     return f"{where}: {_first_line(error)}"

@@ -264,10 +264,15 @@ class PostgresWriter:
         assert self._away is not None
         refuse(self._waiting, self._away[1])
         self._waiting.clear()
-        for looker in self._lookers:
-            if not looker.done():
-                looker.set_exception(self._away[1])
+        self._refuse_lookers(self._lookers, self._away[1])
         self._lookers = []
+
+    def _refuse_lookers(
+        self, lookers: "list[asyncio.Future[None]]", error: StoreUnavailable
+    ) -> None:
+        for looker in lookers:
+            if not looker.done():
+                looker.set_exception(error)
 
     async def _group(self, calls: list[GroupCall]) -> None:
         tries, since_s = 0, self._loop.time()
@@ -519,8 +524,11 @@ class PostgresWriter:
             await self._connection.execute("COMMIT")
         except ERRORS as error:
             self._stale = True
-            self._lookers = [*lookers, *self._lookers]
             await self._rollback()
+            if isinstance(error, (*LOST, *AGAIN)):
+                self._lookers = [*lookers, *self._lookers]
+            else:
+                self._refuse_lookers(lookers, self._unavailable(error))
             if isinstance(error, LOST):
                 await self._connect(error, [])
             return
