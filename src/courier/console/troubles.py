@@ -1,7 +1,8 @@
 """What a page says when something was refused, and with which status."""
 
-import difflib
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from operator import add
 
 from msgspec import Struct
 
@@ -19,8 +20,10 @@ from courier.refusals import OURS, Refusal, Refusals
 
 RETRY_AFTER_S = 5
 NEAREST_MAX = 5
-# Names that are compared letter by letter.
+# Names that are compared.
 COMPARED_MAX = 500
+# What two names share of their letters and pairs of letters, for one to be like the other.
+ALIKE_MIN = 0.55
 
 
 class PlanConflict(Rejected):
@@ -36,7 +39,10 @@ class Unmatched(NotFound):
 
 
 def nearest(ref: str, named: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Of names with their paths, those that are most like `ref`."""
+    """Of names with their paths, those that are most like `ref`.
+
+    Takes time in proportion to the names: comparing them letter by letter would not.
+    """
     ref = ref.lower()
     letters, length = set(ref), len(ref)
     alike = {
@@ -45,9 +51,21 @@ def nearest(ref: str, named: Iterable[tuple[str, str]]) -> list[tuple[str, str]]
         if ref in name.lower()
         or (abs(len(name) - length) <= 3 and len(letters & {*name.lower()}) >= len(letters) - 1)
     }
-    found = difflib.get_close_matches(ref, [*alike][:COMPARED_MAX], NEAREST_MAX, cutoff=0.6)
-    found = found or sorted(name for name in alike if ref in name.lower())[:NEAREST_MAX]
-    return [(name, alike[name]) for name in found]
+    parts = _parts(ref) if alike else Counter[str]()
+    compared = [(_likeness(parts, _parts(name.lower())), name) for name in [*alike][:COMPARED_MAX]]
+    ranked = sorted((each for each in compared if each[0] >= ALIKE_MIN), reverse=True)
+    found = [name for _, name in ranked] or sorted(name for name in alike if ref in name.lower())
+    return [(name, alike[name]) for name in found[:NEAREST_MAX]]
+
+
+def _parts(name: str) -> Counter[str]:
+    """Its letters, and its pairs of letters with where it begins and ends."""
+    framed = f" {name} "
+    return Counter([*name, *map(add, framed, framed[1:])])
+
+
+def _likeness(one: Counter[str], other: Counter[str]) -> float:
+    return 2 * (one & other).total() / (one.total() + other.total())
 
 
 class Trouble(Struct):
