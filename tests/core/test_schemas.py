@@ -428,6 +428,37 @@ def test_a_usual_pattern_is_matched_with_the_longest_text() -> None:
     assert broken({"a": "x" * 250_000 + "@app.example"}, schema) == []
 
 
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "((a{0,9}){9}){9}%d",
+        r"[\pL\pN]?%d",
+        r"(?i)\pL%d",
+        r"[^\p{Lo}]%d",
+        r"[\pL\pN\pS]{8}%d",
+        r"\pL{100}%d",
+    ],
+)
+def test_no_more_patterns_are_compiled_than_a_schema_may_have(pattern: str) -> None:
+    """All of these would take up to half a second, and others wait for that."""
+    names = range(schemas.PROPERTIES_MAX)
+    schema = {f"p{n}": {"type": "string", "pattern": pattern % n} for n in names}
+    patterns.compiled.cache_clear()
+    started = time.process_time()
+    assert refused(schema)
+    compiled = patterns.compiled.cache_info().misses
+    assert compiled <= schemas.PROGRAM_STEPS_MAX // 500, compiled
+    assert time.process_time() - started < SECONDS_MAX
+
+
+def test_bad_patterns_are_told_before_there_are_too_many() -> None:
+    good, bad = "[^\\p{Lo}]%d", "(%d"
+    schema = {f"p{n}": {"type": "string", "pattern": (good if n else bad) % n} for n in range(500)}
+    assert refused(schema) == ["/schema/p0/pattern"]
+    del schema["p0"]
+    assert refused(schema) == ["/schema"]
+
+
 def test_the_limits_on_texts_and_patterns_leave_room_for_each_other() -> None:
     longest = schemas.MATCH_STEPS_MAX // patterns.PROGRAM_STEPS_MAX
     assert longest > schemas.QUICK_BYTES_MAX

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from courier.core import patterns
 from courier.core.patterns import compiled
 
 DEPTH_MAX = 16
@@ -21,7 +22,7 @@ PROPERTIES_MAX = 512
 SCHEMA_BYTES_MAX = 64 << 10
 # Of a bound that is a whole number: what stores and the journal can hold.
 WHOLE_MAX = 2**63 - 1
-# Of all patterns of a schema together.
+# Of all patterns of a schema together; no more than these are compiled for it.
 PROGRAM_STEPS_MAX = 30_000
 # Messages longer than this are not looked into, and so cannot be on a queue with a schema.
 BODY_BYTES_MAX = 256 << 10
@@ -85,19 +86,23 @@ def problems_of_schema(schema: Any) -> list[SchemaProblem]:
         return [SchemaProblem("/schema", "cannot be written as JSON")]
     if size > SCHEMA_BYTES_MAX:
         return [SchemaProblem("/schema", f"must have at most {SCHEMA_BYTES_MAX} bytes, not {size}")]
-    directives = list(_directives(schema, depth=1))
-    count = sum(1 for _, is_item in directives if not is_item)
+    count = sum(1 for _, is_item in _directives(schema, depth=1) if not is_item)
     if count > PROPERTIES_MAX:
         limit = f"must have at most {PROPERTIES_MAX} properties, not {count}"
         return [SchemaProblem("/schema", limit)]
-    problems = list(islice(_of_props(schema, "/schema", depth=1), SCHEMA_PROBLEMS_MAX))
-    if not problems:
-        patterns = {each["pattern"] for each, _ in directives if "pattern" in each}
-        steps = sum(compiled(pattern).programsize for pattern in patterns)
-        if steps > PROGRAM_STEPS_MAX:
-            limit = f"its patterns have {steps} steps, of {PROGRAM_STEPS_MAX} allowed"
-            problems.append(SchemaProblem("/schema", limit))
+    look = _Look()
+    problems: list[SchemaProblem] = []
+    with suppress(_Enough):
+        for problem in islice(look.of_props(schema, "/schema", depth=1), SCHEMA_PROBLEMS_MAX):
+            problems.append(problem)
+    if look.steps > PROGRAM_STEPS_MAX and not problems:
+        limit = f"its patterns have {look.steps} steps or more, of {PROGRAM_STEPS_MAX} allowed"
+        problems.append(SchemaProblem("/schema", limit))
     return problems
+
+
+class _Enough(Exception):
+    pass
 
 
 def _directives(props: Any, *, depth: int) -> Iterator[tuple[Any, bool]]:
@@ -115,45 +120,82 @@ def _directives(props: Any, *, depth: int) -> Iterator[tuple[Any, bool]]:
             yield from _directives(directive.get("props"), depth=depth + 1)
 
 
-def _of_props(props: dict[str, Any], pointer: str, *, depth: int) -> Iterator[SchemaProblem]:
-    for name, directive in props.items():
-        place = f"{pointer}/{_escaped(name)}"[:POINTER_CHARACTERS_MAX]
-        yield from _of_directive(directive, place, depth=depth)
+class _Look:
+    """Finds what is wrong with a schema. `steps`: of the patterns that it has compiled."""
 
+    def __init__(self) -> None:
+        self.steps = 0
+        self._compiled: set[str] = set()
 
-def _of_directive(directive: Any, pointer: str, *, depth: int) -> Iterator[SchemaProblem]:
-    if depth > DEPTH_MAX:
-        yield SchemaProblem(pointer, f"is nested deeper than {DEPTH_MAX}")
-        return
-    if not isinstance(directive, dict):
-        yield SchemaProblem(pointer, "must be an object with a type")
-        return
-    kind = directive.get("type")
-    if not isinstance(kind, str) or kind not in _MUST:
-        yield SchemaProblem(f"{pointer}/type", f"must be one of {', '.join(_MUST)}")
-        return
-    known = {"type", "required"} | _MUST[kind] | _MAY[kind]
-    for name in directive:
-        if name not in known:
+    def of_props(
+        self, props: dict[str, Any], pointer: str, *, depth: int
+    ) -> Iterator[SchemaProblem]:
+        for name, directive in props.items():
             place = f"{pointer}/{_escaped(name)}"[:POINTER_CHARACTERS_MAX]
-            yield SchemaProblem(place, f"is not known for type {kind}")
-    for name in _MUST[kind] - directive.keys():
-        yield SchemaProblem(f"{pointer}/{name}", f"is required for type {kind}")
-    for name in ("required", "strict"):
-        if name in directive and not isinstance(directive[name], bool):
-            yield SchemaProblem(f"{pointer}/{name}", "must be true or false")
-    if kind in ("string", "number"):
-        yield from _of_bounds(directive, pointer, kind)
-    if kind == "string":
-        yield from _of_text(directive, pointer)
-    if kind == "object" and "props" in directive:
-        props = directive["props"]
-        if not isinstance(props, dict) or not props:
-            yield SchemaProblem(f"{pointer}/props", "must be an object with at least one property")
-        else:
-            yield from _of_props(props, f"{pointer}/props", depth=depth + 1)
-    if kind == "array" and "items" in directive:
-        yield from _of_directive(directive["items"], f"{pointer}/items", depth=depth + 1)
+            yield from self._of_directive(directive, place, depth=depth)
+
+    def _of_directive(self, directive: Any, pointer: str, *, depth: int) -> Iterator[SchemaProblem]:
+        if depth > DEPTH_MAX:
+            yield SchemaProblem(pointer, f"is nested deeper than {DEPTH_MAX}")
+            return
+        if not isinstance(directive, dict):
+            yield SchemaProblem(pointer, "must be an object with a type")
+            return
+        kind = directive.get("type")
+        if not isinstance(kind, str) or kind not in _MUST:
+            yield SchemaProblem(f"{pointer}/type", f"must be one of {', '.join(_MUST)}")
+            return
+        known = {"type", "required"} | _MUST[kind] | _MAY[kind]
+        for name in directive:
+            if name not in known:
+                place = f"{pointer}/{_escaped(name)}"[:POINTER_CHARACTERS_MAX]
+                yield SchemaProblem(place, f"is not known for type {kind}")
+        for name in _MUST[kind] - directive.keys():
+            yield SchemaProblem(f"{pointer}/{name}", f"is required for type {kind}")
+        for name in ("required", "strict"):
+            if name in directive and not isinstance(directive[name], bool):
+                yield SchemaProblem(f"{pointer}/{name}", "must be true or false")
+        if kind in ("string", "number"):
+            yield from _of_bounds(directive, pointer, kind)
+        if kind == "string":
+            yield from self._of_text(directive, pointer)
+        if kind == "object" and "props" in directive:
+            props = directive["props"]
+            if not isinstance(props, dict) or not props:
+                yield SchemaProblem(
+                    f"{pointer}/props", "must be an object with at least one property"
+                )
+            else:
+                yield from self.of_props(props, f"{pointer}/props", depth=depth + 1)
+        if kind == "array" and "items" in directive:
+            yield from self._of_directive(directive["items"], f"{pointer}/items", depth=depth + 1)
+
+    def _of_text(self, directive: dict[str, Any], pointer: str) -> Iterator[SchemaProblem]:
+        if "enum" in directive:
+            enum = directive["enum"]
+            if not isinstance(enum, list) or not enum or not all(isinstance(e, str) for e in enum):
+                yield SchemaProblem(f"{pointer}/enum", "must be an array of strings")
+        if "pattern" in directive:
+            pattern = directive["pattern"]
+            try:
+                if not isinstance(pattern, str):
+                    raise ValueError("it is not text")
+                self._compile(pattern)
+            except ValueError as error:
+                yield SchemaProblem(f"{pointer}/pattern", f"cannot be used: {error}")
+
+    def _compile(self, pattern: str) -> None:
+        """Raises ValueError, and _Enough when all patterns together take too many steps."""
+        if pattern in self._compiled:
+            return
+        try:
+            self.steps += compiled(pattern).programsize
+        except ValueError:
+            self.steps += patterns.PROGRAM_STEPS_MAX  # finding out has taken as long
+            raise
+        if self.steps > PROGRAM_STEPS_MAX:
+            raise _Enough
+        self._compiled.add(pattern)
 
 
 def _of_bounds(directive: dict[str, Any], pointer: str, kind: str) -> Iterator[SchemaProblem]:
@@ -171,21 +213,6 @@ def _of_bounds(directive: dict[str, Any], pointer: str, kind: str) -> Iterator[S
             return
     if len(bounds) == 2 and bounds["min"] > bounds["max"]:
         yield SchemaProblem(f"{pointer}/min", "must not be greater than max")
-
-
-def _of_text(directive: dict[str, Any], pointer: str) -> Iterator[SchemaProblem]:
-    if "enum" in directive:
-        enum = directive["enum"]
-        if not isinstance(enum, list) or not enum or not all(isinstance(e, str) for e in enum):
-            yield SchemaProblem(f"{pointer}/enum", "must be an array of strings")
-    if "pattern" in directive:
-        pattern = directive["pattern"]
-        try:
-            if not isinstance(pattern, str):
-                raise ValueError("it is not text")
-            compiled(pattern)
-        except ValueError as error:
-            yield SchemaProblem(f"{pointer}/pattern", f"cannot be used: {error}")
 
 
 def _is_number(value: Any) -> bool:
@@ -217,10 +244,6 @@ def problems_of_body(body: bytes, schema: dict[str, Any]) -> list[SchemaProblem]
 
 
 class _Repeated(Exception):
-    pass
-
-
-class _Enough(Exception):
     pass
 
 
