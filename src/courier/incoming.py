@@ -133,6 +133,7 @@ class Incoming(Request):
         """It is answered: nothing of it is needed any more."""
         self._release()
         self.received = 0
+        self.arrived = None  # it may hold an error that leads back here
 
     def _release(self) -> None:
         """At once, or others that are growing beside it would be refused too."""

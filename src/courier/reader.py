@@ -42,7 +42,6 @@ class Reader:
         self._head_bytes = 0
         self._fed = 0
         self._part_bytes = 0
-        self._loose = 0  # of the data that the head of `arriving` ended in, what is not its body
         self._framing_bytes = 0  # of its body, what is not content
         self._framing = b""  # a head for the parser alone, to be fed before the body
         self._framed = False  # that head is being fed
@@ -81,7 +80,7 @@ class Reader:
         finally:
             request = self.arriving
             if request is not None and request is not arriving:
-                self._loose, self._framing_bytes = self._fed - self._part_bytes, 0
+                self._framing_bytes = 0
                 self._line_up(request)
         if request is None:
             if self.in_head:
@@ -153,15 +152,14 @@ class Reader:
     @property
     def held(self) -> int:
         """Bytes that are kept for requests that were not admitted yet."""
-        held = sum(
-            REQUEST_BYTES + FIELD_BYTES * len(request.headers) + request.text_bytes
-            for request in self.ready
-        )
+        held = sum([_size(request) for request in self.ready])
         request = self.arriving
         if self.in_head:
             held += self._head_bytes + FIELD_BYTES * self._fields
         elif request is not None and not request.admitted:
-            held += request.received + self._framing_bytes + self._loose
+            held += self._framing_bytes
+            if request not in self.ready:
+                held += _size(request)
         return held
 
     # --- called by the parser ---
@@ -236,3 +234,7 @@ class Reader:
         if request is not None:
             request.end()
             self._line_up(request)
+
+
+def _size(request: Incoming) -> int:
+    return REQUEST_BYTES + FIELD_BYTES * len(request.headers) + request.text_bytes

@@ -103,6 +103,16 @@ SHAPES: dict[str, Shape] = {
     "pipelined behind a sign-in": repeated(
         lambda _: LOGIN + b"Content-Length: 10\r\n\r\n" + (GET + b"a:b\r\n" * 100 + b"\r\n") * 300
     ),
+    "long heads of short bodies": repeated(
+        lambda n: LOGIN + b"X: %d%s\r\nContent-Length: 9\r\n\r\n{" % (n, b"h" * 60_000)
+    ),
+    "many lines before short chunks": repeated(
+        lambda _: (
+            LOGIN
+            + b"".join(b"a%d:%s\r\n" % (n, b"h" * 480) for n in range(120))
+            + b"Transfer-Encoding: chunked\r\n\r\n1\r\n{"
+        )
+    ),
     "empty lines": repeated(lambda _: b"\r\n" * 100_000),
 }
 
