@@ -6,6 +6,7 @@ import logging
 import sys
 import textwrap
 from collections.abc import AsyncIterator, Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -74,6 +75,9 @@ from courier.web import App, Site
 
 RECORD_EVERY_S = 1.0
 PURGES_REST_S = 5.0
+# What is decoded and rendered beside the event loop. The interpreter runs one thread at a time, so
+# more of them would do no more work, but each would take its turn before the loop has one again.
+WORK_THREADS = 1
 
 log = logging.getLogger("courier")
 
@@ -528,6 +532,9 @@ async def _serve(
     opened: Callable[[Config], Coroutine[Any, Any, Store]],
     wall_ns: Callable[[], int],
 ) -> None:
+    asyncio.get_running_loop().set_default_executor(
+        ThreadPoolExecutor(WORK_THREADS, thread_name_prefix="courier-work")
+    )
     certificate = tls.certificate(config.tls_certificate, config.tls_key)
     proxies = Proxies(trusted_networks(config.trusted_proxies))
     _prepare(config.data)

@@ -48,8 +48,9 @@ PATHS_REMEMBERED_MAX = 1_024
 PATH_REMEMBERED_BYTES_MAX = 512
 QUERIES_REMEMBERED_MAX = 256
 QUERY_REMEMBERED_BYTES_MAX = 128
-# Largest body of a route that needs no key.
-PUBLIC_BODY_BYTES_MAX = 64 << 10
+# Largest body of a route that needs no key: hundreds may be there at one moment, and each is
+# decoded before anybody else has a turn.
+PUBLIC_BODY_BYTES_MAX = 4 << 10
 # A longer body is decoded on a thread, so that others are served meanwhile.
 DECODED_INLINE_BYTES_MAX = 64 << 10
 _BEARER = re.compile(r"bearer +(\S+) *", re.IGNORECASE)

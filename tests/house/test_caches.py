@@ -97,6 +97,7 @@ KEPT = {
     "console/runs.py:Runs._tasks": "plans.PLANS_MAX",
     "core/broker.py:Broker._hints": "Limits.connections_max",
     "core/schemas.py:_Check._enums": "the parts of a schema",
+    "core/schemas.py:_Look._compiled": "the parts of a schema",
     "core/schemas.py:_Check._path": "the depth of a schema",
     "core/schemas.py:_Check._required": "the parts of a schema",
     "core/schemas.py:_Check.problems": "the parts of a schema",

@@ -61,6 +61,7 @@ MAY_IMPORT = {
         "courier.core",
         "courier.console",
         "courier.files",
+        "courier.dialects.forms",
         "courier.dialects.json",
         "courier.drawing",
         "courier.refusals",

@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
-from urllib.parse import parse_qsl, quote
+from urllib.parse import quote
 
 import msgspec
 from msgspec import Struct
@@ -46,6 +46,7 @@ from courier.core.types import (
     Worker,
 )
 from courier.dialects import json
+from courier.dialects.forms import fields as fields_of
 from courier.web import (
     JSON,
     Call,
@@ -535,9 +536,7 @@ def queue_paths(services: Services, call: Call) -> list[tuple[str, str]]:
 
 def _fields(raw: bytes) -> dict[str, str]:
     try:
-        pairs = parse_qsl(
-            raw.decode(), keep_blank_values=True, max_num_fields=FIELDS_MAX, errors="strict"
-        )
+        pairs = fields_of(raw, fields_max=FIELDS_MAX)
     except ValueError as error:
         raise InvalidRequest("form", "is not a form in UTF-8 with few enough fields") from error
     fields = dict(pairs)

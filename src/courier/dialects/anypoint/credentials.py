@@ -2,14 +2,14 @@
 
 import base64
 import re
-from urllib.parse import parse_qs
 
 import msgspec
 
-from courier.dialects import json
+from courier.dialects import forms, json
 from courier.web import NotJson, Request
 
 PARTS_MAX = 20
+FIELDS_MAX = 100
 _BOUNDARY = re.compile(r'boundary=(?:"([^"]{1,70})"|([^\s;"]{1,70}))', re.IGNORECASE)
 
 
@@ -32,10 +32,9 @@ def decode(raw: bytes, request: Request) -> GivenCredentials:
         decoded: GivenCredentials = json.decode(raw, GivenCredentials)
         return decoded
     try:
-        form = parse_qs(raw.decode(), keep_blank_values=True, max_num_fields=100)
+        return _credentials(dict(forms.fields(raw, fields_max=FIELDS_MAX)))
     except ValueError as error:
         raise NotJson(f"the body is neither JSON nor a form: {error}") from error
-    return _credentials({name: values[-1] for name, values in form.items()})
 
 
 def _multipart(raw: bytes, kind: str) -> dict[str, str]:

@@ -15,8 +15,6 @@ from courier.dialects.anypoint.credentials import GivenCredentials, basic
 from courier.dialects.anypoint.site import AnypointServices
 from courier.web import Call, Route
 
-CREDENTIALS_BYTES_MAX = 64 << 10
-
 
 class SimpleClient(msgspec.Struct):
     envId: str
@@ -113,5 +111,4 @@ def _route(path: str, handler: Any, summary: str, contract: str = "") -> Route:
         result=Token,
         family="tokens",
         contract=contract,
-        body_bytes_max=CREDENTIALS_BYTES_MAX,
     )
