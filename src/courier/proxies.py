@@ -92,7 +92,10 @@ def _forwarded(text: str) -> list[str]:
 
 
 def _address(text: str) -> Address | None:
-    """An address as proxies write it: with or without a port, IPv6 in brackets."""
+    """An address as proxies write it: with or without a port, IPv6 in brackets.
+
+    A zone says nothing about where that was, and may be any text of any length.
+    """
     if text.startswith("["):
         text, end, port = text[1:].partition("]")
         if not end or (port and not re.fullmatch(r":[0-9]{1,5}", port, re.ASCII)):
@@ -102,7 +105,7 @@ def _address(text: str) -> Address | None:
         if not re.fullmatch(r"[0-9]{1,5}", port, re.ASCII):
             return None
     try:
-        address = ipaddress.ip_address(text)
+        address = ipaddress.ip_address(text.partition("%")[0])
     except ValueError:
         return None
     return getattr(address, "ipv4_mapped", None) or address

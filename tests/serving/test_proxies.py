@@ -34,6 +34,9 @@ TRUSTED = Proxies(networks("10.0.0.0/8, 192.168.1.1, fd00::/8"))
         ("10.0.0.1", {b"forwarded": b'FOR="[2001:db8::1]:4711"'}, "2001:db8::1"),
         ("10.0.0.1", {b"forwarded": b"for=1.1.1.1, for=198.51.100.1"}, "198.51.100.1"),
         ("10.0.0.1", {b"forwarded": b"for=198.51.100.1, for=10.0.0.2"}, "198.51.100.1"),
+        ("10.0.0.1", {b"x-forwarded-for": b"fe80::1%eth0"}, "fe80::1"),
+        ("10.0.0.1", {b"x-forwarded-for": b"[fe80::1%" + b"z" * 9_000 + b"]:1"}, "fe80::1"),
+        ("fd00::1%eth0", {b"x-forwarded-for": b"198.51.100.1"}, "198.51.100.1"),
         # What makes no sense is not believed.
         ("10.0.0.1", {b"x-forwarded-for": b""}, "10.0.0.1"),
         ("10.0.0.1", {b"x-forwarded-for": b"198.51.100.1, nonsense"}, "10.0.0.1"),
