@@ -12,6 +12,7 @@ JAVA_READY := .tools/.java-ready
 CLIENTS_READY := .tools/.ready
 CONNECT_READY := .tools/connect/.ready
 OLDEST_READY := .tools/oldest/.ready
+DUCKDB_READY := .tools/duckdb/.ready
 BROWSER_READY := .tools/.browser-ready
 POSTGRES_READY := .tools/.postgres-ready
 COUNTER_READY := .tools/.counter-ready
@@ -41,7 +42,7 @@ demo: $(RUN_READY) $(JAVA_READY) ## see all of it in two minutes; leaves build/d
 test: $(DEV_READY) ## lint, then every test, the fast ones first
 	@# Two cores are not kept busy by one or two of these.
 	@$(MAKE) --no-print-directory -j 3 lint $(CLIENTS_READY) $(CONNECT_READY) $(OLDEST_READY) \
-		$(CLASSES) $(BROWSER_READY) $(POSTGRES_READY) $(COUNTER_READY) \
+		$(DUCKDB_READY) $(CLASSES) $(BROWSER_READY) $(POSTGRES_READY) $(COUNTER_READY) \
 		$(CALLERS_READY)
 	@# A test waits for its server much of the time: three of them keep two cores busy. Slow ones
 	@# wait even longer. Of the lake's, one worker runs those that share a Spark, and one those that
@@ -125,6 +126,10 @@ $(CONNECT_READY): pyproject.toml scripts/packages $(DEV_READY)
 
 $(OLDEST_READY): pyproject.toml scripts/packages $(DEV_READY)
 	@scripts/packages oldest
+	@touch $@
+
+$(DUCKDB_READY): scripts/packages $(DEV_READY)
+	@scripts/packages duckdb
 	@touch $@
 
 $(CLIENTS_READY): tests/outside/package.json scripts/clients $(DEV_READY)

@@ -1,11 +1,14 @@
 """Other engines open the lake, on a disk and in a bucket, and find in it what Spark finds."""
 
 import json
+import os
 import shutil
+import subprocess
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import duckdb
 import polars as pl
@@ -33,6 +36,9 @@ LOOKED_AT = {
 # Rows, a sum, the latest time and how many texts.
 Found = tuple[int, int, datetime, int]
 Count = Callable[[Lake, str], Found]
+CountAll = Callable[[Lake], dict[str, Found]]
+PLAIN_DUCKDB = Path(__file__).parents[2] / ".tools" / "duckdb" / "bin" / "python"
+SECONDS_MAX = 120
 
 
 def _counted(name: str, micros: str, quote: str = '"') -> str:
@@ -113,14 +119,59 @@ def _by_the_catalog(folder: Path) -> Count:
     return count
 
 
-def _by_the_views(folder: Path) -> Count:
-    def count(lake: Lake, name: str) -> Found:
-        views.write(lake, folder / "views.duckdb")
-        with duckdb.connect(str(folder / "views.duckdb"), read_only=True) as connection:
-            asked = _counted(name, "epoch_us(max({}))")
-            return _found(*connection.execute(asked).fetchall()[0])
+def _asked_in_plain_duckdb(asked: dict[str, Any]) -> dict[str, Found]:
+    ran = subprocess.run(
+        [PLAIN_DUCKDB, "-m", "tests.lake.plain_duckdb"],
+        cwd=PLAIN_DUCKDB.parents[3],
+        input=json.dumps(asked),
+        capture_output=True,
+        text=True,
+        timeout=SECONDS_MAX,
+    )
+    assert ran.returncode == 0, ran.stderr
+    return {name: _found(*rows[0]) for name, rows in json.loads(ran.stdout).items()}
+
+
+def _secret() -> str:
+    """What a user of DuckDB says to reach the bucket."""
+    place = urlsplit(os.environ["AWS_ENDPOINT_URL"])
+    said = {
+        "KEY_ID": os.environ["AWS_ACCESS_KEY_ID"],
+        "SECRET": os.environ["AWS_SECRET_ACCESS_KEY"],
+        "REGION": os.environ["AWS_REGION"],
+        "ENDPOINT": place.netloc,
+        "URL_STYLE": "path",
+    }
+    words = ", ".join(f"{name} '{value}'" for name, value in said.items())
+    return f"create secret (type s3, {words}, use_ssl false)"
+
+
+def _by_duckdbs_delta(lake: Lake) -> dict[str, Found]:
+    questions = {
+        name: _counted(name, "epoch_us(max({}))").replace(
+            f"from {name}", f"from delta_scan('{lake.root}/{name}')"
+        )
+        for name in TABLES
+    }
+    asked = {"file": ":memory:", "extensions": ["httpfs", "delta"], "first": [_secret()]}
+    return _asked_in_plain_duckdb({**asked, "questions": questions})
+
+
+def _by_the_views(folder: Path) -> CountAll:
+    def count(lake: Lake) -> dict[str, Found]:
+        file = folder / "views.duckdb"
+        views.write(lake, file)
+        questions = {name: _counted(name, "epoch_us(max({}))") for name in TABLES}
+        asked: dict[str, Any] = {"file": str(file), "extensions": [], "first": []}
+        if storage.is_elsewhere(lake.root):
+            asked |= {"extensions": ["httpfs"], "first": [_secret()]}
+        return _asked_in_plain_duckdb({**asked, "questions": questions})
 
     return count
+
+
+def _each(count: Count) -> CountAll:
+    return lambda lake: {name: count(lake, name) for name in TABLES}
 
 
 @pytest.fixture(scope="module")
@@ -148,7 +199,11 @@ def in_bucket(small: SmallLake, bucket: str) -> Lake:
 
 @pytest.mark.parametrize("where", ["disk", "bucket"])
 @pytest.mark.parametrize(
-    "who", ["Spark", "delta-rs", "DuckDB", "Polars", "a SQL client", "the catalog", "the views"]
+    "who",
+    [
+        *("Spark", "delta-rs", "DuckDB", "DuckDB's Delta", "Polars", "a SQL client"),
+        *("the catalog", "the views"),
+    ],
 )
 def test_every_engine_finds_what_spark_finds(
     spark: SparkSession,
@@ -159,22 +214,25 @@ def test_every_engine_finds_what_spark_finds(
     who: str,
     where: str,
 ) -> None:
-    engines: dict[str, Count] = {
-        "Spark": _by_spark(spark),
-        "delta-rs": _by_delta_rs,
-        "DuckDB": _by_duckdb,
-        "Polars": _by_polars,
-        "a SQL client": _by_a_sql_client,
-        "the catalog": _by_the_catalog(tmp_path),
+    engines: dict[str, CountAll] = {
+        "Spark": _each(_by_spark(spark)),
+        "delta-rs": _each(_by_delta_rs),
+        "DuckDB": _each(_by_duckdb),
+        "DuckDB's Delta": _by_duckdbs_delta,
+        "Polars": _each(_by_polars),
+        "a SQL client": _each(_by_a_sql_client),
+        "the catalog": _each(_by_the_catalog(tmp_path)),
         "the views": _by_the_views(tmp_path),
     }
-    lake = small.lake if where == "disk" else in_bucket
-    if (who, where) == ("the views", "bucket"):
-        with pytest.raises(LakeError, match="DuckDB alone cannot open a bucket"):
-            engines[who](lake, "events")
-        assert not [*tmp_path.iterdir()]
-        return
-    assert {name: engines[who](lake, name) for name in TABLES} == expected
+    assert engines[who](small.lake if where == "disk" else in_bucket) == expected
+
+
+def test_the_views_of_a_bucket_are_a_file_that_has_a_name(in_bucket: Lake, tmp_path: Path) -> None:
+    with pytest.raises(LakeError, match="name it with --out"):
+        views.default_file(in_bucket)
+    with pytest.raises(LakeError, match="leave out --relative"):
+        views.write(in_bucket, tmp_path / "views.duckdb", relative=True)
+    assert not [*tmp_path.iterdir()]
 
 
 def test_times_are_in_utc_and_bodies_are_bytes(small: SmallLake) -> None:

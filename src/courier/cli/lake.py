@@ -175,7 +175,7 @@ def _views(args: argparse.Namespace) -> None:
         from courier.lake import views
 
         lake = opened_all(args)
-        file = Path(args.out or f"{lake.root}/{views.FILE}").resolve()
+        file = (Path(args.out) if args.out else views.default_file(lake)).resolve()
         written = views.write(lake, file, relative=args.relative)
     print(f"{file}: {', '.join(f'{name} ({rows})' for name, rows in written.items())}")
 

@@ -7,11 +7,15 @@ profiles, at the machine. Executors of a cluster need them, too.
 import os
 from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import pyarrow.fs as pafs
 
 from courier import files, ids
+
+if TYPE_CHECKING:
+    from fsspec import AbstractFileSystem
 
 SCHEME = "s3://"
 ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
@@ -21,6 +25,9 @@ CONNECT_S_MAX = 10.0
 REQUEST_S_MAX = 60.0
 TRIES = 5
 _REASON_CHARACTERS = 200
+_SCHEMES = ("http", "https")
+# AWS' name for a server that does not answer.
+_AWAY = "NETWORK_CONNECTION"
 
 
 def is_elsewhere(uri: str) -> bool:
@@ -58,6 +65,20 @@ def delta_options(uri: str) -> dict[str, str]:
     return options
 
 
+def bucket_for_duckdb() -> "AbstractFileSystem":
+    """What DuckDB in this process reads buckets with: it has no S3 without an extension."""
+    from fsspec.implementations.arrow import ArrowFSWrapper
+
+    class Bucket(ArrowFSWrapper):  # type: ignore[misc]
+        protocol = SCHEME.removesuffix("://")
+
+        @classmethod
+        def _strip_protocol(cls, path: str) -> str:
+            return path.removeprefix(SCHEME)
+
+    return Bucket(filesystem(SCHEME)[0], skip_instance_cache=True)
+
+
 def iceberg_options(uri: str) -> dict[str, str]:
     """What pyiceberg needs to know, besides credentials, which it finds as Arrow does."""
     options = {"py-io-impl": "pyiceberg.io.pyarrow.PyArrowFileIO"}
@@ -75,8 +96,12 @@ def hindrance(uri: str, *, write: bool) -> str:
     bucket = uri.removeprefix(SCHEME).partition("/")[0]
     if not uri.startswith(SCHEME) or not bucket:
         return f"a lake is in a folder or at {SCHEME}BUCKET/PATH, not at {uri}"
-    where = f"the object storage at {_endpoint() or 'AWS'}"
+    endpoint = _endpoint()
+    where = f"the object storage at {endpoint or 'AWS'}"
     try:
+        place = urlsplit(endpoint)
+        if endpoint and not (place.scheme in _SCHEMES and place.netloc):
+            return f"the endpoint of object storage must be http://… or https://…, not '{endpoint}'"
         system, root = filesystem(uri)
         if system.get_file_info(bucket).type == pafs.FileType.NotFound:
             return f"{where} has no bucket '{bucket}': create it first"
@@ -84,7 +109,10 @@ def hindrance(uri: str, *, write: bool) -> str:
         if write:
             _probe(system, f"{root}/_probes/{ids.new_id()}")
     except (OSError, ValueError) as error:
-        return f"{where} refuses bucket '{bucket}': {_reason(error)}"
+        reason = _reason(error)
+        if reason.startswith(_AWAY):
+            return f"{where} cannot be reached: {reason}"
+        return f"{where} refuses bucket '{bucket}': {reason}"
     return ""
 
 

@@ -16,6 +16,7 @@ from courier import files
 from courier.lake import archive, journals
 from courier.lake.catalog import Lake
 from courier.lake.journals import Lakes
+from courier.lake.storage import bucket_for_duckdb, is_elsewhere
 from courier.lake.tables import LakeError, Table
 
 # The file that the pipeline keeps up to date if it is there.
@@ -66,10 +67,9 @@ def write(lake: Lake | Lakes, file: Path, *, relative: bool = False) -> dict[str
 
     Its paths are absolute, or relative to the folder of the file: clients must then run there.
     """
-    if "://" in lake.root:
-        raise LakeError(
-            "DuckDB alone cannot open a bucket: see `courier lake catalog`, or `courier lake query`"
-        )
+    in_bucket = is_elsewhere(lake.root)
+    if in_bucket and relative:
+        raise LakeError("no path leads from the file of views into a bucket: leave out --relative")
     before = Path.cwd()
     with tempfile.TemporaryDirectory(prefix="courier-views-") as folder:
         new = Path(folder, file.name)
@@ -79,6 +79,8 @@ def write(lake: Lake | Lakes, file: Path, *, relative: bool = False) -> dict[str
                 files.make_directory(file.parent)
                 os.chdir(file.parent)
             with duckdb.connect() as connection:
+                if in_bucket:
+                    connection.register_filesystem(bucket_for_duckdb())
                 made = f"ATTACH {quoted(str(new))} AS made (STORAGE_VERSION '{FORMAT}')"
                 connection.execute(made)
                 connection.execute("USE made")
@@ -90,11 +92,17 @@ def write(lake: Lake | Lakes, file: Path, *, relative: bool = False) -> dict[str
     return rows
 
 
+def default_file(lake: Lake | Lakes) -> Path:
+    """Where the file of a lake on a disk is. That of a bucket is where the user wants it."""
+    if is_elsewhere(lake.root):
+        raise LakeError("the views of a lake in a bucket are a file on a disk: name it with --out")
+    return Path(lake.root, FILE)
+
+
 def refresh(lake: Lake) -> None:
     """Write the lake's own file again, if there is one."""
-    file = Path(lake.root, FILE)
-    if "://" not in lake.root and file.exists():
-        write(lake, file)
+    if not is_elsewhere(lake.root) and default_file(lake).exists():
+        write(lake, default_file(lake))
 
 
 def _fill(
