@@ -4,6 +4,7 @@ import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -160,6 +161,57 @@ def test_the_command_says_what_it_erased(lake: Lake) -> None:
     assert courier("lake", "erasures").rows[0][2:5] == ["ada", "5", "35"]
 
 
+@pytest.mark.parametrize("asked", ["queue", "tenant", "where", "queue and where"])
+def test_rows_are_dropped_by_queue_tenant_and_condition(
+    small: SmallLake, lake: Lake, asked: str
+) -> None:
+    day = retention.day_of(replay.now_ms() + 86_400_000)
+    tenant = small.server.credentials["cloudflare"]["account_id"]
+    wheres = {"where": "outcome = 'buried'", "queue and where": "data->>'n' in ('3', '4')"}
+    wanted = retention.DropAsked(
+        day,
+        queue="orders" if "queue" in asked else "",
+        tenant=tenant if asked == "tenant" else "",
+        where=wheres.get(asked, ""),
+    )
+
+    def is_of_it(row: dict[str, Any]) -> bool:
+        key = "tenant" if asked == "tenant" else "queue_id"
+        return bool(row[key] == (tenant if asked == "tenant" else orders))
+
+    def is_meant(message: dict[str, Any]) -> bool:
+        """Whether it is, if it has ended."""
+        if asked == "where":
+            return bool(message["outcome"] == "buried")
+        if asked == "queue and where":
+            return is_of_it(message) and json.loads(message["body"])["n"] in (3, 4)
+        return is_of_it(message)
+
+    [orders] = {row["queue_id"] for row in rows(lake.messages) if row["queue"] == "orders"}
+    before = {table.name: rows(table) for table in lake.tables}
+    ended = [row for row in before["messages"] if row["ended"] != "live" and is_meant(row)]
+    keys = {(row["queue_id"], row["seq"]) for row in ended}
+    assert keys
+    left = dict(before)
+    if wanted.where:
+        events = before["events"]
+        left["events"] = [row for row in events if (row["queue_id"], row["seq"]) not in keys]
+    else:
+        for name, found in before.items():
+            left[name] = [row for row in found if not is_of_it(row)]
+    left["messages"] = [row for row in before["messages"] if row not in ended]
+    left["audit"] = before["audit"]  # the last day has the totals of all time
+
+    told = {each.table: each.rows for each in retention.chosen(lake, wanted)}
+    assert {table.name: rows(table) for table in lake.tables} == before
+    assert told == {name: len(before[name]) - len(left[name]) for name in before}
+    retention.drop(lake, wanted, actor="ada", now_ms=NOW_MS)
+    assert {table.name: rows(table) for table in lake.tables} == left
+    assert [each.rows for each in retention.chosen(lake, wanted)] == [0] * 5
+    with pytest.raises(LakeError, match="about a queue 'nope'"):
+        retention.chosen(lake, retention.DropAsked(day, queue="nope"))
+
+
 def test_whole_days_are_dropped_and_totals_and_the_audit_stay_right(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -168,25 +220,32 @@ def test_whole_days_are_dropped_and_totals_and_the_audit_stay_right(
         queue.publish_batch([f"secret {n}" for n in range(10)])
         leased = queue.pull(7)
         queue.ack([each.lease for each in leased[:4]])
+        other = CloudflareClient(http, "other")
+        other.publish_batch(["noise"] * 3)
+        other.ack([each.lease for each in other.pull(2)])
         lake = bring(spark, server, tmp_path / "lake")
         live = [row for row in rows(lake.messages) if row["ended"] == "live"]
-        assert len(live) == 6
+        assert len(live) == 7
         day = retention.day_of(replay.now_ms() + 86_400_000)
-        none = retention.drop(lake, "2001-01-01", actor="ada", now_ms=NOW_MS)
+        none = retention.drop(lake, retention.DropAsked("2001-01-01"), actor="ada", now_ms=NOW_MS)
         assert [each.rows for each in none] == [0] * 5
         list(rebuild(spark, lake))
-        meant = {each.table: each.rows for each in retention.chosen(lake, day)}
+        of_other = retention.DropAsked(day, queue="other")
+        retention.drop(lake, of_other, actor="ada", now_ms=NOW_MS)
+        assert not [row for row in rows(lake.events) if row["queue"] == "other"]
+        meant = {each.table: each.rows for each in retention.chosen(lake, retention.DropAsked(day))}
         assert (meant["events"], meant["messages"], meant["audit"]) == (
             len(rows(lake.events)),
             4,
             0,
         )
-        retention.drop(lake, day, actor="ada", now_ms=NOW_MS)
+        retention.drop(lake, retention.DropAsked(day), actor="ada", now_ms=NOW_MS + 1)
         assert rows(lake.events) == rows(lake.queue_minutes) == rows(lake.consumers_hours) == []
         assert rows(lake.messages) == live
         for n in (0, 3):
             assert holding(tmp_path / "lake", f"secret {n}".encode()) == []
-        [record] = [each for each in erasure.records(lake) if each.messages]
+        first, record = [each for each in erasure.records(lake) if each.messages]
+        assert (first.asked, first.messages) == ({"dropped_before": day, "queue": "other"}, 2)
         assert (record.asked, record.messages) == ({"dropped_before": day}, 4) and record.done
 
         # It goes on from there, what was leased before is acked after.
@@ -194,7 +253,8 @@ def test_whole_days_are_dropped_and_totals_and_the_audit_stay_right(
         queue.publish_batch(["later"])
         bring(spark, server, tmp_path / "lake")
         lake = Lake(lake.root)
-        found = {row["seq"]: row["outcome"] for row in rows(lake.messages)}
+        messages = [row for row in rows(lake.messages) if row["queue"] == "orders"]
+        found = {row["seq"]: row["outcome"] for row in messages}
         assert sorted(found.values()) == ["acked"] * 2 + ["live"] * 5
         last = max(
             (row for row in rows(lake.audit) if row["queue"] == "orders"),

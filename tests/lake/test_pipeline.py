@@ -342,5 +342,7 @@ def test_the_first_audit_of_a_day_tells_of_every_queue(
     assert after == before
     assert lake.messages.files(partition=LIVE)
     # So the last day has the totals of all time, and all others can be dropped.
-    dropped = {each.table: each.rows for each in retention.chosen(lake, "9999-12-31")}
+    dropped = {
+        each.table: each.rows for each in retention.chosen(lake, retention.DropAsked("9999-12-31"))
+    }
     assert dropped["audit"] == sum(row["date"] == days[0] for row in rows(lake.audit))

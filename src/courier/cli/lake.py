@@ -99,10 +99,18 @@ def _add_erasing(lake: Commands) -> None:
     erase.add_argument("--dry-run", action="store_true", help="only say what would be erased")
     add_place(erase)
 
-    drop = command(lake, "drop", "drop whole days from every table for good", _drop)
+    drop = command(lake, "drop", "drop rows of whole days from every table for good", _drop)
     drop.add_argument(
         "--before", metavar="TIME", required=True, help=f"all days before this one: {replay.TIME}"
     )
+    drop.add_argument("--queue", default="", help="only rows of this queue")
+    drop.add_argument(
+        "--where",
+        metavar="SQL",
+        default="",
+        help="only messages for which this condition holds, and their events",
+    )
+    drop.add_argument("--tenant-id", metavar="ID", default="", help="only of this tenant")
     drop.add_argument("--actor", help="name to record with it; default: your user name")
     drop.add_argument("--dry-run", action="store_true", help="only say what would be dropped")
     add_place(drop)
@@ -239,16 +247,18 @@ def _drop(args: argparse.Namespace) -> None:
 
         lake, now = opened(args), now_ms()
         day = retention.day_of(instant(args.before, now_ms=now))
+        asked = retention.DropAsked(day, args.queue, args.tenant_id, args.where)
         if args.dry_run:
-            found = retention.chosen(lake, day)
+            found = retention.chosen(lake, asked)
         else:
             actor = args.actor or erasure.user()
-            found = retention.drop(lake, day, actor=actor, now_ms=now)
+            found = retention.drop(lake, asked, actor=actor, now_ms=now)
     output.table(
         ["table", "rows", "bytes", "files"],
         [[each.table, each.rows, each.bytes, each.files] for each in found],
     )
-    print(f"days before {day} {'would be' if args.dry_run else 'were'} dropped")
+    which = "these rows of days" if args.queue or args.where or args.tenant_id else "days"
+    print(f"{which} before {day} {'would be' if args.dry_run else 'were'} dropped")
 
 
 def _erasures(args: argparse.Namespace) -> None:

@@ -42,7 +42,7 @@ class ErasureAsked:
     where: str = ""
 
     def sql(self) -> str:
-        """The chosen messages that are not erased yet."""
+        """The condition for the chosen messages that are not erased yet."""
         parts = [f"detail->>'{ERASED}' IS NULL"]
         if self.tenant:
             parts.append(f"tenant = {views.quoted(self.tenant)}")
@@ -52,10 +52,7 @@ class ErasureAsked:
             parts.append(f"published_at < make_timestamptz({self.before_ms * 1000})")
         if self.where:
             parts.append(f"({self.where}\n)")
-        return (
-            "SELECT queue_id, queue, seq, size, published_at FROM messages "
-            f"WHERE {' AND '.join(parts)}"
-        )
+        return " AND ".join(parts)
 
 
 @dataclass(frozen=True)
@@ -95,10 +92,16 @@ def choose(lake: Lake, asked: ErasureAsked) -> ChosenMessages:
     """Raises LakeError for a condition that DuckDB does not understand, and for too many."""
     if asked.where:
         query.check_condition(lake, asked.where)
-    found = query.ask(lake, asked.sql(), limit=MESSAGES_MAX)
+    return counted(lake, asked.sql())
+
+
+def counted(lake: Lake, condition: str) -> ChosenMessages:
+    """The messages that a checked condition holds for. Raises LakeError for too many."""
+    sql = f"SELECT queue_id, queue, seq, size, published_at FROM messages WHERE {condition}"
+    found = query.ask(lake, sql, limit=MESSAGES_MAX)
     if found.more:
         raise LakeError(
-            f"more than {MESSAGES_MAX} messages are meant: erase a part of them with --queue, "
+            f"more than {MESSAGES_MAX} messages are meant: choose a part of them with --queue, "
             "--before or --where first"
         )
     seqs: dict[str, list[int]] = {}
@@ -214,7 +217,7 @@ def _clear(table: Table, chosen: ChosenMessages, erasure: str) -> None:
     """Write the files again that have rows of the chosen messages."""
     for file in table.files():
         keys = table.look([file], ("queue_id", "seq"))
-        if not pc.any(_mask(keys, chosen)).as_py():
+        if not pc.any(are_chosen(keys, chosen)).as_py():
             continue
         written = table.rewrite([file], lambda rows: _cleared(rows, chosen, erasure))
         try:
@@ -225,7 +228,7 @@ def _clear(table: Table, chosen: ChosenMessages, erasure: str) -> None:
 
 def _cleared(rows: pa.Table, chosen: ChosenMessages, erasure: str) -> pa.Table:
     """The same rows, those of chosen messages without content."""
-    mask = _mask(rows, chosen)
+    mask = are_chosen(rows, chosen)
     for name in _CONTENT:
         place = rows.column_names.index(name)
         empty = pa.scalar(None, rows.schema.field(name).type)
@@ -244,7 +247,8 @@ def _cleared(rows: pa.Table, chosen: ChosenMessages, erasure: str) -> pa.Table:
     return rows.set_column(rows.column_names.index("detail"), field, made)
 
 
-def _mask(rows: pa.Table, chosen: ChosenMessages) -> pa.ChunkedArray:
+def are_chosen(rows: pa.Table, chosen: ChosenMessages) -> pa.ChunkedArray:
+    """Of each row, whether it is about one of the chosen messages."""
     mask = pa.chunked_array([pa.repeat(False, rows.num_rows)])
     for queue, seqs in chosen.seqs.items():
         of_queue = pc.fill_null(pc.equal(rows["queue_id"], queue), False)
