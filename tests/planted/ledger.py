@@ -1521,6 +1521,38 @@ FAULTS = (
         "a_rest[90-90s]",
     ),
     Fault(
+        "core/room.py",
+        "return self.holds_ms < self.retention_ms",
+        "return False",
+        "tests/ops/test_trim.py::test_a_journal_over_its_size_gives_up_its_oldest_events_loudly",
+    ),
+    Fault(
+        "core/room.py",
+        "max(0, bytes_max - bytes) * span_ms",
+        "bytes_max * span_ms",
+        "tests/core/test_room.py::test_it_is_what_fits_at_the_rate_so_far[5368709120-86400000-4-3-"
+        "True]",
+    ),
+    Fault(
+        "core/room.py",
+        "span_ms < SPAN_MS_MIN and",
+        "",
+        "tests/core/test_room.py::test_it_is_what_fits_at_the_rate_so_far[1073741824-86400000-20-19-"
+        "False]",
+    ),
+    Fault(
+        "ops/health.py",
+        "room.holds_ms / SECOND_MS",
+        "room.holds_ms",
+        "tests/ops/test_trim.py::test_a_journal_over_its_size_gives_up_its_oldest_events_loudly",
+    ),
+    Fault(
+        "cli/pipeline.py",
+        "if found.journal_days < found.retention_days:",
+        "if found.journal_days < 0:",
+        "tests/ops/test_trim.py::test_a_journal_over_its_size_gives_up_its_oldest_events_loudly",
+    ),
+    Fault(
         "lake/end.py",
         "        return number != signal.SIGTERM or now_s - self._first_s > SAME_S",
         "        return True",
@@ -1567,6 +1599,18 @@ FAULTS = (
         "    if found.journal_days is not None and found.retention_days is not None:",
         "    if False:",
         "tests/ops/test_trim.py::test_a_journal_over_its_size_gives_up_its_oldest_events_loudly",
+    ),
+    Fault(
+        "lake/retention.py",
+        "pc.invert(choice.meant(rows))",
+        "choice.meant(rows)",
+        "tests/lake/test_erasure.py::test_rows_are_dropped_by_queue_tenant_and_condition[where]",
+    ),
+    Fault(
+        "lake/retention.py",
+        "if table is not lake.audit or f.partition[by] != last",
+        "",
+        "tests/lake/test_erasure.py::test_rows_are_dropped_by_queue_tenant_and_condition[queue]",
     ),
     Fault(
         "lake/status.py",

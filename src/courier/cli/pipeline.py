@@ -157,8 +157,9 @@ def _status(args: argparse.Namespace) -> None:
         print(f"{output.count(found.lag_offsets, 'event')} behind, {found.lag_seconds:.1f} s")
     if found.journal_days is not None and found.retention_days is not None:
         print(
-            f"at this rate the journal has room for {found.journal_days:,.1f} days and is full in "
-            f"{found.journal_days_left:,.1f};\nits retention is {found.retention_days:,.1f} days"
+            f"at this rate journal_bytes_max holds {found.journal_days:,.1f} days of events, "
+            f"and is reached in\n{found.journal_days_left:,.1f} days; the retention is "
+            f"{found.retention_days:,.1f} days"
         )
         if found.journal_days < found.retention_days:
             print("events will be deleted before their retention ends: raise journal_bytes_max")
