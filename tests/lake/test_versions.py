@@ -20,6 +20,8 @@ SLICE = (
     "tests/lake/test_source_journal.py",
     # The pipeline with every table, a gap, an erasure and the audit.
     "tests/lake/test_recomputed.py",
+    # Executors write and read a bucket, and `courier.lake.read`.
+    "tests/lake/test_bucket.py::test_tasks_write_and_read_a_bucket_too",
 )
 LOOK = "import pyspark; print(pyspark.__version__)"
 
