@@ -25,9 +25,9 @@ WHERE application_name = 'courier' AND backend_type = 'client backend'
 
 
 class Cluster(Server):
-    """`kill` ends a server, all of them, the database while the servers run on, or all connections
-    to it, or lets a server sleep: each of these in five. From one to the next a transaction holds a
-    snapshot."""
+    """`kill` ends a server, all of them, or the database while the servers run on; then all
+    connections to it, or lets a server sleep. Of five each comes once. From one to the next a
+    transaction holds a snapshot."""
 
     def __init__(self, directory: Path, *, seed: int, env: Mapping[str, str] | None = None) -> None:
         super().__init__(directory)
@@ -66,13 +66,16 @@ class Cluster(Server):
         for node in self._down:
             node.start(ready=ready)
         self._down = []
+        # Those that ran on may have lost the database, and refuse callers until it is found again.
+        for node in list(self.nodes) if ready else ():
+            node.wait_until_ready()
         return self
 
     def kill(self) -> None:
         if not self._fates:
-            fates = (self._kill_one, self._kill_all, self._crash, self._cut, self._sleep)
-            self._fates = self._random.sample(fates, len(fates))
-        self._fates.pop()()
+            fates = [self._kill_one, self._kill_all, self._crash], [self._cut, self._sleep]
+            self._fates = [fate for some in fates for fate in self._random.sample(some, len(some))]
+        self._fates.pop(0)()
         self._hold_snapshot()
 
     def _kill_one(self) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 from tests.server import Server
 
 ANSWER_SECONDS_MAX = 30.0
+UNAVAILABLE = 503
 
 Answer = tuple[int, http.client.HTTPMessage, bytes]
 
@@ -70,8 +71,10 @@ class Connection(Channel):
         self._admin_token = credentials["admin"]["token"]
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
-        """The result of a request that must succeed."""
+        """The result of a request that must succeed. Raises Refused if the store is away."""
         status, _, answer = self.try_ask(method, path, body)
+        if status == UNAVAILABLE:
+            raise Refused
         assert status == 200, f"{method} {path}: {status} {answer[:500]!r}"
         return json.loads(answer)["result"]
 

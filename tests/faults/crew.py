@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from tests.faults.connection import Connection, InDoubt, Refused
+from tests.faults.connection import UNAVAILABLE, Connection, InDoubt, Refused
 from tests.faults.history import Delivery, History, Publish, Settle
 from tests.server import Server
 
@@ -208,7 +208,7 @@ class Caller:
     def _post(self, queue: str, verb: str, asked: Any) -> Any:
         path = f"/queues/{self._queues[queue]}/messages{verb}"
         status, _, answer = self._connection.try_ask("POST", path, asked)
-        if status == 503:  # the store is away: nothing of it has happened, or will
+        if status == UNAVAILABLE:  # the store is away: nothing of it has happened, or will
             raise Refused
         assert status == 200, f"{path}: {status} {answer[:500]!r}"
         return json.loads(answer)["result"]

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from tests.faults.connection import Answer, Channel
+from tests.faults.connection import UNAVAILABLE, Answer, Channel, Refused
 from tests.server import Server
 
 LONG_MS = 600_000
@@ -155,7 +155,10 @@ def message_ids(found: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def good(answer: Answer, *statuses: int) -> Any:
-    """The JSON of an answer that must have one of these statuses; None when it is empty."""
+    """The JSON of an answer that must have one of these statuses; None when it is empty. Raises
+    Refused if the store is away."""
     status, _, body = answer
+    if status == UNAVAILABLE:
+        raise Refused
     assert status in statuses, f"{status} {body[:500]!r}"
     return json.loads(body) if body else None

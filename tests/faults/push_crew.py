@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.delivery import receiver as answers
 from tests.delivery.receiver import Peer
-from tests.faults.connection import Channel, Connection, InDoubt, Refused
+from tests.faults.connection import UNAVAILABLE, Channel, Connection, InDoubt, Refused
 from tests.faults.crew import REFUSED_PAUSE_S, Gate
 from tests.faults.push_history import Arrival, PushHistory
 from tests.server import Server
@@ -30,7 +30,7 @@ class KeyChannel(Channel):
         self._key = server.credentials["discue"]["api_key"]
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
-        """What a request answers that must succeed."""
+        """What a request answers that must succeed. Raises Refused if the store is away."""
         channel = self._connected()
         data = None if body is None else json.dumps(body).encode()
         headers = {"X-API-KEY": self._key, "Content-Type": "application/json"}
@@ -41,6 +41,8 @@ class KeyChannel(Channel):
         except (OSError, http.client.HTTPException) as error:
             self.close()
             raise InDoubt(f"{method} {path}") from error
+        if answer.status == UNAVAILABLE:
+            raise Refused
         assert answer.status == 200, f"{method} {path}: {answer.status} {text[:500]!r}"
         return json.loads(text)
 

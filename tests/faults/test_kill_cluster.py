@@ -1,5 +1,6 @@
 """Servers that share a database are killed again and again, and so is the database."""
 
+import os
 from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
@@ -9,8 +10,14 @@ import pytest
 
 from tests.faults.cluster import Cluster
 from tests.faults.test_kill import PullTrial
+from tests.faults.test_kill_fifo import QUEUES, FifoTrial
 from tests.faults.trial import CALLERS, KILLS, SEED, TIMEOUT_SECONDS
 from tests.report import TOLD
+
+
+class FifoClusterTrial(FifoTrial):
+    # One of each.
+    kills = KILLS if "KILLS" in os.environ else 5
 
 
 @pytest.mark.slow
@@ -34,3 +41,26 @@ def test_nothing_answered_is_undone_by_killing_servers_or_their_database(
         f"{history.in_doubt} in doubt, {fates['acked']} messages acked, {fates['buried']} buried",
     )
     assert crashes and history.in_doubt > 0, "every kill missed"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(2 * TIMEOUT_SECONDS)
+def test_groups_keep_their_order_over_kills_of_servers_and_their_database(
+    tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    with (
+        Cluster(tmp_path, seed=SEED).start() as cluster,
+        closing(FifoClusterTrial(cluster)) as trial,
+    ):
+        trial.run([trial.caller(f"caller{n}", SEED * 1_000 + n) for n in range(CALLERS)])
+        for queue in QUEUES:
+            trial.drain(queue)
+        trial.check()
+        trial.history.check_delivered()
+        assert "Traceback" not in cluster.log()
+    history = trial.history
+    record_property(
+        TOLD,
+        f"{trial.kills} kills, {history.operations} operations, {history.in_doubt} in doubt",
+    )
+    assert history.in_doubt > 0, "every kill missed"
