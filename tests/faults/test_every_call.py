@@ -48,6 +48,7 @@ def run_with(root: Path, fault: Fault, story: list[Step] = STORY) -> bool:
         (("write",), "ENOSPC"),
         (("write",), "short"),
         (("sync", "truncate", "open", "delete"), "EIO"),
+        (("sync", "truncate", "open", "delete"), "ENOSPC"),
     ],
     ids=lambda value: value if isinstance(value, str) else value[0],
 )
@@ -75,11 +76,12 @@ def test_a_call_that_fails_once_breaks_no_promise_of_lines_claims_and_the_journa
     assert number > 30, "the story has more calls than that"
 
 
-def test_a_disk_that_stays_broken_breaks_no_promise(tmp_path: Path) -> None:
+@pytest.mark.parametrize("error", ["EIO", "ENOSPC"])
+def test_a_disk_that_stays_broken_breaks_no_promise(tmp_path: Path, error: str) -> None:
     """Callers of a commit that is in doubt get no answer, and nobody after them a good one."""
     with small_store():
         for number in count(1):
             assert number < CALLS_MAX
-            fault = Fault(("sync",), number, "EIO", times=CALLS_MAX)
+            fault = Fault(("sync",), number, error, times=CALLS_MAX)
             if not run_with(tmp_path / f"{number}", fault):
                 break
