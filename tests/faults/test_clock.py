@@ -28,6 +28,7 @@ from tests.faults.account import (
     publish,
     pull,
     result,
+    wait_until,
 )
 from tests.faults.connection import Connection
 from tests.faults.push_crew import KeyChannel
@@ -44,8 +45,8 @@ STEPS = {
 AHEAD = {name: ms for name, ms in STEPS.items() if ms > 0}
 # What is leased and delayed ends after as long, in real time.
 LEASE_S = DELAY_S = 4
-# Beyond that, for requests, sweeps and a busy machine.
-LATE_S_MAX = 2.0
+# Beyond that, for requests, sweeps and a busy machine. What a step holds up is late by minutes.
+LATE_S_MAX = 4.0
 # Times are cut to milliseconds.
 EARLY_S_MAX = 0.05
 LONG_MS = 6 * HOUR_MS
@@ -173,7 +174,7 @@ def test_a_step_for_a_moment_ends_nothing_and_holds_nothing_up(
     again(server)
     away_s = time.monotonic() - gone_s
     queues.all_is_there()
-    time.sleep(1.0)
+    wait_until(lambda: "clock_step" in said(server), "the step is not seen")
     assert metrics(server)["courier_clock_steps_total"] == 1
     offset_s = metrics(server)["courier_clock_offset_seconds"]
     assert offset_s == pytest.approx(STEPS[step] / 1000, abs=away_s + 1)
@@ -280,7 +281,7 @@ def test_what_is_published_before_a_step_is_followed_outlives_it(
     """It is as after a long stop: the first messages must not be old when the time is right."""
     hasty.set_wall(AHEAD[step])
     again(hasty)
-    time.sleep(0.3)  # it is seen
+    wait_until(lambda: "clock_step" in said(hasty), "the step is not seen")
     with hasty.client() as client:
         queue = {"queue_name": "short", "settings": {"message_retention_period": 60}}
         path = f"/queues/{result(client.post('/queues', json=queue))['queue_id']}"
@@ -296,8 +297,7 @@ def test_what_is_published_before_a_step_is_followed_outlives_it(
 def test_a_step_back_that_lasts_is_approached_slowly(hasty: SteeredServer, again: Restart) -> None:
     hasty.set_wall(-HOUR_MS)
     again(hasty)
-    time.sleep(SOON_MS / 1000 + 0.5)
-    assert said(hasty)[-2:] == ["clock_step", "clock_slowed"]
+    wait_until(lambda: said(hasty)[-2:] == ["clock_step", "clock_slowed"], "it is not followed")
     queues = Queues(hasty)
     queues.end_on_time(slower=SLEW_MAX)
     judge_times(hasty)
@@ -309,7 +309,7 @@ def test_a_step_back_that_has_lasted_does_not_stall_a_restart(
     hasty: SteeredServer, again: Restart
 ) -> None:
     hasty.set_wall(-HOUR_MS)
-    time.sleep(SOON_MS / 1000 + 0.5)
+    wait_until(lambda: "clock_slowed" in said(hasty), "it is not followed")
     queues = Queues(hasty)
     gone_s = time.monotonic()
     again(hasty)

@@ -22,6 +22,8 @@ from tests.faults.environment import Environment
 from tests.server import Server
 
 pytestmark = pytest.mark.slow
+# Less than what must not be waited for: a long poll, 20 s, a body, 30 s, an idle connection, 75 s.
+STOP_SECONDS_MAX = 15.0
 
 
 def begin_publish(server: Server, path: str, body: bytes) -> socket.socket:
@@ -68,7 +70,7 @@ def test_idle_connections_do_not_hold_up_a_stop(fresh_server: Server) -> None:
         with socket.create_connection(("127.0.0.1", fresh_server.port)):
             began = time.monotonic()
             fresh_server.stop()
-            assert time.monotonic() - began < 5
+            assert time.monotonic() - began < STOP_SECONDS_MAX
 
 
 def test_request_that_never_ends_does_not_hold_up_a_stop_for_ever(
@@ -81,7 +83,7 @@ def test_request_that_never_ends_does_not_hold_up_a_stop_for_ever(
         with begin_publish(server, path, b'{"body":1}'):
             began = time.monotonic()
             server.stop()
-            assert time.monotonic() - began < 8
+            assert time.monotonic() - began < STOP_SECONDS_MAX
 
 
 def test_second_sigterm_changes_nothing(fresh_server: Server) -> None:
@@ -113,7 +115,7 @@ def test_long_poll_is_let_go_before_the_server_leaves(fresh_server: Server, fifo
         environment.close()
         began = time.monotonic()
         fresh_server.stop()
-        assert time.monotonic() - began < 8
+        assert time.monotonic() - began < STOP_SECONDS_MAX
         assert polled.result()[0] in (204, 503)
         fresh_server.start()
         environment.publish(queue, "m1")
@@ -136,5 +138,5 @@ def test_client_that_polls_on_does_not_hold_up_a_stop(fresh_server: Server) -> N
         time.sleep(0.3)
         began = time.monotonic()
         fresh_server.stop()
-        assert time.monotonic() - began < 8
+        assert time.monotonic() - began < STOP_SECONDS_MAX
         polled.result()
