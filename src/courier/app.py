@@ -63,7 +63,7 @@ from courier.dialects.discue.lockout import Lockout
 from courier.dialects.discue.names import DiscueSpelling
 from courier.dialects.discue.names import read as read_id
 from courier.dialects.discue.site import DiscueServices
-from courier.dialects.site import SiteServices
+from courier.dialects.site import DocumentedSite, SiteServices
 from courier.ops import Ops
 from courier.ops.services import OpsServices
 from courier.proxies import BadProxies, Proxies
@@ -255,7 +255,7 @@ def build(store: Store, config: Config, clock: SteadyClock, *, port: int) -> Cou
     ]
     console = None
     if config.console:
-        console = _console(services, credentials, outgoing, config, url=url)
+        console = _console(services, credentials, outgoing, config, url=url, apis=_apis(sites))
         # The site at the root takes what no other one covers, so it is the last.
         sites.insert(len(sites) - 1, console)
 
@@ -406,6 +406,16 @@ def _dialects(
     return [cloudflare, *anypoint.sites(for_anypoint), *discue.sites(for_discue)]
 
 
+def _apis(sites: list[Site]) -> list[tuple[str, str]]:
+    """The names of APIs, and where each is described; one that is at two places is named once."""
+    found: dict[str, str] = {}
+    for site in sites:
+        if isinstance(site, DocumentedSite):
+            name = site.title.removeprefix("Courier: ")
+            found.setdefault(name, f"{site.prefix}{site.docs_path}/docs")
+    return [*found.items()]
+
+
 def _ops(
     services: SiteServices,
     telemetry: Telemetry,
@@ -437,6 +447,7 @@ def _console(
     config: Config,
     *,
     url: str,
+    apis: list[tuple[str, str]],
 ) -> Console:
     return Console(
         services.store,
@@ -457,6 +468,7 @@ def _console(
         plans_bytes_max=config.plans_bytes_max,
         lake=str((config.data / "lake").resolve()),
         newcomers=Newcomers(services.sealer, outgoing.listener_urls, services.clock),
+        apis=apis,
     )
 
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import httpx
@@ -102,8 +103,9 @@ def new_queue(server: Server, name: str) -> str:
         return str(made["result"]["queue_id"])
 
 
-def new_exchange(server: Server, name: str, queues: list[str], *, country: str) -> None:
-    """An exchange bound to queues; the first of them takes what has that country only."""
+@contextmanager
+def anypoint(server: Server) -> Iterator[tuple[httpx.Client, str]]:
+    """Somebody who is signed in to the Admin API, and the address of the region."""
     given = server.credentials["anypoint"]
     app = given["connected_app"]
     region = (
@@ -115,6 +117,18 @@ def new_exchange(server: Server, name: str, queues: list[str], *, country: str) 
                  "grant_type": "client_credentials"}  # fmt: skip
         token = http.post(f"{server.url}/accounts/api/v2/oauth2/token", json=asked).json()
         http.headers["Authorization"] = f"Bearer {token['access_token']}"
+        yield http, region
+
+
+def new_fifo_queue(server: Server, name: str) -> None:
+    with anypoint(server) as (http, region):
+        made = http.put(f"{region}/destinations/queues/{name}", json={"fifo": True})
+        assert made.is_success, made.text
+
+
+def new_exchange(server: Server, name: str, queues: list[str], *, country: str) -> None:
+    """An exchange bound to queues; the first of them takes what has that country only."""
+    with anypoint(server) as (http, region):
         made = http.put(f"{region}/destinations/exchanges/{name}", json={"encrypted": False})
         assert made.is_success, made.text
         bindings = f"{region}/bindings/exchanges/{name}/queues"

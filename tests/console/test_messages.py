@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from courier.console.browsing import neighbours
-from tests.console.conftest import SAME, Visitor, new_key, new_queue
+from tests.console.conftest import SAME, Visitor, new_fifo_queue, new_key, new_queue
+from tests.delivery.receiver import Receiver, status
 from tests.server import Server
+from tests.wire.cloudflare.patience import eventually
 
 _NUMBERS = count()
 
@@ -163,8 +165,8 @@ def test_a_change_of_settings_is_set_back(server: Server, operator: Visitor) -> 
     assert operator.post(f"{at}/settings", **form).status_code == 303
     now = operator.facts(at)
     assert (now["settings"]["lease_ms"], now["dead_letter"]) == (120_000, "set-back-failed")
-    for wrong, status in (("x", 400), ("1", 404), ("999999999", 404)):
-        assert operator.get(f"{at}/settings?event={wrong}").status_code == status
+    for wrong, refused in (("x", 400), ("1", 404), ("999999999", 404)):
+        assert operator.get(f"{at}/settings?event={wrong}").status_code == refused
 
 
 def test_each_setting_says_who_set_it_and_when(
@@ -221,3 +223,57 @@ def test_a_wait_says_how_many_came_before(server: Server, operator: Visitor) -> 
     assert "waited: 10 before it" in operator.get(path).text
     first = operator.facts(f"/console/messages/{rows[0]['id']}?queue={queue}")["life"]["steps"]
     assert [step["before"] for step in first if step["kind"] == "leased"] == [0, 0, 0]
+
+
+def test_what_a_listener_answered_is_why_a_message_is_late(
+    server: Server, operator: Visitor
+) -> None:
+    """The queue has no consumer, so nobody else is missing."""
+    queue = new_queue(server, f"pushed-{next(_NUMBERS)}")
+    with Receiver() as receiver, server.client() as http:
+        receiver.on("/signup", status(500, b"oops!"))
+        url = receiver.url("/signup")
+        made = operator.post(f"/console/queues/{queue}/listeners", name="mailer", url=url)
+        assert made.status_code == 200, made.text
+        http.post(f"/queues/{queue}/messages", json={"body": "hello"})
+        receiver.wait("/signup", 1)
+        row = operator.facts(f"/console/queues/{queue}")["messages"]["rows"][0]
+        path = f"/console/messages/{row['id']}?queue={queue}"
+        why = eventually(
+            lambda: said if "oops" in (said := operator.facts(path)["why"]) else "", seconds_max=60
+        )
+    assert why.startswith('Listener mailer did not take it: 500 "oops!". The next attempt is')
+    assert "leased" not in why
+    [look] = operator.facts(f"/console/queues/{queue}")["looks"]
+    assert 'mailer fails and never took one: 500 "oops!"; 1 message not taken' in look["sentence"]
+
+
+def test_a_pause_is_part_of_where_the_time_went(server: Server, operator: Visitor) -> None:
+    queue = new_queue(server, f"paused-{next(_NUMBERS)}")
+    at = f"/console/queues/{queue}"
+    with server.client() as http:
+        http.post(f"/queues/{queue}/consumers", json={"type": "http_pull"})
+        operator.post(f"{at}/pause")
+        http.post(f"/queues/{queue}/messages", json={"body": "hello"})
+        row = operator.facts(at)["messages"]["rows"][0]
+        operator.post(f"{at}/resume")
+        pulled = http.post(f"/queues/{queue}/messages/pull", json={}).json()["result"]["messages"]
+        http.post(f"/queues/{queue}/messages/ack", json={"acks": [
+            {"lease_id": pulled[0]["lease_id"]}]})  # fmt: skip
+    took = operator.facts(f"/console/messages/{row['id']}?queue={queue}")["took"]
+    assert "while the queue was paused" in took
+
+
+def test_the_earlier_message_of_a_group_is_linked(server: Server, operator: Visitor) -> None:
+    name = f"grouped-{next(_NUMBERS)}"
+    new_fifo_queue(server, name)
+    queue = operator.facts(f"/console?q={name}")["rows"][0]["id"]
+    at = f"/console/queues/{queue}"
+    for body in ("1", "2"):
+        assert operator.post(f"{at}/publish", body=body, kind="json", group="g").status_code == 303
+    rows = operator.facts(f"{at}?order=oldest")["messages"]["rows"]
+    first, second = (f"/console/messages/{row['id']}?queue={queue}" for row in rows)
+    facts = operator.facts(second)
+    assert facts["why"] == "An earlier message of its group has to be done first."
+    assert first.replace("/console", "") in operator.get(second).text
+    assert operator.facts(first)["earlier"] == ""

@@ -406,6 +406,11 @@ def test_settings_are_the_operators(
     assert ["port", str(server.port)] in [each[:2] for each in facts["settings"]]
     page = operator.get("/console/settings").text
     assert "push_networks" in page and "nav-settings" in page
+    described = re.findall(r'href="([^"]+/docs)"', page)
+    at = f"{server.url}/console/settings"
+    assert len(described) == 7
+    for path in described:
+        assert httpx.get(str(httpx.URL(at).join(path)), trust_env=False).status_code == 200
     assert "default" in operator.get("/console/settings/tenants").text
     tenant = visitor(new_key(server, "everything", ["write", "keys:read", "keys:write"])["token"])
     assert "nav-settings" not in tenant.get("/console").text

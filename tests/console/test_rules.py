@@ -12,6 +12,7 @@ from courier.console.rules import (
     ServerFacts,
     looks_at,
     looks_at_server,
+    who_left,
 )
 from courier.core.types import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 
@@ -87,6 +88,17 @@ CASES: list[tuple[str, QueueFacts, str]] = [
      "Listener mailer fails since 21:12:30: 1 message not taken."),
     ("nothing",
      queue(listeners=(listener(missed=1, last_failure_ms=1, last_success_ms=2),)), ""),
+    ("listener",
+     queue(listeners=(listener(missed=2, open=412, last_failure_ms=NOW_MS, answer='500 "oops!"',
+                               last_success_ms=NOW_MS - 60_000),)),
+     'Listener mailer fails since 21:12:30: 500 "oops!"; 2 messages not taken. 412 pushes wait.'),
+    ("listeners_behind", queue(count=1, history=grown(), consumed=False,
+                               listeners=(listener(open=900),)),
+     "Grows by 10/s, at least since 21:03: its listeners take fewer than come; 900 pushes wait."),
+    ("grows_alone", queue(count=1, history=grown(), consumed=False, listeners=(listener(),)),
+     "Grows by 10/s, at least since 21:03; nobody has leased from it in the last 10 minutes."),
+    ("grows_alone", queue(count=1, history=grown(), listeners=(listener(open=900),)),
+     "Grows by 10/s, at least since 21:03; nobody has leased from it in the last 10 minutes."),
     ("worker_missing", queue(unplaced="resize"),
      "Its consumer is the worker resize, which has no URL here; `courier worker add resize URL` "
      "gives it one."),
@@ -113,6 +125,26 @@ def test_facts_make_the_sentence(rule: str, facts: QueueFacts, says: str) -> Non
         return
     assert looks[rule].sentence == says
     assert looks[rule].queue == facts.id and looks[rule].state
+
+
+LAST_MS = NOW_MS // MINUTE_MS * MINUTE_MS - 10 * MINUTE_MS
+
+
+@pytest.mark.parametrize(
+    ("known", "says"),
+    [
+        ({"names": [], "waiting": 5}, ""),
+        ({"waiting": 0}, ""),
+        ({"minute_ms": NOW_MS - 3 * MINUTE_MS + 1}, ""),
+        ({}, "Nobody has leased since 21:03. billing did then."),
+        ({"names": ["a", "b"], "acked": 600, "waiting": 102_000},
+         "Nobody has leased since 21:03. a and b did then, and would need 2 h 50 min for what "
+         "waits."),
+    ],
+)  # fmt: skip
+def test_who_leased_last_and_how_long_they_would_need(known: dict[str, Any], says: str) -> None:
+    facts = {"names": ["billing"], "minute_ms": LAST_MS, "acked": 0, "waiting": 7, **known}
+    assert who_left(**facts, now_ms=NOW_MS) == says
 
 
 def test_the_gravest_comes_first() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from courier.console.life import Step, folded
-from courier.console.why import Waiting, is_over, where_it_went, why_late
+from courier.console.why import Owed, Waiting, is_over, where_it_went, why_late
 
 NOW_MS = 1_794_950_030_000
 HOME = "home"
@@ -45,6 +45,28 @@ LATE: list[tuple[Waiting, list[Step], str]] = [
      "Attempt 1 failed; the next may begin at 21:14:50, 1 min from now."),
     (Waiting(paused=True), [PUBLISHED, step(-1, "push_failed", listener="l", delay_ms=9_000)],
      "The queue is paused: nothing is handed out until somebody resumes it."),
+    (Waiting(owed=(Owed("mailer"),), consumed=False), [PUBLISHED],
+     "It has not been pushed to listener mailer yet."),
+    (Waiting(owed=(Owed("mailer"),)), [PUBLISHED],
+     "It has not been pushed to listener mailer yet. Nobody has leased from the queue in the last "
+     "ten minutes."),
+    (Waiting(owed=(Owed("mailer", 2, '500 "oops!"', NOW_MS + 25_000),), consumed=False),
+     [PUBLISHED], 'Listener mailer did not take it: 500 "oops!". The next attempt is at 21:14:15, '
+     "25 s from now."),
+    (Waiting(owed=(Owed("mailer", 2, "503", NOW_MS),), consumed=False), [PUBLISHED],
+     "Listener mailer did not take it: 503. The next attempt is due."),
+    (Waiting(owed=(Owed("mailer", 11, "503", exhausted=True),), consumed=False), [PUBLISHED],
+     "Listener mailer did not take it in 11 attempts: 503. It is not pushed again by itself."),
+    (Waiting(owed=(Owed("mailer", held="disabled"),), consumed=False), [PUBLISHED],
+     "Listener mailer is disabled: what is for it waits."),
+    (Waiting(owed=(Owed("mailer", 3, "timed out", held="inactive"),), consumed=False), [PUBLISHED],
+     "Listener mailer does not answer: timed out. It is pushed when a probe is answered."),
+    (Waiting(owed=tuple(Owed(name, held="disabled") for name in "abcde"), consumed=False),
+     [PUBLISHED], "Listener a is disabled: what is for it waits. Listener b is disabled: what is "
+     "for it waits. Listener c is disabled: what is for it waits. 2 more listeners have not taken "
+     "it."),
+    (Waiting(consumed=False), [PUBLISHED],
+     "Nobody has leased from the queue in the last ten minutes."),
 ]  # fmt: skip
 
 
@@ -81,6 +103,24 @@ DONE: list[tuple[list[Step], str]] = [
 def test_where_the_time_went(steps: list[Step], says: str) -> None:
     assert is_over(steps)
     assert where_it_went(steps) == says
+
+
+@pytest.mark.parametrize(
+    ("switches", "says"),
+    [
+        # Times are seconds, of a minute of waiting that begins at -60.
+        ([], "1 min waiting"),
+        ([(-50, True), (-20, False)], "30 s waiting, 30 s while the queue was paused"),
+        ([(-20, False)], "40 s while the queue was paused, 20 s waiting"),
+        ([(-15, True)], "45 s waiting, 15 s while the queue was paused"),
+        ([(-55, True), (-50, False), (-40, True), (-10, False)],
+         "35 s while the queue was paused, 25 s waiting"),
+    ],
+)  # fmt: skip
+def test_a_pause_is_told_from_waiting(switches: list[tuple[int, bool]], says: str) -> None:
+    steps = [PUBLISHED, step(0, "leased", lease_ms=5_000), step(1, "acked")]
+    at = [(NOW_MS + at_s * 1_000, paused) for at_s, paused in switches]
+    assert where_it_went(steps, at) == f"1 min 1 s in all: {says}, 1 s of work."
 
 
 def test_of_nothing_nothing_is_said() -> None:

@@ -115,6 +115,8 @@ def test_rows_of_an_answer_are_replayed_and_taken_back(small: SmallLake, visitor
     wanted = {"action": "replay", "sql": sql, "target": "again"}
     assert visitor.post("/console/plans", **wanted).status_code == 400
     assert visitor.post("/console/plans", **{**wanted, "target": "nowhere"}).status_code == 404
+    slow = visitor.post("/console/plans", **wanted, which="all", rate="soon")
+    assert slow.status_code == 400 and "not a number of messages a second" in slow.text
     for fields, count in (({"selected": chosen[1]}, 1), ({"which": "all"}, 3)):
         path = visitor.follow(visitor.post("/console/plans", **wanted, **fields)).url.path
         deadline = time.monotonic() + 20
@@ -125,6 +127,16 @@ def test_rows_of_an_answer_are_replayed_and_taken_back(small: SmallLake, visitor
         assert facts["title"] == words
         assert visitor.post(f"{path}/run").status_code == 303
         assert visitor.facts(path)["done"] == count
+    began_s = time.monotonic()
+    paced = visitor.follow(visitor.post("/console/plans", **wanted, which="all", rate="2"))
+    assert "2 a second are published; it takes 1.5 s." in paced.text
+    visitor.post(f"{paced.url.path}/run")
+    while visitor.facts(paced.url.path)["state"] != "done":
+        time.sleep(0.1)
+    assert time.monotonic() - began_s >= 1.5
+    assert visitor.facts(paced.url.path)["done"] == 3
+    undone = visitor.follow(visitor.post(f"{paced.url.path}/undo")).url.path
+    assert visitor.facts(undone)["done"] == 3
     rows = visitor.facts(f"/console/queues/{queue}")["messages"]["rows"]
     one = visitor.facts(f"/console/messages/{rows[0]['id']}?queue={queue}")
     assert one["headers"]["courier-replay-queue"] == "orders"

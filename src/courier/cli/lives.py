@@ -109,7 +109,9 @@ def detail(step: dict[str, Any]) -> str:
         "": step["reason"] or step["error"],
         "answer": step["answer"],
         "for": words.duration(step["lease_ms"]) if step["lease_ms"] else "",
-        "after": words.duration(step["delay_ms"]) if step["delay_ms"] else "",
+        "delayed" if step["kind"] == "published" else "next after": (
+            words.duration(step["delay_ms"]) if step["delay_ms"] else ""
+        ),
         "by": who,
         "via": step["dialect"],
     }

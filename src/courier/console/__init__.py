@@ -94,7 +94,7 @@ class Services(Struct):
     for a key and its secret. `placed` are the workers
     of a tenant that the server's own settings give a URL. `spelled` is the core's id that a
     dialect spells like this, "" for none. `settings` are those of the server: name, value, where
-    that comes from, and what it means.
+    that comes from, and what it means. `apis` are the names of APIs and the paths of their pages.
     """
 
     store: Store
@@ -118,6 +118,7 @@ class Services(Struct):
     plans_bytes_max: int
     lake: str
     newcomers: Making
+    apis: list[tuple[str, str]]
 
     def failed(self, request: Request) -> None:
         """Count a failed sign-in. Raises Guessing when its address had too many."""
@@ -190,6 +191,7 @@ class Console:
         plans_bytes_max: int,
         lake: str,
         newcomers: Making,
+        apis: list[tuple[str, str]],
     ) -> None:
         self.services = Services(
             store,
@@ -213,6 +215,7 @@ class Console:
             plans_bytes_max,
             lake,
             newcomers,
+            apis,
         )
         self._keyring = keys.Keyring(store)
         self._loading = asyncio.Lock()

@@ -84,7 +84,8 @@ class Choosing:
         async for found in self._found(plan, reach):
             for each in found:
                 alike = not chosen or chosen[0].queue == each.queue
-                if len(chosen) == PAGE or not alike or not room.fitting([len(each.body or b"")]):
+                full = len(chosen) == plan.page_messages_max
+                if full or not alike or not room.fitting([len(each.body or b"")]):
                     yield chosen
                     chosen, room = [], Allowance(PAGE_BYTES_MAX)
                     room.fitting([len(each.body or b"")])

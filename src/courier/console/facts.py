@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
+from courier import ids
 from courier.console import Services
 from courier.console.recent import QUIET, History, Recent
 from courier.console.rules import Listening, Look, QueueFacts, ReaderFacts, ServerFacts, looks_at
@@ -21,6 +22,7 @@ from courier.core.types import (
     Pipeline,
     Queue,
     QueueStats,
+    Report,
     Tenant,
     Worker,
 )
@@ -29,6 +31,9 @@ from courier.core.types import (
 BEYOND = "another queue"
 # Queues that are judged in one step of the event loop.
 PART = 500
+# Listeners that fail and are asked for an answer, and how much of it is shown.
+ANSWERS_MAX = 20
+ANSWER_CHARACTERS_MAX = 120
 _NONE = QueueStats()
 
 
@@ -80,7 +85,8 @@ class Facts:
         histories = await self.recent.of(tenant, now_ms)
         alone = queues[0].id if len(queues) == 1 else None
         listeners = await self._listeners(tenant, alone, now_ms)
-        unplaced = self._unplaced(tenant, alone)
+        scripts = self._scripts(tenant, alone)
+        unplaced = self._unplaced(tenant, scripts)
         names: dict[str, str] = {}
         found = []
         watched = listeners.keys() | unplaced.keys()
@@ -96,6 +102,7 @@ class Facts:
                 facts = self._facts(queue, held, history)
                 facts.listeners = listeners.get(id, ())
                 facts.unplaced = unplaced.get(id, "")
+                facts.consumed = id in scripts or not facts.listeners
                 if queue.dead_letter and history.buried_hour:
                     facts.dead_letter = self._name(queue.dead_letter, reach, names)
                 known.listeners = facts.listeners
@@ -136,13 +143,15 @@ class Facts:
             listeners = self._records.scan(Listener, parent=queue)
         stats = await self._store.pushes.stats([each.id for each in listeners], now_ms=now_ms)
         found: dict[str, tuple[Listening, ...]] = {}
-        slices = Slices()
+        slices, asked = Slices(), 0
         for listener in listeners:
             await slices.turn()
             liveness = self._records.get(Liveness, listener.id)
             held = stats.get(listener.id)
             if held is None:
                 continue
+            fails = held.missed and held.last_failure_ms > held.last_success_ms
+            asked += bool(fails)
             listening = Listening(
                 listener.id,
                 listener.title,
@@ -154,22 +163,34 @@ class Facts:
                 held.last_failure_ms,
                 held.open,
                 held.missed,
+                await self._answer(listener, now_ms) if fails and asked <= ANSWERS_MAX else "",
             )
             found[listener.parent] = (*found.get(listener.parent, ()), listening)
         return found
 
-    def _unplaced(self, tenant: str, queue: str | None) -> dict[str, str]:
-        """Queues whose worker has no URL, with the worker's name."""
+    async def _answer(self, listener: Listener, now_ms: int) -> str:
+        """What came of the newest message that it has not taken."""
+        for id in await self._store.pushes.missed(listener.id, limit=1, now_ms=now_ms):
+            seq = ids.message_seq(id, queue=listener.parent) or 0
+            for push in await self._store.pushes.of_message(listener.parent, seq, now_ms=now_ms):
+                if push.listener == listener.id and push.report is not None:
+                    return answered(push.report)
+        return ""
+
+    def _scripts(self, tenant: str, queue: str | None) -> dict[str, str]:
+        """Queues that have a consumer, with the name of the worker if it is one."""
         if queue is None:
             consumers = self._records.scan(Consumer, tenant=tenant)
         else:
             consumers = self._records.scan(Consumer, parent=queue)
+        return {each.parent: each.script if each.mode == "push" else "" for each in consumers}
+
+    def _unplaced(self, tenant: str, scripts: dict[str, str]) -> dict[str, str]:
+        """Queues whose worker has no URL, with the worker's name."""
         placed = {worker.name for worker in self._records.scan(Worker, tenant=tenant)}
         placed |= set(self._services.placed(tenant))
         return {
-            each.parent: each.script
-            for each in consumers
-            if each.mode == "push" and each.script not in placed
+            queue: script for queue, script in scripts.items() if script and script not in placed
         }
 
     async def exchanges(
@@ -217,6 +238,14 @@ class Facts:
             )
             for each, those in zip(known, levels, strict=True)
         }
+
+
+def answered(report: Report) -> str:
+    """The status and how the answer began, in one line; or why there was none."""
+    text = " ".join(report.text.split())[:ANSWER_CHARACTERS_MAX]
+    if not report.status:
+        return report.error
+    return f'{report.status} "{text}"' if text else str(report.status)
 
 
 def by_minute(

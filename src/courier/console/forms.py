@@ -66,7 +66,8 @@ class NewPlan(Struct):
     """What to do, to what: ids of queues or sequences of messages, with commas between.
 
     `which` "all": every message that fits `since`, `until`, `q`, `path`, `state` and `origin` (the
-    queue whose dead letters they are), not those `selected`. `view`: as of a Switch.
+    queue whose dead letters they are), not those `selected`. `rate`: messages a second of a replay.
+    `view`: as of a Switch.
     """
 
     action: str = ""
@@ -79,6 +80,7 @@ class NewPlan(Struct):
     path: str = ""
     sql: str = ""
     target: str = ""
+    rate: str = ""
     state: str = ""
     origin: str = ""
     view: str = ""

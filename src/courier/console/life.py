@@ -59,7 +59,8 @@ class Life(Struct):
     """`upto` is the last offset that was looked at; `whole` unless a limit ended the search.
 
     `hidden` counts events on queues that the key does not reach. `archived`: the events come from
-    the lake, and are those of one message without its copies.
+    the lake, and are those of one message without its copies. `switches` are the times at which the
+    queue that it began on was paused (True) and resumed.
     """
 
     steps: list[Step]
@@ -68,6 +69,7 @@ class Life(Struct):
     whole: bool
     hidden: int = 0
     archived: bool = False
+    switches: list[tuple[int, bool]] = []
 
 
 class _Watched:
@@ -81,6 +83,8 @@ class _Watched:
         # Leases made on each queue, and how many there were at the last event of each message.
         self._leased: dict[str, int] = {}
         self._passed: dict[tuple[str, str], int] = {}
+        self._home = queue
+        self.switches: list[tuple[int, bool]] = []
         self._add(queue, message, ids.message_seq(message, queue=queue))
 
     def _add(self, queue: str, message: str, seq: int | None) -> None:
@@ -92,6 +96,8 @@ class _Watched:
 
     def take(self, run: Run, start: int, stop: int) -> list[Step]:
         """The steps of one run that are about one of them."""
+        if run.kind == "queue_updated" and run.queue == self._home:
+            self._look_for_pauses(run, start, stop)
         if run.kind not in journal.MESSAGE_KINDS:
             return []
         if run.kind == "published":
@@ -116,6 +122,11 @@ class _Watched:
         if run.kind == "leased":
             self._leased[run.queue] = leased + stop - start
         return steps
+
+    def _look_for_pauses(self, run: Run, start: int, stop: int) -> None:
+        for detail in journal.column(run, "detail")[start:stop]:
+            if isinstance(detail, dict) and "paused" in detail.get("changed", ()):
+                self.switches.append((run.at_ms, bool(detail.get("paused"))))
 
     def _look_for_copies(self, run: Run, start: int, stop: int) -> None:
         """Watch what is a copy of one of them, or has the id that a publisher chose for it."""
@@ -258,7 +269,8 @@ async def read(
     whole = after >= head.last or not watched.open
     _note_waits(steps)
     _name(store, steps, within)
-    return Life(steps[:STEPS_MAX], first + 1, after, whole, hidden)
+    switches = watched.switches
+    return Life(steps[:STEPS_MAX], first + 1, after, whole, hidden, switches=switches)
 
 
 def _steps(watched: _Watched, cut: Sequence[tuple[Run, int, int]], tenant: str) -> list[Step]:

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from courier import ids
 from courier.console import Page, Redirect, Services, life, wants_json
-from courier.console.facts import Facts
+from courier.console.facts import Facts, Known, answered
 from courier.console.guard import HEADERS, NOT_KEPT
 from courier.console.lake import LakePages
 from courier.console.life import Step, folded
@@ -17,9 +17,9 @@ from courier.console.past import Past
 from courier.console.queue import may
 from courier.console.shell import message_lines
 from courier.console.troubles import nearest
-from courier.console.why import BEFORE_MAX, Waiting, is_over, where_it_went, why_late
+from courier.console.why import BEFORE_MAX, Owed, Waiting, is_over, where_it_went, why_late
 from courier.core.errors import NotFound
-from courier.core.types import MINUTE_MS, SECOND_MS, Message, Queue
+from courier.core.types import MINUTE_MS, SECOND_MS, Consumer, Message, Queue
 from courier.web import Call, Handler, Response
 
 # What of a body a page shows; all of it can be downloaded.
@@ -55,6 +55,7 @@ class MessageFacts(Struct):
     size: int
     group: str
     why: str
+    earlier: str
     over: bool
     took: str
     life: life.Life
@@ -108,8 +109,10 @@ class MessagePage:
         if message is None and not lived.steps:
             raise NotFound("message", id)
         over = message is None and is_over(lived.steps)
-        why = "" if message is None or at_ms else why_late(
-            await self._waiting(call, queue, message, now_ms), lived.steps, now_ms)  # fmt: skip
+        why = earlier = ""
+        if message is not None and not at_ms:
+            waiting = await self._waiting(call, queue, message, now_ms)
+            why, earlier = why_late(waiting, lived.steps, now_ms), waiting.group_before
         form = call.request.query.get("body", ["pretty"])[-1]
         body = self._body(queue, message, form if form in FORMS else "pretty") if readable else None
         published = message.published_ms if message else ids.message_ms(id)
@@ -127,7 +130,8 @@ class MessagePage:
                 group=(message.group or "") if message else "",
                 why=why,
                 over=over,
-                took=where_it_went(lived.steps) if over else "",
+                earlier=earlier,
+                took=where_it_went(lived.steps, lived.switches) if over else "",
                 life=lived,
                 body=body,
                 headers=(message.headers or {}) if message and readable else {},
@@ -171,13 +175,38 @@ class MessagePage:
         )
         before = [each for each in earlier if each.seq < message.seq]
         of_group = [each.id for each in before if each.group == message.group]
+        leased_lately = any(sums.leased for sums in history.minutes)
+        told = may(call.key, "listeners:read", queue.id)
+        owed = await self._owed(queue, message, known, now_ms) if told else ()
         return Waiting(
             paused=queue.paused,
             before=len(before),
             group_before=of_group[0] if queue.fifo and of_group else "",
             out_rate=history.rate("acked", second),
-            leased_lately=any(sums.leased for sums in history.minutes),
+            leased_lately=leased_lately,
             expires_ms=_expires(queue, message),
+            owed=owed,
+            consumed=leased_lately or bool(self._records.scan(Consumer, parent=queue.id)),
+        )
+
+    async def _owed(
+        self, queue: Queue, message: Message, known: Known, now_ms: int
+    ) -> tuple[Owed, ...]:
+        """Listeners that have not taken the message."""
+        listeners = {each.id: each for each in known.listeners}
+        pushes = await self._store.pushes.of_message(queue.id, message.seq, now_ms=now_ms)
+        return tuple(
+            Owed(
+                to.title,
+                push.attempts,
+                answered(push.report) if push.report else "",
+                push.due_ms or 0,
+                push.status == "exhausted",
+                "disabled" if to.disabled_by else "inactive" if to.state == "inactive" else "",
+            )
+            for push in pushes
+            if push.status in ("pending", "retrying", "exhausted")
+            and (to := listeners.get(push.listener))
         )
 
     def _body(self, queue: Queue, message: Message | None, form: str) -> Body | None:

@@ -21,9 +21,9 @@ from courier.console.spans import moment_ms
 from courier.console.troubles import PlanConflict
 from courier.console.wholes import Wholes
 from courier.core.errors import Forbidden, InvalidRequest, NotFound, StoreUnavailable
-from courier.core.types import Key, KeyUse, Listener, MessageState, Queue, Tenant
+from courier.core.types import SECOND_MS, Key, KeyUse, Listener, MessageState, Queue, Tenant
 from courier.web import Call, Handler
-from courier.words import clock, count, preview
+from courier.words import clock, count, duration, number, preview
 
 QUEUES_MAX = 50
 MESSAGES_MAX = 500
@@ -214,6 +214,7 @@ class Planning:
             target=target.id if target else "",
             target_name=target.name if target else "",
             selection=Selection(sql=sql),
+            per_second=_rate(asked.rate),
         )
 
     def _of_operator(self, call: Call, asked: forms.NewPlan) -> Plan:
@@ -425,6 +426,9 @@ class Planning:
             listener = self._store.records.get(Listener, plan.target)
             if listener and listener.disabled_by:
                 return ("The listener is disabled: its pushes wait until it is enabled.",)
+        if plan.per_second:
+            took = duration(plan.count / plan.per_second * SECOND_MS)
+            return (f"{number(plan.per_second)} a second are published; it takes {took}.",)
         return deeds.queue_effects(plan) if plan.before else ()
 
 
@@ -465,6 +469,16 @@ def _seq(text: str) -> int:
     text = text.strip()
     if not (text.isascii() and text.isdigit() and len(text) < 16):
         raise InvalidRequest("selected", f"'{text[:40]}' is not the sequence of a message")
+    return int(text)
+
+
+def _rate(text: str) -> int:
+    """Messages a second, 0 for no limit. Raises InvalidRequest."""
+    text = text.strip().replace(",", "")
+    if not text:
+        return 0
+    if not (text.isascii() and text.isdigit() and 0 < len(text) < 7 and int(text)):
+        raise InvalidRequest("rate", f"'{text[:40]}' is not a number of messages a second")
     return int(text)
 
 

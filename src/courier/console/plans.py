@@ -37,6 +37,8 @@ log = logging.getLogger("courier.console")
 
 # Messages that are chosen, written and acted on together.
 PAGE = 500
+# How long a page of a replay with a rate takes.
+SLOW_PAGE_S = 5
 KEPT_MS = 30 * DAY_MS
 PLANS_MAX = 1_000
 # Queues that a plan names as touched; one that touches more is for keys without limits.
@@ -104,7 +106,8 @@ class Plan(Struct, kw_only=True):
     `after` is the journal's last offset before the page that runs, `place` that page. `left` are
     sequences, by queue, of chosen messages that it left alone; `offsets` those of its events.
     `touched` are the ids of every queue that it reads, changes or publishes to besides `queues`;
-    None: unknown, or more than TOUCHED_MAX. `view` is the page that it was made on.
+    None: unknown, or more than TOUCHED_MAX. `view` is the page that it was made on. At most
+    `per_second` messages are published in a second by a replay, 0 for no limit.
     """
 
     id: str
@@ -136,6 +139,7 @@ class Plan(Struct, kw_only=True):
     before: Before | None = None
     touched: list[str] | None = None
     view: str = ""
+    per_second: int = 0
 
     def touch(self, *queues: str) -> None:
         """Note queues (ids) as touched; "" is none."""
@@ -150,6 +154,11 @@ class Plan(Struct, kw_only=True):
     def file(self) -> str:
         """Whose messages it is about; what puts messages back has those of the plan it undoes."""
         return self.undo_of if self.action in ("put_back", "create_again") else self.id
+
+    @property
+    def page_messages_max(self) -> int:
+        """A page of a slow replay is over soon, because it is stopped between two pages."""
+        return min(PAGE, self.per_second * SLOW_PAGE_S) if self.per_second else PAGE
 
     @property
     def skipped(self) -> int:

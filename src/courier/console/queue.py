@@ -14,8 +14,8 @@ from courier.console.consumers import ConsumerRow, Consumers, Work
 from courier.console.facts import BEYOND, Facts, Known
 from courier.console.lake import AWAY, LakePages
 from courier.console.past import Past, SetBy
-from courier.console.rules import Listening, Look, listener_trouble
-from courier.console.shell import queue_lines
+from courier.console.rules import Listening, Look, listener_trouble, who_left
+from courier.console.shell import queue_lines, replay_sql
 from courier.core import keys
 from courier.core.errors import Forbidden, NotFound, OverLimit
 from courier.core.limits import ANSWER_BYTES_MAX, Allowance
@@ -127,6 +127,7 @@ class ShownQueue(Struct):
     set_by: dict[str, SetBy] | None = None
     shell: list[tuple[str, str]] = []
     against_line: tuple[int, ...] = ()
+    who_left: str = ""
 
     @property
     def chart(self) -> Markup:
@@ -145,6 +146,11 @@ class ShownQueue(Struct):
                 rows.append((series.since_ms + place * series.bucket_ms, *values))
             last = values
         return rows
+
+    @property
+    def replay(self) -> str:
+        """What asks the lake for the messages of the selected time."""
+        return replay_sql(self.id, *self.chosen) if self.chosen else ""
 
     @property
     def row_ms(self) -> int:
@@ -235,6 +241,7 @@ class QueuePage:
             queue.id if state == "dead" else "",
         )
         reached = dead if dead and dead.id in reach else None
+        consumers = [] if at_ms else await self._consumers.of(queue, now_ms)
         return ShownQueue(
             id=queue.id,
             name=queue.name,
@@ -259,7 +266,7 @@ class QueuePage:
             compared=compared,
             messages=await self._then(call, queue, at_ms) if at_ms else
             await self._messages(call, queue, reached, wanted, order, state, after, now_ms),
-            consumers=[] if at_ms else await self._consumers.of(queue, now_ms),
+            consumers=consumers,
             listeners=[*known.listeners] if await self._may(call, "listeners:read", queue) else [],
             troubles={each.id: said for each in known.listeners
                       if (said := listener_trouble(each, now_ms))
@@ -273,6 +280,7 @@ class QueuePage:
             shell=queue_lines(self._services.url, queue.id, queue.name,
                               self._services.other_tenant(queue.tenant)),
             against_line=line,
+            who_left=_who_left(consumers, known, now_ms),
         )  # fmt: skip
 
     async def _may(self, call: Call, scope: Any, queue: Queue) -> bool:
@@ -399,6 +407,18 @@ class QueuePage:
             found.rows, found.next, readable, found.share, found.last_ms,
             wanted.searches and self._has_encrypted(queue.tenant), queue=queue.id,
         )  # fmt: skip
+
+
+def _who_left(consumers: list[ConsumerRow], known: Known, now_ms: int) -> str:
+    if not consumers or known.queue.paused:
+        return ""
+    return who_left(
+        [row.name or "a key that is gone" for row in consumers],
+        minute_ms=consumers[0].minute_ms,
+        acked=sum(row.acked for row in consumers),
+        waiting=known.waiting,
+        now_ms=now_ms,
+    )
 
 
 def may(key: Key | None, scope: Any, queue: str) -> bool:

@@ -37,6 +37,8 @@ class Listening(Struct):
     last_failure_ms: int = 0
     open: int = 0
     missed: int = 0
+    # What came of the newest message that it has not taken.
+    answer: str = ""
 
 
 class QueueFacts(Struct):
@@ -59,10 +61,17 @@ class QueueFacts(Struct):
     listeners: tuple[Listening, ...] = ()
     # The script of a push consumer that has no URL.
     unplaced: str = ""
+    # Whether it has a consumer; one that has none and a listener is consumed by listeners alone.
+    consumed: bool = True
 
     @property
     def waiting(self) -> int:
         return self.count - self.leased - self.delayed
+
+    @property
+    def owed(self) -> int:
+        """Pushes that wait, of a queue that only its listeners consume."""
+        return 0 if self.consumed else sum(each.open for each in self.listeners)
 
 
 class ReaderFacts(Struct):
@@ -115,7 +124,8 @@ def growth_per_s(history: History) -> float:
 def grows_alone(queue: QueueFacts, now_ms: int) -> Look | None:
     since_ms = growing_since(queue.history, now_ms)
     lately = queue.history.minutes[-1 - UNLEASED_MINUTES :]
-    if not since_ms or any(sums.leased for sums in lately) or queue.paused:
+    leased = any(sums.leased for sums in lately)
+    if not since_ms or leased or queue.paused or queue.owed:
         return None
     before = any(sums.leased for sums in queue.history.minutes)
     who = (
@@ -143,6 +153,18 @@ def grows_with_consumers(queue: QueueFacts, now_ms: int) -> Look | None:
         f"lease from it: they would have to be {faster}."
     )
     return _look("grows", 50, queue, said, "grows")
+
+
+def listeners_behind(queue: QueueFacts, now_ms: int) -> Look | None:
+    since_ms = growing_since(queue.history, now_ms)
+    if not since_ms or not queue.owed or queue.paused:
+        return None
+    said = (
+        f"Grows by {rate(growth_per_s(queue.history))}/s, at least since "
+        f"{minute(since_ms, now_ms)}: its listeners take fewer than come; "
+        f"{count(queue.owed, 'push waits', 'pushes wait')}."
+    )
+    return _look("listeners_behind", 50, queue, said, "grows; pushes wait")
 
 
 def dead_letters(queue: QueueFacts, now_ms: int) -> Look | None:
@@ -199,7 +221,8 @@ def listener_trouble(listener: Listening, now_ms: int) -> str:
             else "and never took one"
         )
         missed = count(listener.missed, "message")
-        return f"{name} fails {since}: {missed} not taken.{wait}"
+        answer = f" {listener.answer};" if listener.answer else ""
+        return f"{name} fails {since}:{answer} {missed} not taken.{wait}"
     return ""
 
 
@@ -309,6 +332,7 @@ OF_QUEUES: tuple[Callable[[QueueFacts, int], Look | None], ...] = (
     dead_letters,
     listener_fails,
     grows_with_consumers,
+    listeners_behind,
     stopped,
     leases_too_short,
 )
@@ -328,6 +352,16 @@ def looks_at(queue: QueueFacts, now_ms: int) -> list[Look]:
 
 def looks_at_server(server: ServerFacts, now_ms: int) -> list[Look]:
     return [look for rule in OF_SERVER if (look := rule(server, now_ms))]
+
+
+def who_left(names: Sequence[str], *, minute_ms: int, acked: int, waiting: int, now_ms: int) -> str:
+    """Who leased last from a queue in which messages wait, and how long they would need."""
+    if not names or not waiting or now_ms < minute_ms + (1 + UNLEASED_MINUTES) * MINUTE_MS:
+        return ""
+    said = f"Nobody has leased since {minute(minute_ms, now_ms)}. {listing(names)} did then"
+    if not acked:
+        return f"{said}."
+    return f"{said}, and would need {duration(waiting / acked * MINUTE_MS)} for what waits."
 
 
 def gravest(looks: Sequence[Look]) -> list[Look]:

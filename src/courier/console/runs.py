@@ -16,6 +16,7 @@ from courier.console.choosing import Choosing
 from courier.console.deeds import DEEDS
 from courier.console.lake import LakePages
 from courier.console.plans import (
+    PAGE,
     REPLAY_ID,
     Plan,
     PlanFiles,
@@ -222,14 +223,24 @@ class Runs:
                 if (each.into or each.queue) == into
             ]
             key = f"console:{plan.id}/{plan.place}"
-            while True:
-                try:
-                    await self._services.broker.publish_rows(
-                        queue, drafts, key=key, first=0, actor=actor
-                    )
-                    break
-                except RateLimited as error:
-                    await asyncio.sleep(min(PAUSE_S_MAX, error.retry_after_ms / 1_000))
+            most = plan.per_second or PAGE
+            for first in range(0, len(drafts), most):
+                part = drafts[first : first + most]
+                await self._publish_part(queue, part, key, first, actor)
+                if plan.per_second:
+                    await asyncio.sleep(len(part) / plan.per_second)
+
+    async def _publish_part(
+        self, queue: Queue, part: Sequence[Draft], key: str, first: int, actor: Actor
+    ) -> None:
+        while True:
+            try:
+                await self._services.broker.publish_rows(
+                    queue, part, key=key, first=first, actor=actor
+                )
+                return
+            except RateLimited as error:
+                await asyncio.sleep(min(PAUSE_S_MAX, error.retry_after_ms / 1_000))
 
     def _named(self, plan: Plan, each: PlannedMessage) -> str:
         queue = self._store.records.get(Queue, each.queue)

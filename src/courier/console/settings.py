@@ -44,6 +44,7 @@ class ServerPage(Struct):
     offsets: tuple[int, int]
     settings: list[tuple[str, str, str, str]]
     workers: list[tuple[str, str]]
+    apis: list[tuple[str, str]]
 
 
 class TenantRow(Struct):
@@ -98,6 +99,7 @@ class SettingsPages:
             (head.first, head.last),
             self._services.settings,
             [(each.name, each.url) for each in workers[:WORKERS_SHOWN_MAX]],
+            self._services.apis,
         )
         return Page("server.html", facts)
 

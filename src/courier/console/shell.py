@@ -45,6 +45,17 @@ def queue_lines(url: str, id: str, name: str, tenant: str) -> list[tuple[str, st
     ]
 
 
+def replay_sql(queue: str, since_ms: int, until_ms: int) -> str:
+    """A question whose rows can be replayed: what was published on the queue in that time."""
+    return (
+        "SELECT queue_id, seq, published_at, outcome, attempts, data\nFROM messages\n"
+        f"WHERE queue_id = '{queue}'\n"
+        f"  AND published_at >= TIMESTAMPTZ '{iso(since_ms)}'\n"
+        f"  AND published_at < TIMESTAMPTZ '{iso(until_ms)}'\n"
+        "ORDER BY seq"
+    )
+
+
 def message_lines(url: str, id: str, queue: str, name: str, tenant: str) -> list[tuple[str, str]]:
     shown = shlex.join(["courier", "message", "show", id, "--queue", name, *_of(tenant)])
     path = f"{url}/console/messages/{quote(id, safe='')}?queue={queue}"

@@ -7,15 +7,32 @@ from msgspec import Struct
 from courier.console.life import Step
 from courier.words import clock, count, duration, number
 
+# Listeners that are named one by one.
+OWED_MAX = 3
 _ENDS = ("acked", "expired", "purged", "deleted")
 BEFORE_MAX = 200
+
+
+class Owed(Struct):
+    """A listener that has not taken the message.
+
+    `answer` is what came of the last attempt, and the next one may begin at `due_ms`; `exhausted`:
+    there is none. `held`: disabled or inactive.
+    """
+
+    listener: str
+    attempts: int = 0
+    answer: str = ""
+    due_ms: int = 0
+    exhausted: bool = False
+    held: str = ""
 
 
 class Waiting(Struct):
     """What is known of a message that is still there.
 
     `before` counts messages that come before it, BEFORE_MAX at most; `group_before` is one of the
-    same FIFO group.
+    same FIFO group. `consumed`: others than the listeners in `owed` take from the queue.
     """
 
     paused: bool = False
@@ -25,6 +42,8 @@ class Waiting(Struct):
     leased_lately: bool = False
     expires_ms: int | None = None
     encrypted_without_key: bool = False
+    owed: tuple[Owed, ...] = ()
+    consumed: bool = True
 
 
 def why_late(waiting: Waiting, steps: Sequence[Step], now_ms: int) -> str:
@@ -38,6 +57,32 @@ def why_late(waiting: Waiting, steps: Sequence[Step], now_ms: int) -> str:
         return "Its body was encrypted with a key that this server does not have."
     if waiting.paused:
         return "The queue is paused: nothing is handed out until somebody resumes it."
+    owed = [_owed(each, now_ms) for each in waiting.owed[:OWED_MAX]]
+    if len(waiting.owed) > OWED_MAX:
+        owed.append(f"{len(waiting.owed) - OWED_MAX} more listeners have not taken it.")
+    return " ".join([*owed, _unleased(waiting)] if waiting.consumed or not owed else owed)
+
+
+def _owed(owed: Owed, now_ms: int) -> str:
+    """Why this listener does not have it."""
+    name, answer = f"Listener {owed.listener}", f": {owed.answer}" if owed.answer else ""
+    if owed.exhausted:
+        tried = count(owed.attempts, "attempt")
+        return f"{name} did not take it in {tried}{answer}. It is not pushed again by itself."
+    if owed.held == "disabled":
+        return f"{name} is disabled: what is for it waits."
+    if owed.held == "inactive":
+        return f"{name} does not answer{answer}. It is pushed when a probe is answered."
+    if not owed.attempts:
+        return f"It has not been pushed to listener {owed.listener} yet."
+    if owed.due_ms <= now_ms:
+        return f"{name} did not take it{answer}. The next attempt is due."
+    at, left = clock(owed.due_ms, now_ms), duration(owed.due_ms - now_ms)
+    return f"{name} did not take it{answer}. The next attempt is at {at}, {left} from now."
+
+
+def _unleased(waiting: Waiting) -> str:
+    """Why nobody who asks for messages has it."""
     if waiting.group_before:
         return "An earlier message of its group has to be done first."
     if not waiting.leased_lately:
@@ -88,10 +133,14 @@ class TimeParts(Struct):
     failed: int = 0
     failures: int = 0
     dead: int = 0
+    paused: int = 0
 
 
-def parts(steps: Sequence[Step], home: str) -> TimeParts:
-    """`home` is the queue that it was first published on; elsewhere it is a dead letter."""
+def parts(steps: Sequence[Step], home: str, switches: Sequence[tuple[int, bool]] = ()) -> TimeParts:
+    """`home` is the queue that it was first published on; elsewhere it is a dead letter.
+
+    `switches` are the times at which `home` was paused (True) and resumed meanwhile.
+    """
     found = TimeParts()
     last: Step | None = None
     for step in steps:
@@ -106,9 +155,21 @@ def parts(steps: Sequence[Step], home: str) -> TimeParts:
             else:
                 delayed = min(passed, last.delay_ms)
                 found.delayed += delayed
-                found.waiting += passed - delayed
+                paused = _paused(switches, last.at_ms + delayed, step.at_ms)
+                found.paused += paused
+                found.waiting += passed - delayed - paused
         last = step
     return found
+
+
+def _paused(switches: Sequence[tuple[int, bool]], since_ms: int, until_ms: int) -> int:
+    """How long of this time the queue was paused."""
+    passed, from_ms, on = 0, since_ms, bool(switches) and not switches[0][1]
+    for at_ms, paused in [*switches, (until_ms, False)]:
+        if on:
+            passed += max(0, min(at_ms, until_ms) - max(from_ms, since_ms))
+        from_ms, on = at_ms, paused
+    return passed
 
 
 def _leased(found: TimeParts, step: Step, passed: int) -> None:
@@ -128,13 +189,13 @@ def is_over(steps: Sequence[Step]) -> bool:
     return bool(own) and own[-1].kind in (*_ENDS, "buried")
 
 
-def where_it_went(steps: Sequence[Step]) -> str:
+def where_it_went(steps: Sequence[Step], switches: Sequence[tuple[int, bool]] = ()) -> str:
     """Of a life that is over: how long it took, and on what; the longest part first."""
     own = [step for step in steps if not step.listener]
     if not own:
         return ""
     whole = own[-1].at_ms - own[0].at_ms
-    found = parts(own, own[0].queue)
+    found = parts(own, own[0].queue, switches)
     leases = count(found.losses, "lease that ended", "leases that ended")
     failures = count(found.failures, "attempt that failed", "attempts that failed")
     named = [
@@ -143,6 +204,7 @@ def where_it_went(steps: Sequence[Step]) -> str:
         (found.failed, f"{duration(found.failed)} in {failures}"),
         (found.delayed, f"{duration(found.delayed)} delayed"),
         (found.waiting, f"{duration(found.waiting)} waiting"),
+        (found.paused, f"{duration(found.paused)} while the queue was paused"),
         (found.work, f"{duration(found.work)} of work"),
     ]
     said = ", ".join(text for ms, text in sorted(named, key=lambda each: -each[0]) if ms)
