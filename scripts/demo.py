@@ -28,6 +28,9 @@ LOOK_S_MAX = 12 * 3_600.0
 MARK = "made-by-the-demo"
 # What the packers refused; those of one country get a second chance.
 BURIED = "outcome = 'buried' AND data:country::string = 'NL'"
+# What the console replays by a plan, while the dead letters stay where they are.
+ONCE_MORE = "SELECT queue_id, seq FROM messages WHERE outcome = 'buried' ORDER BY seq LIMIT 12"
+PLAN_S_MAX = 60.0
 QUESTION = (
     "SELECT queue, outcome, count(*) AS messages, max(attempts) AS attempts, "
     "round(avg(total_ms)) AS mean_ms FROM messages GROUP BY ALL ORDER BY ALL"
@@ -104,10 +107,12 @@ Where to look
 def _look(place: Path, data: Path, seconds: float) -> None:
     """Serve it again, with a console full of life: orders that nobody packs, a failing listener.
 
-    The dead letters and the finished replay are there from before.
+    The dead letters are there from before, and so is what the command replayed.
     """
     with _server(place, data) as url:
-        account = json.loads((data / "credentials.json").read_text())["cloudflare"]
+        credentials = json.loads((data / "credentials.json").read_text())
+        _replay(url, credentials["admin"]["token"])
+        account = credentials["cloudflare"]
         base = f"{url}/client/v4/accounts/{account['account_id']}"
         api = traffic.Api(base, Authorization=f"Bearer {account['api_token']}")
         listed = api.ask("GET", "/queues")["result"]
@@ -126,6 +131,22 @@ def _look(place: Path, data: Path, seconds: float) -> None:
                 time.sleep(0.5)
         except KeyboardInterrupt:
             print()
+
+
+def _replay(url: str, token: str) -> None:
+    """A plan of the console, made and run as its pages do; its receipt has the undo."""
+    headers = {"Authorization": f"Bearer {token}", "Accept": "application/json"}
+    api = traffic.Api(f"{url}/console", **headers)
+    asked = {"action": "replay", "sql": ONCE_MORE, "which": "all"}
+    plan = "/plans/" + api.ask("POST", "/plans", asked).rpartition("/")[2]
+    until_s = time.monotonic() + PLAN_S_MAX
+    for state in ("planned", "done"):
+        while api.ask("GET", plan)["state"] != state:
+            if time.monotonic() > until_s:
+                raise Failed(f"the console's replay is not {state} in time")
+            time.sleep(0.1)
+        if state == "planned":
+            api.ask("POST", f"{plan}/run", {})
 
 
 def _traffic(data: Path, commands: "Commands") -> traffic.Orders:

@@ -26,7 +26,7 @@ COUNTRIES = ("NL", "DE", "PT", "CA")
 
 
 class Api:
-    """One connection to one API."""
+    """One connection to one API. A redirect is answered with where it leads."""
 
     def __init__(self, url: str, **headers: str) -> None:
         parts = urlsplit(url)
@@ -39,6 +39,8 @@ class Api:
         self._connection.request(method, self._prefix + path, content, self._headers)
         answer = self._connection.getresponse()
         told = answer.read()
+        if answer.status == 303:
+            return answer.headers["location"]
         if answer.status >= 300:
             raise RuntimeError(f"{method} {path}: {answer.status} {told.decode()[:300]}")
         return json.loads(told) if told else None

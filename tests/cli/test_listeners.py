@@ -105,6 +105,7 @@ def test_a_listener_is_added_shown_tested_and_retried(
     )
     rows = courier("listener", "show", queue, "billing").rows
     assert ["failed", "1"] in rows and rows[-1][2:4] == ["1", "none"]
+    assert ["state", "failing; it has taken none yet"] in rows
     found = courier("listener", "show", queue, "billing", "--json").json
     assert found["attempts"][0]["error"] and found["last_failure_ms"]
     again = courier("listener", "retry-failed", queue, "billing").out

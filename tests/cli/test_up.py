@@ -162,7 +162,7 @@ def test_both_run_from_nothing_come_back_and_end_together(up: Up, tmp_path: Path
 
     # What the pages tell a stranger to paste meets both of them at work.
     _, first = blocks("README.md", "sh")
-    [asked] = blocks("docs/spark.md", "sh")
+    asked, _ = blocks("docs/spark.md", "sh")
     shell(tmp_path, first)
     last = up.last()
     until(lambda: up.archived() >= last, f"{last} events in the lake")

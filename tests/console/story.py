@@ -1,5 +1,6 @@
 """A server full of life, for pictures and browser tests."""
 
+import time
 from typing import Any
 
 import httpx
@@ -32,6 +33,7 @@ class Story:
                 "emails",
                 "audit-log",
                 "plenty",
+                "invoices",
             ):
                 made = self._http.post("/queues", json={"queue_name": name})
                 self.queues[name] = made.json()["result"]["queue_id"]
@@ -51,6 +53,7 @@ class Story:
             for first in (0, 75):
                 self.publish("plenty", [{"n": first + n} for n in range(75)])
             self.publish("audit-log", [{"entry": n} for n in range(5)])
+            self.publish("invoices", [{"n": n} for n in range(10)])
             gone = self._http.post("/queues", json={"queue_name": "old-orders"}).json()
             self.gone = gone["result"]["queue_id"]
             self._http.delete(f"/queues/{self.gone}")
@@ -156,6 +159,7 @@ class Story:
             "tenants": "/console/settings/tenants",
             "exchange": f"/console/exchanges/{self.exchange}?headers=%7B%7D",
             "deleted": f"/console/queues/{self.gone}",
+            "past": f"/console?at={time.strftime('%Y-%m-%dT%H:%MZ', time.gmtime())}",
             "lake": "/console/lake",
             "audit": "/console/lake/audit",
             "plans": "/console/plans",

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -76,6 +77,10 @@ def test_a_user_and_a_code_sign_in_too(browser: Browser, story: Story) -> None:
     window.page.click("#own summary")
     window.page.click("text=Sign out")
     expect(window.page.locator("h1")).to_have_text("Sign in")
+    bearer = {"Authorization": f"Bearer {story.server.credentials['admin']['token']}"}
+    link = httpx.post(f"{story.server.url}/console/enter", json={}, headers=bearer).json()["url"]
+    window.page.goto(link)
+    expect(window.page.locator(".who")).to_contain_text("(operator)")
     window.close()
     assert window.errors == []
 
@@ -117,6 +122,57 @@ def test_a_span_is_selected_by_dragging(window: Watched, story: Story) -> None:
     expect(window.page.locator(".note")).to_contain_text("selected")
     window.page.go_back()
     expect(window.page.locator(".note")).to_have_count(0)
+
+
+def test_a_span_is_dragged_and_its_messages_are_deleted(window: Watched, story: Story) -> None:
+    """Of the last hour there are messages in the last minutes only."""
+    page, queue = window.page, story.queues["invoices"]
+    held = 10
+    for start, end in ((0.1, 0.5), (0.5, 1.0)):
+        page.goto(f"/console/queues/{queue}")
+        box = page.locator("#chart").bounding_box()
+        assert box is not None
+        y = box["y"] + box["height"] / 2
+        page.mouse.move(box["x"] + box["width"] * start, y)
+        page.mouse.down()
+        page.mouse.move(box["x"] + box["width"] * end, y, steps=5)
+        page.mouse.up()
+        page.wait_for_url("**since=2*")
+        if end == 0.5:
+            expect(page.locator("#main")).to_contain_text("No message of this time is left")
+            expect(page.locator("#chosen")).to_have_count(0)
+    after = _last(story)
+    page.select_option("#which", "all")
+    page.click("#chosen button:text-is('Delete…')")
+    page.click(f"button:text-is('Delete {held} messages of invoices')")
+    expect(page.locator("#done")).to_have_text(str(held))
+    assert _kinds(story, after) == ["deleted"] * held
+    page.click(f"text=Put back {held} messages")
+    expect(page.locator("#done")).to_have_text(str(held))
+    assert _kinds(story, after) == [*["deleted"] * held, *["published"] * held]
+
+
+def test_the_first_page_of_a_new_server_is_left_by_trying_it(
+    browser: Browser, tmp_path: Path
+) -> None:
+    """What arrives meanwhile appears by itself."""
+    with Server(tmp_path).start() as server:
+        window = Watched(browser, server.url)
+        window.sign_in(server.credentials["admin"]["token"])
+        page = window.page
+        expect(page.locator("h1")).to_have_text("Courier runs. Nothing here yet.")
+        assert (window.overflow(), window.problems()) == (0, [])
+        with server.client() as http:
+            http.post("/queues", json={"queue_name": "by-itself"})
+        expect(page.locator("#queues tbody tr")).to_contain_text("by-itself")
+        with server.client() as http:
+            [queue] = http.get("/queues").json()["result"]
+            http.delete(f"/queues/{queue['queue_id']}")
+        page.goto("/console")
+        page.click("text=Try it")
+        expect(page.locator(".life")).to_contain_text("published")
+        window.close()
+        assert window.errors == []
 
 
 def test_a_span_is_selected_with_the_keyboard(window: Watched, story: Story) -> None:

@@ -13,6 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.cli.command import Command
+from tests.cli.pasted import blocks, shell
 from tests.lake.cluster import CONNECT_PYTHON, connect
 from tests.lake.lakes import SmallLake
 from tests.server import Server
@@ -58,6 +59,28 @@ def test_a_dataframe_is_published_once_and_counted_by_a_streaming_job(
         assert sum(row["orders"] for row in rows) == ORDERS
         assert {row["country"] for row in rows} == {"DE", "NL", "PT"}
         assert sum(row["total"] for row in rows) == sum(n * 7 % 500 for n in range(ORDERS))
+
+
+def test_the_job_of_the_page_runs_as_it_is_printed(
+    spark: SparkSession,
+    fresh_server: Server,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """The address is another one, and so are the folders, which Spark has where it was started."""
+    (tmp_path / "courier-data").symlink_to(fresh_server.data)
+    shell(tmp_path, blocks("README.md", "sh")[1], blocks("docs/spark.md", "sh")[1])
+    job = blocks("docs/spark.md", "python")[0].replace("http://127.0.0.1:8787", fresh_server.url)
+    for option in ("path", "checkpointLocation"):
+        job = job.replace(f'.option("{option}", "', f'.option("{option}", "{tmp_path}/')
+    monkeypatch.chdir(tmp_path)
+    exec(compile(job, "docs/spark.md", "exec"), {"__name__": "__main__"})
+    assert "queue_created" in capfd.readouterr().out
+    assert spark.read.parquet(str(tmp_path / "orders")).count() == 1
+    courier = Command("--data", str(fresh_server.data))
+    answers = courier("pull", "answers", "--count", "100", "--ack", "--json").json
+    assert sorted(each["body"] for each in answers) == [f'{{"ID":{n}}}' for n in range(10)]
 
 
 def test_the_questions_on_the_life_of_messages_have_answers(

@@ -56,6 +56,9 @@ def _state(found: dict[str, Any]) -> str:
         return f"disabled{why}; `courier listener enable` resumes it"
     if found["inactive_ms"]:
         return f"inactive since {output.dated(found['inactive_ms'])}: {found['last_failure']}"
+    since = found["last_success_ms"] or 0
+    if found["missed"] and (found["last_failure_ms"] or 0) > since:
+        return f"failing since {output.dated(since)}" if since else "failing; it has taken none yet"
     return str(found["liveness"])
 
 

@@ -199,7 +199,7 @@ class MessagePage:
             Owed(
                 to.title,
                 push.attempts,
-                answered(push.report) if push.report else "",
+                answered(push.report) if push.report else to.last_failure,
                 push.due_ms or 0,
                 push.status == "exhausted",
                 "disabled" if to.disabled_by else "inactive" if to.state == "inactive" else "",
