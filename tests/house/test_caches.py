@@ -90,6 +90,7 @@ KEPT = {
     "console/life.py:_Watched._queues": "life.COPIES_MAX",
     "console/life.py:_Watched._leased": "life.COPIES_MAX",
     "console/life.py:_Watched._passed": "life.COPIES_MAX",
+    "console/life.py:_Watched.switches": "life.SWITCHES_MAX",
     "console/recent.py:Recent._latest": "recent.TENANTS_KEPT_MAX, each a query of two minutes",
     "console/lake.py:LakePages._tables": "tables of a lake",
     "console/pages.py:Pages.handlers": "routes",

@@ -23,6 +23,8 @@ LOOKED_S_MAX = 1.5
 # Events of one moment among which a message's publication is looked for.
 ORIGIN_EVENTS_MAX = 20_000
 STEPS_MAX = 500
+# Pauses and their ends during one life.
+SWITCHES_MAX = 500
 # Copies of copies, both ways.
 COPIES_MAX = 20
 _ENDS = ("acked", "buried", "expired", "purged", "deleted")
@@ -125,7 +127,8 @@ class _Watched:
 
     def _look_for_pauses(self, run: Run, start: int, stop: int) -> None:
         for detail in journal.column(run, "detail")[start:stop]:
-            if isinstance(detail, dict) and "paused" in detail.get("changed", ()):
+            told = isinstance(detail, dict) and "paused" in detail.get("changed", ())
+            if told and len(self.switches) < SWITCHES_MAX:
                 self.switches.append((run.at_ms, bool(detail.get("paused"))))
 
     def _look_for_copies(self, run: Run, start: int, stop: int) -> None:
