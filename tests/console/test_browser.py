@@ -164,7 +164,7 @@ def test_the_first_page_of_a_new_server_is_left_by_trying_it(
         assert (window.overflow(), window.problems()) == (0, [])
         with server.client() as http:
             http.post("/queues", json={"queue_name": "by-itself"})
-        expect(page.locator("#queues tbody tr")).to_contain_text("by-itself")
+        expect(page.locator("#queues tbody tr")).to_contain_text("by-itself", timeout=60_000)
         with server.client() as http:
             [queue] = http.get("/queues").json()["result"]
             http.delete(f"/queues/{queue['queue_id']}")
@@ -173,6 +173,29 @@ def test_the_first_page_of_a_new_server_is_left_by_trying_it(
         expect(page.locator(".life")).to_contain_text("published")
         window.close()
         assert window.errors == []
+
+
+def test_a_page_says_that_the_server_is_gone_and_is_fresh_when_it_is_back(
+    browser: Browser, tmp_path: Path
+) -> None:
+    with Server(tmp_path).start() as server:
+        with server.client() as http:
+            made = http.post("/queues", json={"queue_name": "orders"}).json()["result"]
+            http.post(f"/queues/{made['queue_id']}/messages", json={"body": "1"})
+        window = Watched(browser, server.url)
+        window.sign_in(server.credentials["admin"]["token"])
+        window.page.goto(f"/console/queues/{made['queue_id']}")
+        expect(window.page.locator("#waiting")).to_have_text("1")
+        server.kill()
+        link = window.page.locator("#link")
+        expect(link).to_contain_text("not connected since", timeout=60_000)
+        expect(window.page.locator("#waiting")).to_have_text("1")
+        server.start()
+        with server.client() as http:
+            http.post(f"/queues/{made['queue_id']}/messages", json={"body": "2"})
+        expect(window.page.locator("#waiting")).to_have_text("2", timeout=60_000)
+        expect(link).to_have_text("", timeout=60_000)
+        window.close()
 
 
 def test_a_span_is_selected_with_the_keyboard(window: Watched, story: Story) -> None:

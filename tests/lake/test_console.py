@@ -1,6 +1,7 @@
 """The console's page of the lake: SQL in a process of its own, and the audit."""
 
 import re
+import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +11,7 @@ import httpx
 import pytest
 
 from courier.console.lake import AWAY, HELD, LakeAnswer, audited, chart
-from courier.lake import query
+from courier.lake import lock, query
 from tests.console.conftest import Visitor, new_key, new_queue
 from tests.lake.lakes import SmallLake
 from tests.server import Server
@@ -238,4 +239,31 @@ def test_without_a_lake_there_is_one_sentence(tmp_path: Path) -> None:
         visitor.sign_in(server.credentials["admin"]["token"])
         for path in ("/console/lake", "/console/lake?sql=select+1", "/console/lake/audit"):
             assert visitor.facts(path)["away"] == AWAY
+        visitor.close()
+
+
+def test_a_lake_that_is_held_or_half_written_is_answered_with_what_it_is(
+    small: SmallLake, tmp_path: Path
+) -> None:
+    with Server(tmp_path).start() as server:
+        root = server.data / "lake"
+        shutil.copytree(small.root, root)
+        visitor = Visitor(server)
+        visitor.sign_in(server.credentials["admin"]["token"])
+        count = "select count(body) from messages"
+        # The pipeline that writes it holds it, and is no obstacle.
+        with lock.hold(str(root)):
+            assert _asked(visitor, count).status_code == 200
+        file = next((root / "messages").rglob("*.parquet"))
+        whole = file.read_bytes()
+        file.unlink()
+        gone = _asked(visitor, count)
+        assert gone.status_code == 400 and file.name in gone.text
+        file.write_bytes(whole)
+        assert _asked(visitor, count).status_code == 200
+        commit = max((root / "queue_minutes" / "_delta_log").glob("*.json"))
+        commit.write_bytes(commit.read_bytes()[:100])
+        for asked in (_asked(visitor, count), visitor.get("/console/lake/audit")):
+            assert asked.status_code == 400 and "table queue_minutes is damaged" in asked.text
+        assert "Traceback" not in server.log()
         visitor.close()
