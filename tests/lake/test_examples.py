@@ -72,6 +72,7 @@ def test_the_job_of_the_page_runs_as_it_is_printed(
     (tmp_path / "courier-data").symlink_to(fresh_server.data)
     shell(tmp_path, blocks("README.md", "sh")[1], blocks("docs/spark.md", "sh")[1])
     job = blocks("docs/spark.md", "python")[0].replace("http://127.0.0.1:8787", fresh_server.url)
+    job = job.replace('"tokenFile": "token"', f'"tokenFile": "{tmp_path}/token"')
     for option in ("path", "checkpointLocation"):
         job = job.replace(f'.option("{option}", "', f'.option("{option}", "{tmp_path}/')
     monkeypatch.chdir(tmp_path)
