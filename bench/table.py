@@ -73,7 +73,7 @@ def side_by_side(rows: list[Row], ours: str) -> str:
             continue
         rate = figure.rate / row.figure.rate
         cpu = figure.cpu_s_per_1000 / row.figure.cpu_s_per_1000 if row.figure.cpu_s_per_1000 else 0
-        told.append(f"{row.workload:16} {row.who:26} {rate:6.2f}x  CPU {cpu:5.2f}x")
+        told.append(f"{row.workload:16} {row.who:30} {rate:6.2f}x  CPU {cpu:5.2f}x")
     return "\n".join(told)
 
 
