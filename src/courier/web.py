@@ -51,8 +51,11 @@ QUERY_REMEMBERED_BYTES_MAX = 128
 # Largest body of a route that needs no key: hundreds may be there at one moment, and each is
 # decoded before anybody else has a turn.
 PUBLIC_BODY_BYTES_MAX = 4 << 10
-# A longer body is decoded on a thread, so that others are served meanwhile.
+# A longer body is decoded on a thread, so that others are served meanwhile; so is one that is not
+# small when as many bytes were decoded in the same round of the event loop.
 DECODED_INLINE_BYTES_MAX = 64 << 10
+SMALL_BODY_BYTES = 4 << 10
+ROUND_BYTES_MAX = 1 << 20
 _BEARER = re.compile(r"bearer +(\S+) *", re.IGNORECASE)
 # Their handlers only ever wait for futures, so they need no task; others may use
 # `asyncio.timeout` and the like, which do.
@@ -595,6 +598,7 @@ class App:
         self._body_bytes_max = body_bytes_max
         self._on_drain = on_drain
         self._draining = False
+        self._round_bytes = 0
 
     @property
     def sites(self) -> list[Site]:
@@ -625,7 +629,7 @@ class App:
             assert route is not None
             if route.body is not None:
                 raw = request.whole(found.body_bytes_max)
-                if raw is not None and len(raw) <= DECODED_INLINE_BYTES_MAX:
+                if raw is not None and self._at_once(len(raw)):
                     call.body = site.decode(raw, route, request)
                 else:
                     call.body = await self._read(found, request)
@@ -657,9 +661,21 @@ class App:
         """A body that is long, or not all here yet."""
         assert found.route is not None
         raw = await request.read(found.body_bytes_max)
-        if len(raw) <= DECODED_INLINE_BYTES_MAX:
+        if self._at_once(len(raw)):
             return found.site.decode(raw, found.route, request)
         return await asyncio.to_thread(found.site.decode, raw, found.route, request)
+
+    def _at_once(self, size: int) -> bool:
+        """Whether a body of this length is decoded before others have their turn."""
+        if size <= SMALL_BODY_BYTES:
+            return True
+        if not self._round_bytes:
+            asyncio.get_running_loop().call_soon(self._begin_round)
+        self._round_bytes += size
+        return size <= DECODED_INLINE_BYTES_MAX and self._round_bytes <= ROUND_BYTES_MAX
+
+    def _begin_round(self) -> None:
+        self._round_bytes = 0
 
     def _not_let_in(self, error: BrokerError, site: Site, request: Request) -> None:
         self._telemetry.signin_failed(error.signin)
