@@ -629,7 +629,7 @@ class App:
             assert route is not None
             if route.body is not None:
                 raw = request.whole(found.body_bytes_max)
-                if raw is not None and self._at_once(len(raw)):
+                if raw is not None and (len(raw) <= SMALL_BODY_BYTES or self._at_once(len(raw))):
                     call.body = site.decode(raw, route, request)
                 else:
                     call.body = await self._read(found, request)
@@ -661,14 +661,12 @@ class App:
         """A body that is long, or not all here yet."""
         assert found.route is not None
         raw = await request.read(found.body_bytes_max)
-        if self._at_once(len(raw)):
+        if len(raw) <= SMALL_BODY_BYTES or self._at_once(len(raw)):
             return found.site.decode(raw, found.route, request)
         return await asyncio.to_thread(found.site.decode, raw, found.route, request)
 
     def _at_once(self, size: int) -> bool:
-        """Whether a body of this length is decoded before others have their turn."""
-        if size <= SMALL_BODY_BYTES:
-            return True
+        """Whether a body that is not small is decoded before others have their turn."""
         if not self._round_bytes:
             asyncio.get_running_loop().call_soon(self._begin_round)
         self._round_bytes += size
