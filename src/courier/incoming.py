@@ -11,6 +11,10 @@ from courier.web import BodiesFull, BodyTooLong, Head, Request
 if TYPE_CHECKING:
     from courier.connection import Connection
 
+# What one header field, and one request that waits for its turn, take up beside their text.
+FIELD_BYTES = 200
+REQUEST_BYTES = 2_000
+
 
 class Incoming(Request):
     """A request whose head is here; its body may be on its way."""
@@ -59,9 +63,10 @@ class Incoming(Request):
         return self._connection.traffic.answers
 
     @property
-    def text_bytes(self) -> int:
-        head = sum(len(name) + len(value) for name, value in self.headers.items())
-        return head + len(self.head.raw_path) + len(self.head.query_string) + self.received
+    def held_bytes(self) -> int:
+        head = sum([FIELD_BYTES + len(name) + len(self.headers[name]) for name in self.headers])
+        text = len(self.head.raw_path) + len(self.head.query_string) + self.received
+        return REQUEST_BYTES + head + text
 
     def whole(self, limit: int) -> bytes | None:
         if not self.complete:

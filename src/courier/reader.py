@@ -5,16 +5,13 @@ from typing import TYPE_CHECKING
 import httptools
 
 from courier.heads import Refused, check, framing, spelled, target
-from courier.incoming import Incoming
+from courier.incoming import FIELD_BYTES, Incoming
 from courier.traffic import HEAD_READ_BYTES, Traffic
 from courier.web import Head
 
 if TYPE_CHECKING:
     from courier.connection import Connection
 
-# What one header field, and one request that waits for its turn, take up beside their text.
-FIELD_BYTES = 200
-REQUEST_BYTES = 2_000
 # Bytes of framing that each byte of a chunked body may have, beyond `framing_bytes_max`.
 FRAMING_RATIO_MAX = 2
 
@@ -152,14 +149,12 @@ class Reader:
     @property
     def held(self) -> int:
         """Bytes that are kept for requests that were not admitted yet."""
-        held = sum([_size(request) for request in self.ready])
+        held = sum([request.held_bytes for request in self.ready])
         request = self.arriving
         if self.in_head:
             held += self._head_bytes + FIELD_BYTES * self._fields
         elif request is not None and not request.admitted:
-            held += self._framing_bytes
-            if request not in self.ready:
-                held += _size(request)
+            held += self._framing_bytes + (request not in self.ready) * request.held_bytes
         return held
 
     # --- called by the parser ---
@@ -234,7 +229,3 @@ class Reader:
         if request is not None:
             request.end()
             self._line_up(request)
-
-
-def _size(request: Incoming) -> int:
-    return REQUEST_BYTES + FIELD_BYTES * len(request.headers) + request.text_bytes

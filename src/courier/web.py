@@ -48,8 +48,7 @@ PATHS_REMEMBERED_MAX = 1_024
 PATH_REMEMBERED_BYTES_MAX = 512
 QUERIES_REMEMBERED_MAX = 256
 QUERY_REMEMBERED_BYTES_MAX = 128
-# Largest body of a route that needs no key: hundreds may be there at one moment, and each is
-# decoded before anybody else has a turn.
+# Of a route that needs no key: hundreds may be there at one moment, and are decoded at once.
 PUBLIC_BODY_BYTES_MAX = 4 << 10
 # A longer body is decoded on a thread, so that others are served meanwhile; so is one that is not
 # small when as many bytes were decoded in the same round of the event loop.
@@ -629,10 +628,12 @@ class App:
             assert route is not None
             if route.body is not None:
                 raw = request.whole(found.body_bytes_max)
-                if raw is not None and (len(raw) <= SMALL_BODY_BYTES or self._at_once(len(raw))):
+                if raw is None:
+                    raw = await request.read(found.body_bytes_max)
+                if len(raw) <= SMALL_BODY_BYTES or self._at_once(len(raw)):
                     call.body = site.decode(raw, route, request)
                 else:
-                    call.body = await self._read(found, request)
+                    call.body = await asyncio.to_thread(site.decode, raw, route, request)
             if found.waits_only:
                 result = await route.handler(call)
             else:
@@ -657,23 +658,12 @@ class App:
         found.meter.answered(response.status, perf_counter() - started, request.path)
         return response
 
-    async def _read(self, found: _Found, request: Request) -> Any:
-        """A body that is long, or not all here yet."""
-        assert found.route is not None
-        raw = await request.read(found.body_bytes_max)
-        if len(raw) <= SMALL_BODY_BYTES or self._at_once(len(raw)):
-            return found.site.decode(raw, found.route, request)
-        return await asyncio.to_thread(found.site.decode, raw, found.route, request)
-
     def _at_once(self, size: int) -> bool:
         """Whether a body that is not small is decoded before others have their turn."""
         if not self._round_bytes:
-            asyncio.get_running_loop().call_soon(self._begin_round)
+            asyncio.get_running_loop().call_soon(setattr, self, "_round_bytes", 0)
         self._round_bytes += size
         return size <= DECODED_INLINE_BYTES_MAX and self._round_bytes <= ROUND_BYTES_MAX
-
-    def _begin_round(self) -> None:
-        self._round_bytes = 0
 
     def _not_let_in(self, error: BrokerError, site: Site, request: Request) -> None:
         self._telemetry.signin_failed(error.signin)
