@@ -9,6 +9,7 @@ from dataclasses import asdict, replace
 from datetime import date
 from typing import TYPE_CHECKING
 
+from courier import words
 from courier.cli import output
 from courier.cli.client import ApiClient
 from courier.cli.credentials import access, add_access
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from courier.lake.pipeline import Done
 
 NAME = "lake"
+_DAY_MS = 86_400_000
 # Those that are made of events alone.
 _MADE = ("messages", "queue_minutes", "consumers_hours")
 _EVERY_MS = 5_000
@@ -156,10 +158,13 @@ def _status(args: argparse.Namespace) -> None:
     else:
         print(f"{output.count(found.lag_offsets, 'event')} behind, {found.lag_seconds:.1f} s")
     if found.journal_days is not None and found.retention_days is not None:
+        holds, left, kept = (
+            words.duration(days * _DAY_MS)
+            for days in (found.journal_days, found.journal_days_left or 0, found.retention_days)
+        )
         print(
-            f"at this rate journal_bytes_max holds {found.journal_days:,.1f} days of events, "
-            f"and is reached in\n{found.journal_days_left:,.1f} days; the retention is "
-            f"{found.retention_days:,.1f} days"
+            f"at this rate journal_bytes_max holds {holds} of events, and is reached in {left}; "
+            f"the retention is {kept}"
         )
         if found.journal_days < found.retention_days:
             print("events will be deleted before their retention ends: raise journal_bytes_max")

@@ -51,7 +51,7 @@ def status(lake: Lake, place: Place) -> Status:
         room = broker.room()
 
     def days(name: str) -> float | None:
-        return None if room is None else round(room[name] / DAY_MS, 2)
+        return None if room is None else round(room[name] / DAY_MS, 4)
 
     return Status(
         tables,
