@@ -25,7 +25,7 @@ from bench.plan import Plan
 from bench.table import Row
 from courier.clock import SystemClock
 from courier.lake.catalog import LIVE, Lake
-from courier.lake.log import LOG
+from courier.lake.log import HEAD, LOG
 from courier.lake.pipeline import UPKEEP_BATCHES, LakePipeline
 from courier.lake.tables import CHECKPOINT_COMMITS, Table
 from courier.lake.upkeep import FILE_BYTES
@@ -246,3 +246,5 @@ def _renumber(table: Table, commits: int) -> None:
             lines = [json.dumps(info), json.dumps(step)]
             (log / f"{number:020d}.json").write_text("\n".join(lines))
     (log / "_last_checkpoint").write_text(json.dumps(told))
+    # Later ones would be taken for what a power cut has left.
+    Path(table.uri, HEAD).write_text(json.dumps({"version": commits}))
