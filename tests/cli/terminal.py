@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from fcntl import ioctl
 
-from tests.cli.command import clean_environ
+from tests.cli.command import clean_environ, sigint_heard
 
 SECONDS_MAX = 60.0
 # Typed: Ctrl-C.
@@ -33,9 +33,9 @@ def on_terminal(
     ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
     env = {**clean_environ(), "TERM": "xterm-256color", **(environ or {})}
     env.pop("COLUMNS", None)
-    process = subprocess.Popen(
-        [sys.executable, "-m", "courier", *args], stdin=its, stdout=its, stderr=its, env=env
-    )
+    command = [sys.executable, "-m", "courier", *args]
+    with sigint_heard():
+        process = subprocess.Popen(command, stdin=its, stdout=its, stderr=its, env=env)
     os.close(its)
     shown, waiting = b"", list(typed)
     until_s = time.monotonic() + SECONDS_MAX
