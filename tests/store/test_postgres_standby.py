@@ -3,8 +3,10 @@
 import asyncio
 import os
 import signal
+import subprocess
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -157,3 +159,56 @@ def test_a_commit_that_only_the_primary_has_is_decided_by_who_has_it_later(
     found, doubts = asyncio.run(story())
     assert found == {"before": 1, "doubtful": 1}
     assert doubts >= 1
+
+
+@pytest.mark.parametrize("crash", [False, True], ids=["backend ended", "primary restarted"])
+def test_no_offset_is_told_before_a_standby_has_it(
+    pair: postgres.Pair, crash: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A commit whose wait was ended shows on the primary; should that be lost, it is gone."""
+    monkeypatch.setattr(writer, "DOUBT_S_MAX", 3 * ANSWER_SECONDS_MAX)
+    monkeypatch.setattr(writer, "AWAY_S_MAX", 3 * ANSWER_SECONDS_MAX)
+
+    async def told(node: SharedStore) -> tuple[int, int]:
+        runs = await node.journal.read(after=0, limit=1_000)
+        return (await node.journal.head()).last, max(run.offset + run.count - 1 for run in runs)
+
+    def shown(offset: int) -> str:
+        with suppress(subprocess.CalledProcessError):  # it restarts
+            return pair.primary.sql(f"SELECT last FROM courier.packet WHERE last > {offset}")
+        return ""
+
+    async def story() -> tuple[tuple[int, int], list[object], tuple[int, int]]:
+        one, two = [await SharedStore.open(pair.url("courier"), sealer=SEALER) for _ in range(2)]
+        await one.change(_put, actor=CALLER, now_ms=1)
+        await publish(one, "before")
+        before = await told(two)
+        receivers = await asyncio.to_thread(pair.receivers)
+        for pid in receivers:
+            os.kill(pid, signal.SIGSTOP)
+        publishing = asyncio.create_task(publish(one, "doubtful"))
+        pid = await waiting(pair)
+        if crash:  # PostgreSQL restarts itself then
+            os.kill(pid, signal.SIGKILL)
+        else:
+            await asyncio.to_thread(pair.primary.sql, f"SELECT pg_terminate_backend({pid})")
+        async with asyncio.timeout(ANSWER_SECONDS_MAX):
+            while not await asyncio.to_thread(shown, before[0]):
+                await asyncio.sleep(0.02)
+        asked = [
+            asyncio.wait_for(two.journal.head(), 2),
+            asyncio.wait_for(two.journal.read(after=before[0], limit=9), 2),
+            asyncio.wait_for(two.journal.offset_at(2), 2),
+        ]
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+        go_on(receivers)
+        async with asyncio.timeout(ANSWER_SECONDS_MAX):
+            await publishing
+            after = await told(two)
+        for node in (one, two):
+            await node.close()
+        return before, answers, after
+
+    before, answers, after = asyncio.run(story())
+    assert {type(each) for each in answers} <= {TimeoutError, StoreUnavailable}, answers
+    assert before == (before[0], before[0]) and after == (before[0] + 1, before[0] + 1)

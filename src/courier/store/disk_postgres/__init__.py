@@ -5,6 +5,7 @@ then learns what other nodes have changed since its own last one. So everything 
 keeps in memory is as true as on one node, and offsets are dense as they are given.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, NamedTuple
@@ -21,6 +22,8 @@ from courier.store.disk_postgres.connection import (
     Address,
     InDoubt,
     Overtaken,
+    Unconfirmed,
+    confirmed,
     disk_errors,
 )
 from courier.store.disk_postgres.database_time import DatabaseTime
@@ -72,6 +75,8 @@ GROUPS_KEPT = 5_000
 _FORGET_EVERY = 500
 # As much of what others have published is read with the note of it.
 PUBLISHED_BYTES_MAX = 256 << 10
+# How long readers wait for a standby.
+CONFIRM_S_MAX = 5.0
 
 
 class _Head(NamedTuple):
@@ -162,6 +167,8 @@ class PostgresDisk:
         # Up to which group this node knows what is in the database, and whose that group was.
         self.seen = 0
         self._seen_token: int | None = None
+        # Up to which offset the journal stays as it is, whatever happens to the primary.
+        self._confirmed_last = 0
         # Groups that this node has seen are not in the database any more: a standby took over that
         # did not have them, or a backup was restored.
         self.went_back = False
@@ -203,6 +210,8 @@ class PostgresDisk:
         self._head = _Head(*head)
         known = token is None or self._seen_token is None or token == self._seen_token
         self.went_back = self._head.grp < self.seen or not known
+        if self.went_back:
+            self._confirmed_last = 0
         return self._head.grp == self.seen
 
     async def happened(self, connection: Connection) -> bool:
@@ -224,6 +233,30 @@ class PostgresDisk:
         """The group is in the database."""
         self.seen += 1
         self._seen_token = self._token
+        self._confirmed_last = self._head.journal_last
+
+    async def kept(self, last: int) -> None:
+        """Until the journal stays as it is up to that offset, whatever happens to the primary.
+        Raises StoreUnavailable.
+
+        What others have written shows before a standby has it, when their wait for that was ended
+        or the primary has started again.
+        """
+        if last > self._confirmed_last:
+            with disk_errors(self._address):
+                async with self._readers.acquire() as db:
+                    await self._confirm(db, last)
+
+    async def _confirm(self, connection: Connection, last: int) -> None:
+        """A commit that is durable says so of all that the connection has shown before."""
+        if last > self._confirmed_last:
+            async with asyncio.timeout(CONFIRM_S_MAX):
+                shown = await connection.fetchval(sql.LAST_OFFSET) or 0
+                with confirmed(connection):
+                    await connection.execute(sql.CONFIRM)
+            if shown < last:
+                raise Unconfirmed
+            self._confirmed_last = max(self._confirmed_last, shown)
 
     async def changed(self, is_fifo: Callable[[int], bool], *, bodies: bool) -> Changed | None:
         """What other nodes have changed since the last look; None: it is not known any more.
@@ -528,14 +561,13 @@ class PostgresDisk:
     # --- the past, beside the group ---
 
     @asynccontextmanager
-    async def _reading(self) -> AsyncIterator[Connection]:
-        """A connection that sees one moment."""
+    async def _reading(self, told: Callable[[], int] = lambda: 0) -> AsyncIterator[Connection]:
+        """A connection that sees one moment. `told`: the last offset of what it has shown."""
         with disk_errors(self._address):
-            async with (
-                self._readers.acquire() as db,
-                db.transaction(isolation="repeatable_read", readonly=True),
-            ):
-                yield db
+            async with self._readers.acquire() as db:
+                async with db.transaction(isolation="repeatable_read", readonly=True):
+                    yield db
+                await self._confirm(db, told())
 
     async def packets(
         self, after: int, *, limit: int, bytes_max: int | None
@@ -543,7 +575,7 @@ class PostgresDisk:
         found: list[tuple[Packet, list[BlockRow]]] = []
         count = size = 0
         # Packets and blocks must be of one moment: a trim may come between.
-        async with self._reading() as db:
+        async with self._reading(lambda: found[-1][0].last if found else 0) as db:
             while rows := await db.fetch(sql.PACKETS, after, _PACKETS_MAX if limit > 1 else 1):
                 for row in rows:
                     packet = Packet(*row)
@@ -558,9 +590,10 @@ class PostgresDisk:
 
     async def packet_at(self, at_ms: int) -> tuple[int, Packet | None]:
         """Packets lie in the order of their times, so the first of a time is found by halving."""
-        async with self._reading() as db:
-            before, upto = 0, await db.fetchval(sql.LAST_OFFSET) or 0
-            found: Packet | None = None
+        found: Packet | None = None
+        before = 0
+        async with self._reading(lambda: found.last if found else before) as db:
+            upto = await db.fetchval(sql.LAST_OFFSET) or 0
             while before < upto:
                 middle = (before + upto) // 2
                 packet = Packet(*await db.fetchrow(sql.PACKET_AFTER, middle))

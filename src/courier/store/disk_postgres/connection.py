@@ -47,8 +47,19 @@ AGAIN = (pg.DeadlockDetectedError, pg.LockNotAvailableError, pg.SerializationErr
 ERRORS = (*LOST, pg.PostgresError)
 
 
+# A commit that was answered by the primary alone. Nothing but a notice says so.
+_NOT_ON_STANDBY = "canceling wait for synchronous replication"
+
+
 class InDoubt(Exception):
     """A transaction was to be committed, and no answer came."""
+
+
+class Unconfirmed(OSError):
+    """Only the primary has a commit."""
+
+    def __init__(self) -> None:
+        super().__init__("no standby has confirmed it")
 
 
 class Overtaken(Exception):
@@ -98,6 +109,23 @@ class Address:
 
 
 @contextmanager
+def confirmed(connection: Any) -> Iterator[None]:
+    """Raises Unconfirmed in the end, if a commit in it has not been waited for."""
+    notices: list[str] = []
+
+    def heard(_: Any, notice: Any) -> None:
+        notices.append(str(notice.message))
+
+    connection.add_log_listener(heard)
+    try:
+        yield
+    finally:
+        connection.remove_log_listener(heard)
+    if any(notice.startswith(_NOT_ON_STANDBY) for notice in notices):
+        raise Unconfirmed
+
+
+@contextmanager
 def disk_errors(address: Address) -> Iterator[None]:
     try:
         yield
@@ -120,7 +148,7 @@ def sentence(address: Address, error: BaseException) -> str:
         return f"{where} has no room left: {_first_line(error)}"
     if isinstance(error, (pg.ReadOnlySQLTransactionError, asyncpg.TargetServerAttributeNotMatched)):
         return f"{where} is a standby, or read-only: it cannot write"
-    if isinstance(error, LOST):
+    if isinstance(error, LOST) and not isinstance(error, Unconfirmed):
         return f"{where} cannot be reached: {_first_line(error) or type(error).__name__}"
     return f"{where}: {_first_line(error)}"
 

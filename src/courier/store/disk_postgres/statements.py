@@ -21,6 +21,8 @@ LOCK_HEAD = HEAD + "FOR UPDATE"
 GROUP_NO = f"SELECT grp {_NEWEST}"
 LOCK_GROUP = f"{GROUP_NO} FOR UPDATE"
 BARRIER = "UPDATE head SET barriers = barriers + 1"
+# Writes next to nothing, into the log alone, and is committed like everything else.
+CONFIRM = "SELECT pg_logical_emit_message(true, 'courier', '')"
 TOKEN = "SELECT token FROM grp WHERE no = $1"
 # What groups have changed since, of all that is kept in memory, and what they have published, up to
 # some bytes, all in one round trip.

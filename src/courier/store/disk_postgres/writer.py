@@ -170,6 +170,9 @@ class PostgresWriter:
         """Until this node knows all that others had written before."""
         await self._looker()
 
+    async def kept(self, last: int) -> None:
+        await self._disk.kept(last)
+
     def unseen(self) -> "asyncio.Future[None] | None":
         """None: this node knows what others have written, but for the last second at most.
         Otherwise what ends when it does, or raises StoreUnavailable."""

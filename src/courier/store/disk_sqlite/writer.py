@@ -129,6 +129,9 @@ class SqliteWriter:
     async def current(self) -> None:
         """There is one node."""
 
+    async def kept(self, last: int) -> None:
+        """Nothing shows that is not durable."""
+
     def unseen(self) -> "asyncio.Future[None] | None":
         """There is one node."""
         return None

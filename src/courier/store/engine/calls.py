@@ -213,6 +213,10 @@ class GroupWriter(Protocol):
         """Until this node knows all that others had written before."""
         ...
 
+    async def kept(self, last: int) -> None:
+        """Until the journal stays as it is up to this offset, whatever happens to a machine."""
+        ...
+
     def unseen(self) -> "asyncio.Future[None] | None":
         """See `HealthVerbs`."""
         ...

@@ -85,7 +85,10 @@ class EngineJournal(Verbs):
         book = self._book
         await self.calls.writer.current()
         size = book.journal_bytes - book.journal_start_bytes
-        return JournalHead(book.journal_first, book.journal_last, book.epoch, size, book.journal_ms)
+        last = book.journal_last
+        head = JournalHead(book.journal_first, last, book.epoch, size, book.journal_ms)
+        await self.calls.writer.kept(last)
+        return head
 
     async def read(self, *, after: int, limit: int, bytes_max: int | None = None) -> list[Run]:
         try:
