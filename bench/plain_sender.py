@@ -14,7 +14,7 @@ import uvloop
 
 from bench.receiver import body
 from bench.workload import BODY
-from courier.delivery import signing
+from courier.delivery import secrets
 from courier.delivery.pace import IN_FLIGHT_MAX
 from courier.delivery.transport import USER_AGENT
 
@@ -22,7 +22,7 @@ _ID = "A" * 21
 
 
 async def _send(session: aiohttp.ClientSession, url: str, numbers: Iterator[int]) -> None:
-    secret = signing.new_secret()
+    secret = secrets.new_secret()
     for number in numbers:
         data = body(number, len(BODY))
         headers = {
@@ -33,7 +33,7 @@ async def _send(session: aiohttp.ClientSession, url: str, numbers: Iterator[int]
             "x-message-name": "bench-AAAAAAA",
             "x-delivery-id": _ID,
             "x-attempt": "1",
-            **signing.headers([secret], id=_ID, at_ms=time.time_ns() // 1_000_000, body=data),
+            **secrets.headers([secret], id=_ID, at_ms=time.time_ns() // 1_000_000, body=data),
         }
         async with session.post(url, data=data, headers=headers, allow_redirects=False) as answer:
             await answer.read()

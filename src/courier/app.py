@@ -39,17 +39,16 @@ from courier.core.usage import Usage
 from courier.core.watch import Watch
 from courier.credentials import FIRST_TENANT, Credentials
 from courier.delivery import feed, line
-from courier.delivery.http import HttpTransport
-from courier.delivery.newcomers import Newcomers
-from courier.delivery.notes import LivenessNotes
+from courier.delivery.calls import BatchServices
+from courier.delivery.liveness import LivenessNotes, PushServices
 from courier.delivery.places import BadPlaces, Places
 from courier.delivery.places import urls as worker_urls
 from courier.delivery.room import PushRoom
-from courier.delivery.runner import Runners
-from courier.delivery.services import BatchServices, PushServices, RunnerServices
+from courier.delivery.runner import Runners, RunnerServices
+from courier.delivery.secrets import Newcomers
 from courier.delivery.slots import Slots
-from courier.delivery.targets import BadNetwork, Targets, networks
-from courier.delivery.urls import Rules
+from courier.delivery.targets import BadNetwork, Rules, Targets, networks
+from courier.delivery.transport import HttpTransport
 from courier.delivery.verifier import DomainVerifier
 from courier.dialects import anypoint, discue
 from courier.dialects.anypoint.clients import AnypointAccess

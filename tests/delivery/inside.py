@@ -19,13 +19,12 @@ from courier.core.limits import Limits
 from courier.core.records import decided
 from courier.core.store import Store
 from courier.core.types import BROKER, DAY_MS, Draft, Listener, Message, Push, Queue, Secret, Tenant
-from courier.delivery import line, secrets, signing
-from courier.delivery.http import HttpTransport
-from courier.delivery.notes import LivenessNotes
+from courier.delivery import line, secrets
+from courier.delivery.liveness import LivenessNotes, PushServices
 from courier.delivery.room import PushRoom
-from courier.delivery.services import PushServices
 from courier.delivery.slots import Slots
 from courier.delivery.targets import Targets, networks
+from courier.delivery.transport import HttpTransport
 from courier.sealing import KEY_BYTES, KeySealer
 from courier.store.embedded import EmbeddedStore
 from tests.oracle.store import Oracle
@@ -120,7 +119,7 @@ class Inside:
         return listener
 
     def sealed(self, listener: str, *, tenant: str) -> Secret:
-        secret = signing.new_secret()
+        secret = secrets.new_secret()
         return secrets.sealed(secret, self.sealer, Listener, tenant=tenant, id=listener)
 
     async def change(self, *records: Any) -> None:

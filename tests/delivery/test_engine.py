@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from courier.core.types import DAY_MS, HOUR_MS, Liveness
-from courier.delivery import pace, retry
+from courier.delivery import pace
 from tests.delivery import receiver as answers
 from tests.delivery.inside import Inside, both_stores, run_inside, until
 from tests.delivery.receiver import Receiver, closed_port
@@ -38,9 +38,9 @@ def test_a_push_that_never_succeeds_is_attempted_eleven_times_over_28_hours(
         await inside.publish("hello")
         waits: list[int] = []
         async with inside.running():
-            for attempt in range(1, retry.ATTEMPTS_MAX + 1):
+            for attempt in range(1, pace.ATTEMPTS_MAX + 1):
                 await asyncio.to_thread(receiver.wait, "/hook", attempt)
-                wanted = "exhausted" if attempt == retry.ATTEMPTS_MAX else "retrying"
+                wanted = "exhausted" if attempt == pace.ATTEMPTS_MAX else "retrying"
 
                 async def noted(attempt: int = attempt, wanted: str = wanted) -> bool:
                     push = await inside.push()
@@ -58,10 +58,10 @@ def test_a_push_that_never_succeeds_is_attempted_eleven_times_over_28_hours(
         return waits
 
     waits = run_inside(kind, tmp_path, main)
-    assert len(waits) == retry.ATTEMPTS_MAX - 1
-    for wait_ms, usual_ms in zip(waits, retry.DELAYS_MS, strict=True):
+    assert len(waits) == pace.ATTEMPTS_MAX - 1
+    for wait_ms, usual_ms in zip(waits, pace.DELAYS_MS, strict=True):
         assert 0.8 * usual_ms <= wait_ms <= 1.2 * usual_ms
-    assert waits != list(retry.DELAYS_MS), "there is no luck in it"
+    assert waits != list(pace.DELAYS_MS), "there is no luck in it"
     requests = receiver.received("/hook")
     assert [each.headers["x-attempt"] for each in requests] == [str(n) for n in range(1, 12)]
     assert len({each.headers["webhook-id"] for each in requests}) == 1

@@ -11,10 +11,8 @@ from hypothesis import strategies as st
 
 from courier.core.errors import InvalidRequest
 from courier.delivery import targets
-from courier.delivery.http import HttpTransport
-from courier.delivery.targets import BadHost, TargetRefused, Targets, networks
-from courier.delivery.transport import PushRequest, PushResult, Target
-from courier.delivery.urls import check
+from courier.delivery.targets import BadHost, TargetRefused, Targets, check_url, networks
+from courier.delivery.transport import HttpTransport, PushRequest, PushResult, Target
 from tests.delivery.receiver import Receiver
 
 DIGITS = "\uff10\uff11\uff12\uff13\uff14\uff15\uff16\uff17\uff18\uff19"
@@ -116,7 +114,7 @@ def test_a_private_address_is_refused_in_every_spelling(
     for host in (text, f"[{six}]", f"[{IPv6Address(six).exploded.upper()}]"):
         url = form.format(host)
         with pytest.raises(InvalidRequest):
-            check(url, Targets(), field="notify_url")
+            check_url(url, Targets(), field="notify_url")
         with pytest.raises((TargetRefused, BadHost)):
             Targets().check_url(url)
         with pytest.raises((TargetRefused, BadHost)):

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from courier.core.types import Listener, Liveness
-from courier.delivery.notes import NOTES_MAX
+from courier.delivery.liveness import NOTES_MAX
 from tests.delivery.inside import Inside, both_stores, run_inside
 
 HANGING = 60

@@ -11,7 +11,7 @@ from courier import ids
 from courier.clock import SystemClock
 from courier.core.lifecycle import NAME_HEADER
 from courier.core.types import ContentType, Listener, Message, Queue
-from courier.delivery import requests, signing
+from courier.delivery import requests, secrets
 from courier.delivery.transport import PushRequest
 
 QUEUE = Queue(id=ids.new_id(), tenant="t", name="orders", created_ms=0, modified_ms=0)
@@ -26,7 +26,7 @@ LISTENER = Listener(
     url="https://app.example/hooks?x=1",
     liveness_url="https://app.example/live",
 )
-SECRET = signing.new_secret()
+SECRET = secrets.new_secret()
 JSON = "application/json; charset=utf-8"
 TEXT = "text/plain; charset=utf-8"
 OURS = {

@@ -6,7 +6,7 @@ from email.utils import formatdate
 import pytest
 
 from courier.core.types import HOUR_MS, MINUTE_MS, SECOND_MS
-from courier.delivery import retry
+from courier.delivery import pace
 
 NOW_MS = 1_700_000_000_000
 SCHEDULE_MS = [
@@ -25,13 +25,13 @@ def date(ms: int) -> str:
 def test_the_wait_after_each_attempt_is_that_of_the_schedule_and_a_fifth_more_or_less(
     attempt: int, luck: float, factor: float
 ) -> None:
-    delay_ms = retry.delay_ms(attempt=attempt, attempts_max=ATTEMPTS, luck=luck)
+    delay_ms = pace.delay_ms(attempt=attempt, attempts_max=ATTEMPTS, luck=luck)
     assert delay_ms == round(SCHEDULE_MS[attempt - 1] * factor)
 
 
 def test_eleven_attempts_take_about_28_hours_and_then_it_is_over() -> None:
     delays = [
-        retry.delay_ms(attempt=attempt, attempts_max=ATTEMPTS, luck=0.5)
+        pace.delay_ms(attempt=attempt, attempts_max=ATTEMPTS, luck=0.5)
         for attempt in range(1, ATTEMPTS + 1)
     ]
     assert delays[-1] is None
@@ -41,15 +41,15 @@ def test_eleven_attempts_take_about_28_hours_and_then_it_is_over() -> None:
 
 @pytest.mark.parametrize("attempts_max", [1, 2, 5])
 def test_a_listener_may_want_fewer_attempts(attempts_max: int) -> None:
-    last = retry.delay_ms(attempt=attempts_max, attempts_max=attempts_max, luck=0.5, asked_ms=1)
+    last = pace.delay_ms(attempt=attempts_max, attempts_max=attempts_max, luck=0.5, asked_ms=1)
     assert last is None
     if attempts_max > 1:
         attempt = attempts_max - 1
-        assert retry.delay_ms(attempt=attempt, attempts_max=attempts_max, luck=0.5) is not None
+        assert pace.delay_ms(attempt=attempt, attempts_max=attempts_max, luck=0.5) is not None
 
 
 def test_a_retry_by_hand_beyond_the_last_attempt_is_not_followed_by_others() -> None:
-    assert retry.delay_ms(attempt=ATTEMPTS + 1, attempts_max=ATTEMPTS, luck=0.5) is None
+    assert pace.delay_ms(attempt=ATTEMPTS + 1, attempts_max=ATTEMPTS, luck=0.5) is None
 
 
 @pytest.mark.parametrize(
@@ -79,14 +79,14 @@ def test_a_retry_by_hand_beyond_the_last_attempt_is_not_followed_by_others() -> 
 def test_a_retry_after_asks_for_seconds_or_names_a_date_or_says_nothing(
     header: str, ms: int
 ) -> None:
-    assert retry.asked_ms(header, wall_ms=NOW_MS) == ms
+    assert pace.asked_ms(header, wall_ms=NOW_MS) == ms
 
 
 def test_a_date_without_a_zone_is_in_universal_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TZ", "America/New_York")
     time.tzset()
     try:
-        assert retry.asked_ms("Tue Nov 14 22:14:50 2023", wall_ms=NOW_MS) == 90 * SECOND_MS
+        assert pace.asked_ms("Tue Nov 14 22:14:50 2023", wall_ms=NOW_MS) == 90 * SECOND_MS
     finally:
         monkeypatch.undo()
         time.tzset()
@@ -104,10 +104,10 @@ def test_a_date_without_a_zone_is_in_universal_time(monkeypatch: pytest.MonkeyPa
 def test_the_wait_is_at_least_what_was_asked_for_but_never_more_than_an_hour_of_it(
     asked_ms: int, waits_ms: int
 ) -> None:
-    delay_ms = retry.delay_ms(attempt=1, attempts_max=ATTEMPTS, luck=0.5, asked_ms=asked_ms)
+    delay_ms = pace.delay_ms(attempt=1, attempts_max=ATTEMPTS, luck=0.5, asked_ms=asked_ms)
     assert delay_ms == waits_ms
 
 
 def test_a_long_wait_of_the_schedule_is_not_cut_by_a_short_one_asked_for() -> None:
-    delay_ms = retry.delay_ms(attempt=10, attempts_max=ATTEMPTS, luck=0.5, asked_ms=SECOND_MS)
+    delay_ms = pace.delay_ms(attempt=10, attempts_max=ATTEMPTS, luck=0.5, asked_ms=SECOND_MS)
     assert delay_ms == 12 * HOUR_MS

@@ -6,9 +6,8 @@ from ipaddress import ip_address
 
 import pytest
 
-from courier.delivery.http import HttpTransport
 from courier.delivery.targets import BadNetwork, TargetRefused, Targets, networks
-from courier.delivery.transport import PushRequest, PushResult, Target
+from courier.delivery.transport import HttpTransport, PushRequest, PushResult, Target
 from tests.delivery.names import NamesLoop, look, run_with_names
 from tests.delivery.receiver import Receiver
 

@@ -18,9 +18,8 @@ import uvloop
 import courier.delivery.connections
 from courier import __version__
 from courier.delivery.connections import ANSWER_BYTES_MAX
-from courier.delivery.http import HttpTransport
 from courier.delivery.targets import Targets, networks
-from courier.delivery.transport import PushRequest, PushResult, Target
+from courier.delivery.transport import HttpTransport, PushRequest, PushResult, Target
 from tests import certificates
 from tests.delivery import receiver as answers
 from tests.delivery.receiver import MANY_BYTES, Receiver, closed_port

@@ -3,8 +3,7 @@
 import pytest
 
 from courier.core.errors import InvalidRequest
-from courier.delivery.targets import Targets, networks
-from courier.delivery.urls import check, host_and_port
+from courier.delivery.targets import Targets, check_url, host_and_port, networks
 
 GOOD = [
     *("http://example.com", "http://example.com/", "https://example.com/hook?a=b&c=%20"),
@@ -58,34 +57,34 @@ LOOPBACK = [
 
 @pytest.mark.parametrize("url", GOOD)
 def test_a_public_url_is_accepted(url: str) -> None:
-    check(url, Targets(), field="notify_url")
+    check_url(url, Targets(), field="notify_url")
 
 
 @pytest.mark.parametrize("url", [*MALFORMED, *PRIVATE])
 def test_a_url_that_will_never_be_called_is_refused(url: str) -> None:
     with pytest.raises(InvalidRequest) as refused:
-        check(url, Targets(), field="notify_url")
+        check_url(url, Targets(), field="notify_url")
     assert refused.value.field == "notify_url"
 
 
 @pytest.mark.parametrize("url", MALFORMED)
 def test_no_permission_makes_a_malformed_url_good(url: str) -> None:
     with pytest.raises(InvalidRequest):
-        check(url, Targets(networks("0.0.0.0/0,::/0")), field="notify_url")
+        check_url(url, Targets(networks("0.0.0.0/0,::/0")), field="notify_url")
 
 
 @pytest.mark.parametrize("url", LOOPBACK)
 def test_what_the_operator_allows_is_accepted(url: str) -> None:
-    check(url, Targets(networks("127.0.0.0/8")), field="notify_url")
+    check_url(url, Targets(networks("127.0.0.0/8")), field="notify_url")
     with pytest.raises(InvalidRequest):
-        check(url, Targets(networks("10.0.0.0/8")), field="notify_url")
+        check_url(url, Targets(networks("10.0.0.0/8")), field="notify_url")
 
 
 def test_localhost_may_be_the_other_loopback_address() -> None:
-    check("http://localhost/", Targets(networks("::1/128")), field="notify_url")
-    check("http://[::1]/", Targets(networks("::1/128")), field="notify_url")
+    check_url("http://localhost/", Targets(networks("::1/128")), field="notify_url")
+    check_url("http://[::1]/", Targets(networks("::1/128")), field="notify_url")
     with pytest.raises(InvalidRequest):
-        check("http://127.0.0.1/", Targets(networks("::1/128")), field="notify_url")
+        check_url("http://127.0.0.1/", Targets(networks("::1/128")), field="notify_url")
 
 
 @pytest.mark.parametrize(
@@ -98,5 +97,5 @@ def test_localhost_may_be_the_other_loopback_address() -> None:
     ],
 )
 def test_where_a_url_leads_to(url: str, place: tuple[str, int]) -> None:
-    check(url, Targets(), field="notify_url")
+    check_url(url, Targets(), field="notify_url")
     assert host_and_port(url) == place

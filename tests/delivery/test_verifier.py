@@ -10,9 +10,9 @@ from msgspec.structs import replace
 
 from courier.core.domains import CHALLENGE_MS, new_domain
 from courier.core.types import HOUR_MS, MINUTE_MS, SECOND_MS, Domain
-from courier.delivery.http import HttpTransport
 from courier.delivery.slots import Slots, Turn
 from courier.delivery.targets import Targets, networks
+from courier.delivery.transport import HttpTransport
 from courier.delivery.verifier import LOOKS_MAX, DomainVerifier, looks_due
 from tests.core.desk import CALLER, OTHER, TENANT, CoreDesk
 from tests.delivery.receiver import closed_port

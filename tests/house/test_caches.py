@@ -122,7 +122,7 @@ KEPT = {
     "delivery/runner.py:Runners._running": "listeners and push consumers in the store",
     "delivery/slots.py:Seat._began": "pushes_max",
     "delivery/slots.py:Seat._started": "pushes_max",
-    "delivery/notes.py:LivenessNotes._waiting": "listeners in the store",
+    "delivery/liveness.py:LivenessNotes._waiting": "listeners in the store",
     "delivery/room.py:PushRoom._hungry": "tenants with listeners or workers in the store",
     "delivery/room.py:PushRoom._tenants": "tenants with listeners or workers in the store",
     "delivery/room.py:PushRoom._turns": "tenants with listeners or workers in the store",

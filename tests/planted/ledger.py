@@ -50,14 +50,14 @@ FAULTS = (
         "tests/core/test_routing.py::test_a_rule_judges_a_value[rule25-5-True]",
     ),
     Fault(
-        "delivery/retry.py",
+        "delivery/pace.py",
         "if attempt >= attempts_max:",
         "if attempt > attempts_max:",
         "tests/delivery/test_retry.py::test_eleven_attempts_take_about_28_"
         "hours_and_then_it_is_over",
     ),
     Fault(
-        "delivery/retry.py",
+        "delivery/pace.py",
         "max(spread_ms, min(asked_ms, ASKED_MS_MAX))",
         "spread_ms",
         "tests/delivery/test_retry.py::test_the_wait_is_at_least_what_was_"
@@ -168,7 +168,7 @@ FAULTS = (
         "leases_leave_a_claim_alone[engine]",
     ),
     Fault(
-        "delivery/verdict.py",
+        "delivery/calls.py",
         "rest_acked = ok and not answer.retry_all",
         "rest_acked = ok",
         "tests/delivery/workers/test_answers.py::test_a_message_of_its_own_"
@@ -195,13 +195,13 @@ FAULTS = (
         "tests/delivery/test_hosts.py::test_every_spelling_is_read_as_the_address_that_it_is",
     ),
     Fault(
-        "delivery/signing.py",
+        "delivery/secrets.py",
         'signed = b"%s.%d.%s" % (id.encode(), seconds, body)',
         'signed = b"%s.%d." % (id.encode(), seconds)',
         "tests/delivery/test_signing.py::test_a_stock_library_verifies_a_push[1]",
     ),
     Fault(
-        "delivery/signing.py",
+        "delivery/secrets.py",
         "seconds = at_ms // 1000",
         "seconds = at_ms",
         "tests/delivery/test_signing.py::test_a_stock_library_verifies_a_push[0]",

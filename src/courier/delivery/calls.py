@@ -1,9 +1,21 @@
-"""Calls to workers: a leased batch is sent, its answer judged, its messages settled."""
+"""Calls to workers: a leased batch is sent, its answer judged, its messages settled.
+
+An answer of 2xx acks whatever it does not retry; any other, or none, retries whatever it does not
+ack. A JSON object as its body can say more:
+
+    {"acks": ["id", ...], "retries": ["id", {"id": "id", "delay_seconds": 30}, ...],
+     "retry_all": true, "delay_seconds": 30}
+
+`acks` and `retries` decide single messages: the first word on a message counts, and acks are read
+first. `retry_all` is for the rest, and `delay_seconds` for every retry that names none of its own.
+An object that cannot be understood retries everything: to ack what the worker may have wanted
+back would lose it. A body that is no object (`OK`, an empty one) says nothing.
+"""
 
 import asyncio
 import logging
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal, Protocol
 from urllib.parse import quote
 
 import msgspec
@@ -11,14 +23,53 @@ from msgspec import Struct
 
 from courier import ids
 from courier.core.errors import NotFound, Unavailable
-from courier.core.types import SECOND_MS, Actor, Consumer, Message, Queue, Settlement
-from courier.delivery import signing, verdict
-from courier.delivery.places import WorkerPlace
-from courier.delivery.services import BatchServices
+from courier.core.types import (
+    DAY_MS,
+    SECOND_MS,
+    Ack,
+    Actor,
+    Consumer,
+    Message,
+    Queue,
+    Retry,
+    Settlement,
+)
+from courier.delivery import secrets
+from courier.delivery.places import Places, WorkerPlace
+from courier.delivery.runner import RunnerServices
 from courier.delivery.transport import PushRequest, PushResult, Target
-from courier.delivery.verdict import BatchOutcome
+
+# A batch is leased for as long as its call may take, and a little longer to note the outcome.
+LEASE_MARGIN_MS = 10 * SECOND_MS
+SETTLE_AGAIN_S = 1.0
+DELAY_MS_MAX = DAY_MS
+
+log = logging.getLogger("courier.workers")
 
 _encode = msgspec.json.Encoder().encode
+
+BatchOutcome = Literal["done", "refused", "unanswered"]
+
+
+class BatchCounts(Protocol):
+    """What monitoring asks about workers."""
+
+    workers_missing: int
+
+    def batch_began(self) -> None: ...
+
+    def batch_ended(self, outcome: BatchOutcome) -> None: ...
+
+
+class BatchServices(RunnerServices, kw_only=True):
+    """What feeds of push consumers work with."""
+
+    places: Places
+    counts: BatchCounts
+    timeout_ms: int
+
+
+# --- what is sent ---
 
 
 def batch_body(queue: Queue, messages: Sequence[Message]) -> bytes:
@@ -34,13 +85,13 @@ def batch_body(queue: Queue, messages: Sequence[Message]) -> bytes:
 
 
 def batch_headers(
-    queue: Queue, secrets: Sequence[str], *, id: str, at_ms: int, body: bytes
+    queue: Queue, keys: Sequence[str], *, id: str, at_ms: int, body: bytes
 ) -> dict[str, str]:
     return {
         "content-type": "application/json",
         # A queue's name may hold what no header can.
         "x-courier-queue": quote(queue.name, safe="/@"),
-        **signing.headers(secrets, id=id, at_ms=at_ms, body=body),
+        **secrets.headers(keys, id=id, at_ms=at_ms, body=body),
     }
 
 
@@ -65,11 +116,74 @@ def _content(message: Message) -> Any:
     return message.body  # encoded as base64
 
 
-# A batch is leased for as long as its call may take, and a little longer to note the outcome.
-LEASE_MARGIN_MS = 10 * SECOND_MS
-SETTLE_AGAIN_S = 1.0
+# --- what the answer does to the messages ---
 
-log = logging.getLogger("courier.workers")
+
+class Verdict(Struct, frozen=True):
+    """One settlement for each message, in their order; `reason` says what was wrong, if anything.
+
+    `refused`: answered, but not with success, or in a way that cannot be understood.
+    """
+
+    outcome: BatchOutcome
+    settlements: list[Settlement]
+    reason: str = ""
+
+
+class _Retried(Struct):
+    id: str
+    delay_seconds: float | None = None
+
+
+class _Answer(Struct):
+    acks: list[str] | None = None
+    retries: list[str | _Retried] | None = None
+    retry_all: bool | None = None
+    delay_seconds: float | None = None
+
+
+_decode = msgspec.json.Decoder(_Answer).decode
+
+
+def judge(messages: Sequence[Message], result: PushResult) -> Verdict:
+    if not result.status:
+        return Verdict("unanswered", _settlements(messages, _Answer(), ok=False), result.error)
+    try:
+        answer = _decode(result.body) if result.body.lstrip().startswith(b"{") else _Answer()
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        reason = f"the answer cannot be understood: {error}"
+        return Verdict("refused", _settlements(messages, _Answer(), ok=False), reason)
+    settlements = _settlements(messages, answer, ok=result.ok)
+    if result.ok:
+        return Verdict("done", settlements)
+    return Verdict("refused", settlements, f"answered {result.status}")
+
+
+def _settlements(messages: Sequence[Message], answer: _Answer, *, ok: bool) -> list[Settlement]:
+    acked = set(answer.acks or ())
+    delays: dict[str, int | None] = {}
+    for item in answer.retries or ():
+        retried = _Retried(item) if isinstance(item, str) else item
+        own = retried.delay_seconds
+        delays.setdefault(retried.id, _ms(answer.delay_seconds if own is None else own))
+    rest_acked = ok and not answer.retry_all
+    settlements: list[Settlement] = []
+    for message in messages:
+        id = message.id
+        if id in acked or (rest_acked and id not in delays):
+            # The worker is done with it, even if saying so took longer than the lease.
+            settlements.append(Ack(message.seq, message.attempts, late=True))
+        else:
+            delay_ms = delays.get(id, _ms(answer.delay_seconds))
+            settlements.append(Retry(message.seq, message.attempts, delay_ms=delay_ms))
+    return settlements
+
+
+def _ms(seconds: float | None) -> int | None:
+    return None if seconds is None else round(max(0, min(DELAY_MS_MAX, seconds * SECOND_MS)))
+
+
+# --- one call ---
 
 
 def lease_ms(services: BatchServices) -> int:
@@ -109,7 +223,7 @@ class WorkerCall:
         counts.batch_began()
         try:
             result = await self._send()
-            judged = verdict.judge(leased.messages, result)
+            judged = judge(leased.messages, result)
             self.outcome, self.retry_after = judged.outcome, result.retry_after
             if judged.outcome != "done":
                 log.warning(

@@ -13,12 +13,11 @@ from courier.core.duties import Fence
 from courier.core.errors import AnswersFull, BrokerError, NotFound, Paused, RateLimited
 from courier.core.limits import ANSWER_BYTES_MAX
 from courier.core.types import SECOND_MS, Actor, Consumer, Message, Queue
-from courier.delivery import retry
-from courier.delivery.calls import Batch, WorkerCall, lease_ms
+from courier.delivery import pace
+from courier.delivery.calls import Batch, BatchServices, WorkerCall, lease_ms
 from courier.delivery.places import WorkerPlace
 from courier.delivery.room import PushAllowance
 from courier.delivery.runner import Runner, Runners
-from courier.delivery.services import BatchServices
 
 # How soon a change is noticed that gives no hint: of a URL, or of how many calls there are.
 LOOK_EVERY_S = 0.5
@@ -231,7 +230,7 @@ class Feed(Runner):
             self._reached = False
         # Calls that were on their way together fail together, and that is one failure.
         if call.began_s >= self._failed_s:
-            asked_ms = retry.asked_ms(call.retry_after, wall_ms=self._services.clock.wall_ms())
+            asked_ms = pace.asked_ms(call.retry_after, wall_ms=self._services.clock.wall_ms())
             self._fail(BACKOFF_S_MAX, at_least_s=asked_ms / SECOND_MS)
 
     def _fail(self, most_s: float, *, at_least_s: float = 0.0) -> float:

@@ -27,15 +27,14 @@ from courier.core.types import (
     Queue,
     Report,
 )
-from courier.delivery import liveness, requests, retry, secrets
-from courier.delivery.liveness import Prober
+from courier.delivery import liveness, pace, requests, secrets
+from courier.delivery.liveness import Prober, PushServices
 from courier.delivery.moments import MOMENT_MS
 from courier.delivery.pace import IN_FLIGHT_MAX, Bursts, PushPace
 from courier.delivery.room import PushAllowance
 from courier.delivery.runner import Runner, Runners
-from courier.delivery.services import PushServices
+from courier.delivery.targets import host_and_port
 from courier.delivery.transport import OnItsWay, PushRequest, PushResult
-from courier.delivery.urls import host_and_port
 
 log = logging.getLogger("courier.delivery")
 
@@ -353,13 +352,13 @@ class Line(Runner):
         self._services.failed += 1
         asked_ms = 0
         if result.status in _ASKING_TO_WAIT:
-            asked_ms = retry.asked_ms(result.retry_after, wall_ms=self._services.clock.wall_ms())
+            asked_ms = pace.asked_ms(result.retry_after, wall_ms=self._services.clock.wall_ms())
         if result.status and not asked_ms:
             self._pace.reached(duration_ms=result.duration_ms)
         else:
             self._pace.unreached()
             self._give_back()
-        delay_ms = retry.delay_ms(
+        delay_ms = pace.delay_ms(
             attempt=message.attempts,
             attempts_max=listener.attempts_max,
             luck=ids.luck(),

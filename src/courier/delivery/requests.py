@@ -9,7 +9,7 @@ import msgspec
 
 from courier import ids
 from courier.core.types import Listener, Message, Queue
-from courier.delivery import signing
+from courier.delivery import secrets
 from courier.delivery.transport import PushRequest, Target
 
 JSON = "application/json; charset=utf-8"
@@ -84,7 +84,7 @@ def request(
         "x-message-name": _ascii(name),
         "x-delivery-id": spelling.id(delivery_id(listener.id, core_id, message.attempts)),
         "x-attempt": str(message.attempts),
-        **signing.headers(prepared.secrets, id=id, at_ms=wall_ms, body=body),
+        **secrets.headers(prepared.secrets, id=id, at_ms=wall_ms, body=body),
     }
     trace = (message.headers or {}).get(TRACE_HEADER)
     if isinstance(trace, str) and trace and trace.isascii() and trace.isprintable():

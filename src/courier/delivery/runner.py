@@ -7,11 +7,17 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Generic, TypeVar
 
+from msgspec import Struct
+
+from courier.clock import Clock
+from courier.core.broker import Broker
 from courier.core.duties import DutyLost, Fence, Shares, fenced
 from courier.core.errors import Unavailable
+from courier.core.store import Store
 from courier.core.types import Consumer, Listener, Message
-from courier.delivery.room import PushAllowance
-from courier.delivery.services import RunnerServices
+from courier.delivery.room import PushAllowance, PushRoom
+from courier.delivery.slots import Slots
+from courier.delivery.transport import Transport
 
 LOOK_EVERY_S = 0.2
 # How long what came of the last requests may take to be noted when the server stops.
@@ -19,6 +25,17 @@ NOTE_WAIT_S = 5.0
 log = logging.getLogger("courier.delivery")
 
 R = TypeVar("R", bound=Listener | Consumer)
+
+
+class RunnerServices(Struct, kw_only=True):
+    """What runners of both kinds work with."""
+
+    store: Store
+    broker: Broker
+    clock: Clock
+    transport: Transport
+    slots: Slots
+    room: PushRoom
 
 
 class Runner(ABC):

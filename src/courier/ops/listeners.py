@@ -6,12 +6,11 @@ from typing import Annotated, Any
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 
-from courier import ids
 from courier.core import attempts
 from courier.core.errors import InvalidRequest, NotFound
-from courier.core.listeners import Retried, check_title, record_name
+from courier.core.listeners import Retried, check_title
 from courier.core.types import ANSWER_KEPT_BYTES, Listener, Liveness, PushStats, Report
-from courier.delivery import secrets, signing, trial
+from courier.delivery import liveness, secrets
 from courier.delivery.pace import IN_FLIGHT_MAX, PER_SECOND_MAX
 from courier.dialects.site import number
 from courier.ops.services import OpsFamily
@@ -90,23 +89,20 @@ class OpsListenerRoutes(OpsFamily):
 
     async def create_listener(self, call: Call) -> dict[str, Any]:
         body: OpsListenerBody = call.body
-        queue, now_ms, id = self._queue(call), self._clock.now_ms(), ids.new_id()
+        queue = self._queue(call)
         check_title(body.name)
         liveness_url = body.url if body.liveness_url is UNSET else body.liveness_url
         self._services.listener_urls.check(body.url, queue.tenant, field="url")
         self._services.listener_urls.check(liveness_url, queue.tenant, field="liveness_url")
-        given = signing.new_secret() if body.secret is UNSET else signing.checked(body.secret)
-        listener = Listener(
-            id=id,
-            tenant=queue.tenant,
-            parent=queue.id,
-            name=record_name(queue.id, body.name),
-            created_ms=now_ms,
-            modified_ms=now_ms,
-            title=body.name,
-            url=body.url,
+        given = secrets.new_secret() if body.secret is UNSET else secrets.checked(body.secret)
+        listener = secrets.new_listener(
+            queue,
+            body.name,
+            body.url,
+            self._sealer,
+            now_ms=self._clock.now_ms(),
+            secret=given,
             liveness_url=liveness_url,
-            secrets=(secrets.sealed(given, self._sealer, Listener, tenant=queue.tenant, id=id),),
             ordered=body.ordered,
             envelope=body.envelope,
             timeout_ms=body.timeout_ms,
@@ -147,7 +143,9 @@ class OpsListenerRoutes(OpsFamily):
         )
 
     async def test_listener(self, call: Call) -> dict[str, Any]:
-        result = await trial.send(self._services.pushes, self._listener(call), self._queue(call))
+        result = await liveness.trial(
+            self._services.pushes, self._listener(call), self._queue(call)
+        )
         report = Report(
             result.status, result.error, result.duration_ms, result.body[:ANSWER_KEPT_BYTES]
         )

@@ -4,9 +4,9 @@ from courier.core.announcer import Announcer
 from courier.core.sweeper import Sweeper
 from courier.core.types import Queue
 from courier.credentials import Credentials
+from courier.delivery.liveness import PushServices
 from courier.delivery.places import Places
-from courier.delivery.services import PushServices
-from courier.delivery.urls import Rules
+from courier.delivery.targets import Rules
 from courier.dialects.site import Family, SiteServices
 from courier.telemetry import Telemetry
 from courier.web import Call

@@ -5,11 +5,9 @@ from typing import Any
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
-from courier import ids
 from courier.core.errors import InvalidRequest, NotFound
-from courier.core.types import DAY_MS, Secret, Worker
-from courier.delivery import signing
-from courier.delivery.secrets import opened, resealed, sealed
+from courier.core.types import DAY_MS, Worker
+from courier.delivery import secrets
 from courier.ops.services import OpsFamily
 from courier.web import Call, Route
 
@@ -51,31 +49,24 @@ class WorkerRoutes(OpsFamily):
         body: WorkerBody = call.body
         tenant, name = self._tenant(call), call.params["worker"]
         now_ms = self._clock.now_ms()
-        given = None if body.secret is UNSET else signing.checked(body.secret)
+        given = None if body.secret is UNSET else secrets.checked(body.secret)
 
         def edit(known: Worker | None) -> Worker:
             if known is None:
-                id = ids.new_id()
-                return Worker(
-                    id=id,
-                    tenant=tenant,
-                    name=name,
-                    created_ms=now_ms,
-                    url=body.url,
-                    secrets=(self._sealed(given or signing.new_secret(), tenant, id),),
+                first = given or secrets.new_secret()
+                return secrets.new_worker(
+                    tenant, name, body.url, self._sealer, now_ms=now_ms, secret=first
                 )
-            secrets = resealed(known, self._sealer).secrets
-            if given and given != opened(known, self._sealer, now_ms=now_ms)[0]:
-                old = replace(secrets[0], until_ms=now_ms + REPLACED_MS)
-                secrets = (self._sealed(given, tenant, known.id), old)
-            return replace(known, url=body.url, secrets=secrets)
+            kept = secrets.resealed(known, self._sealer).secrets
+            if given and given != secrets.opened(known, self._sealer, now_ms=now_ms)[0]:
+                old = replace(kept[0], until_ms=now_ms + REPLACED_MS)
+                new = secrets.sealed(given, self._sealer, Worker, tenant=tenant, id=known.id)
+                kept = (new, old)
+            return replace(known, url=body.url, secrets=kept)
 
         worker = await self._admin.workers.put(tenant, name, edit, actor=call.actor)
-        secret = opened(worker, self._sealer, now_ms=now_ms)[0]
+        secret = secrets.opened(worker, self._sealer, now_ms=now_ms)[0]
         return {"worker": _shown(name, worker.url, worker), "secret": secret}
-
-    def _sealed(self, secret: str, tenant: str, id: str) -> Secret:
-        return sealed(secret, self._sealer, Worker, tenant=tenant, id=id)
 
     async def remove_worker(self, call: Call) -> dict[str, Any]:
         tenant, name = self._tenant(call), call.params["worker"]

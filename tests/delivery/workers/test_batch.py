@@ -7,7 +7,7 @@ from standardwebhooks.webhooks import Webhook
 
 from courier.clock import SystemClock
 from courier.core.types import ContentType, Message, Queue
-from courier.delivery import calls, signing
+from courier.delivery import calls, secrets
 
 QUEUE = Queue(id="c0" + "1" * 30, tenant="t", name="orders", created_ms=1, modified_ms=1)
 
@@ -52,15 +52,15 @@ def test_headers_of_a_message_are_its_metadata() -> None:
 )
 def test_a_queues_name_fits_into_its_header(name: str, shown: str) -> None:
     queue = Queue(id=QUEUE.id, tenant="t", name=name, created_ms=1, modified_ms=1)
-    made = calls.batch_headers(queue, [signing.new_secret()], id="i", at_ms=1, body=b"")
+    made = calls.batch_headers(queue, [secrets.new_secret()], id="i", at_ms=1, body=b"")
     assert made["x-courier-queue"] == shown
 
 
 def test_a_batch_is_signed_with_every_secret() -> None:
-    secrets = [signing.new_secret(), signing.new_secret()]
+    keys = [secrets.new_secret(), secrets.new_secret()]
     body = calls.batch_body(QUEUE, [Message(1, "a", 1, b"x", "text")])
     now_ms = SystemClock().now_ms()
-    made = calls.batch_headers(QUEUE, secrets, id="batch-1", at_ms=now_ms, body=body)
+    made = calls.batch_headers(QUEUE, keys, id="batch-1", at_ms=now_ms, body=body)
     assert made["webhook-id"] == "batch-1"
-    for secret in secrets:
+    for secret in keys:
         assert Webhook(secret).verify(body, made)["queue"] == "orders"

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from courier.core.types import DAY_MS, Ack, Message, Retry
+from courier.delivery.calls import judge
 from courier.delivery.transport import PushResult
-from courier.delivery.verdict import judge
 
 MESSAGES = [Message(seq, id, 1, b"", "text", attempts=seq + 1) for seq, id in enumerate("abc")]
 NONE = object()  # a retry without a delay of its own

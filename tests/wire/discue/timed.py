@@ -18,10 +18,9 @@ from courier.core.limits import Limits, Rate
 from courier.core.signins import SignIns
 from courier.core.store import Store
 from courier.credentials import FIRST_TENANT, Credentials
-from courier.delivery.http import HttpTransport
 from courier.delivery.slots import Slots
-from courier.delivery.targets import Targets, networks
-from courier.delivery.urls import Rules
+from courier.delivery.targets import Rules, Targets, networks
+from courier.delivery.transport import HttpTransport
 from courier.delivery.verifier import DomainVerifier
 from courier.dialects import discue
 from courier.dialects.discue.lockout import Lockout

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from courier.core.errors import InvalidRequest
 from courier.core.listeners import Retried
 from courier.core.types import Listener, Liveness, PushStats
-from courier.delivery import signing
+from courier.delivery import secrets
 from courier.delivery.pace import IN_FLIGHT_MAX, PER_SECOND_MAX
 from courier.delivery.secrets import Private
 from courier.dialects.discue import names
@@ -161,8 +161,8 @@ class BackfillAnswer(Struct):
 def secret(body: ListenerBody | SecretBody) -> str:
     """The one that was given, or a new one. Raises InvalidRequest."""
     if body.signing_secret is UNSET:
-        return signing.new_secret()
-    return signing.checked(body.signing_secret, "signing_secret")
+        return secrets.new_secret()
+    return secrets.checked(body.signing_secret, "signing_secret")
 
 
 def changed(listener: Listener, body: ListenerBody) -> Listener:

@@ -3,11 +3,9 @@
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from courier import ids
 from courier.core import attempts
 from courier.core.errors import InvalidRequest, NotFound
-from courier.core.listeners import record_name
-from courier.core.types import Listener, Liveness, Secret
+from courier.core.types import Listener, Liveness
 from courier.delivery import secrets
 from courier.delivery.secrets import Private
 from courier.dialects.discue import attempt_wire, names
@@ -84,28 +82,21 @@ class ListenerRoutes(DiscueFamily):
         if body.liveness_url is UNSET:
             raise InvalidRequest("liveness_url", "is required")
         self._check_urls(call)
-        now_ms = self._clock.now_ms()
-        secret, id = wire.secret(body), ids.new_id()
+        secret = wire.secret(body)
         hidden = wire.private(Private(), body)
-        listener = Listener(
-            id=id,
-            tenant=call.tenant,
-            parent=call.queue.id,
-            name=record_name(call.queue.id, title),
-            created_ms=now_ms,
-            modified_ms=now_ms,
-            title=title,
-            url=body.notify_url,
+        listener = secrets.new_listener(
+            call.queue,
+            title,
+            body.notify_url,
+            self._sealer,
+            now_ms=self._clock.now_ms(),
+            secret=secret,
             liveness_url=body.liveness_url,
-            secrets=(self._sealed(call, id, secret),),
-            private=secrets.seal_private(hidden, self._sealer, tenant=call.tenant, id=id),
         )
-        listener = wire.changed(listener, body)
+        private = secrets.seal_private(hidden, self._sealer, tenant=listener.tenant, id=listener.id)
+        listener = replace(wire.changed(listener, body), private=private)
         await self._admin.listeners.create(listener, actor=call.actor)
         return self._answer(listener, secret)
-
-    def _sealed(self, call: Call, id: str, secret: str) -> Secret:
-        return secrets.sealed(secret, self._sealer, Listener, tenant=call.tenant, id=id)
 
     def _check_urls(self, call: Call) -> None:
         """Raises InvalidRequest for a URL that will not be called."""
@@ -151,9 +142,8 @@ class ListenerRoutes(DiscueFamily):
 
     async def rotate_secret(self, call: Call) -> Success:
         secret, id = wire.secret(call.body), names.read(call.params["listener_id"])
-        listener = await self._admin.listeners.rotate(
-            call.queue.id, id, self._sealed(call, id, secret), actor=call.actor
-        )
+        sealed = secrets.sealed(secret, self._sealer, Listener, tenant=call.tenant, id=id)
+        listener = await self._admin.listeners.rotate(call.queue.id, id, sealed, actor=call.actor)
         return self._answer(listener, secret)
 
     async def backfill(self, call: Call) -> Success:

@@ -15,7 +15,7 @@ from courier.core.domains import Verifier
 from courier.core.errors import BrokerError, Rejected, Unauthenticated
 from courier.core.limits import API_WINDOW_MS, Rate
 from courier.core.types import MINUTE_MS, SECOND_MS, Actor, Key, Tenant
-from courier.delivery.urls import Rules
+from courier.delivery.targets import Rules
 from courier.dialects import example
 from courier.dialects.discue import names
 from courier.dialects.discue.errors import REFUSALS, Stale, Unsupported
