@@ -86,7 +86,7 @@ class Config:
     ] = "sqlite"
     public_url: Annotated[
         str,
-        Spec("Address clients use, when it differs from that of host and port (empty).", url=True),
+        Spec("Address that clients use, if it differs from host and port.", url=True),
     ] = ""
     tls_certificate: Annotated[
         str,
@@ -98,18 +98,19 @@ class Config:
     trusted_proxies: Annotated[
         str,
         Spec(
-            "Networks of proxies whose X-Forwarded-For or Forwarded header is believed, with "
-            "commas between, such as 10.0.0.0/8. Empty: none.",
+            "Networks of proxies whose X-Forwarded-For or Forwarded header is trusted, separated "
+            "by commas, such as 10.0.0.0/8. Empty: none.",
             empty=True,
         ),
     ] = ""
     log_level: Annotated[
-        str, Spec("Least severe log lines to write.", choices=("debug", "info", "warning", "error"))
+        str,
+        Spec("Lowest level of log lines to write.", choices=("debug", "info", "warning", "error")),
     ] = "info"
     log_format: Annotated[
         str,
         Spec(
-            "Form of log lines; auto is text on a terminal and JSON elsewhere.",
+            "Format of log lines; auto is text on a terminal and JSON elsewhere.",
             choices=("auto", "json", "text"),
         ),
     ] = "auto"
@@ -121,7 +122,8 @@ class Config:
     plans_bytes_max: Annotated[
         int,
         Spec(
-            "Most bytes of messages kept to undo plans of the console; the oldest go first.",
+            "Maximum bytes of messages kept to undo plans of the console; the oldest are removed "
+            "first.",
             low=_MIB,
             high=_TIB,
         ),
@@ -133,7 +135,7 @@ class Config:
     bodies_bytes_max: Annotated[
         int,
         Spec(
-            "Most bytes of request bodies being received and handled at a time.",
+            "Maximum bytes of request bodies being received and handled at a time.",
             low=_MIB,
             high=_TIB,
         ),
@@ -141,27 +143,27 @@ class Config:
     answers_bytes_max: Annotated[
         int,
         Spec(
-            "Most bytes of messages that are being sent to clients at a time.",
+            "Maximum bytes of messages being sent to clients at a time.",
             low=16 * _MIB,
             high=_TIB,
         ),
     ] = 256 * _MIB
     request_wait_ms_max: Annotated[
-        int, Spec("Longest wait for the whole of a request body.", low=100, high=_HOUR_MS)
+        int, Spec("Longest wait for a complete request body.", low=100, high=_HOUR_MS)
     ] = 30 * _SECOND_MS
     header_bytes_max: Annotated[
         int, Spec("Largest request line and headers accepted.", low=_KIB, high=16 * _MIB)
     ] = 64 * _KIB
     header_wait_ms_max: Annotated[
-        int, Spec("Longest wait for the whole of a request's headers.", low=100, high=_HOUR_MS)
+        int, Spec("Longest wait for the complete headers of a request.", low=100, high=_HOUR_MS)
     ] = 15 * _SECOND_MS
     connections_max: Annotated[
-        int, Spec("Most connections open at a time.", low=1, high=1_000_000)
+        int, Spec("Maximum number of open connections.", low=1, high=1_000_000)
     ] = 10_000
     connections_per_address_max: Annotated[
         int,
         Spec(
-            "Most connections open at a time from one address; trusted proxies may have more.",
+            "Maximum number of open connections from one address; trusted proxies may have more.",
             low=1,
             high=1_000_000,
         ),
@@ -173,23 +175,24 @@ class Config:
         int, Spec("Longest wait for running requests when the server stops.", high=_HOUR_MS)
     ] = 25 * _SECOND_MS
     commit_calls_max: Annotated[
-        int, Spec("Most store calls that share one commit to disk.", low=1, high=100_000)
+        int,
+        Spec("Maximum number of store calls that share one commit to disk.", low=1, high=100_000),
     ] = 1_024
     commit_inline_ms_max: Annotated[
         int,
         Spec(
-            "Commits that usually take less than this are not worth a thread; 0 always uses one.",
+            "Commits that usually take less than this run without a thread; 0 always uses one.",
             high=_MINUTE_MS,
         ),
     ] = 1
     cache_bytes: Annotated[
-        int, Spec("Memory the store may use to cache its file.", low=_MIB, high=_TIB)
+        int, Spec("Memory for the store's cache of its file.", low=_MIB, high=_TIB)
     ] = 32 * _MIB
     disk_free_bytes_min: Annotated[
         int,
         Spec(
-            "Room on the disk below which publishing is refused while messages can still be "
-            "pulled and acknowledged; at most a sixteenth of the disk; 0 is no limit.",
+            "Free disk space below which publishing is refused while messages can still be pulled"
+            " and acknowledged; at most a sixteenth of the disk; 0 is no limit.",
             high=_TIB,
         ),
     ] = 256 * _MIB
@@ -202,59 +205,66 @@ class Config:
         ),
     ] = "quick"
     accept_damage: Annotated[
-        bool, Spec("Start with what can be read of a damaged store, and lose the rest.")
+        bool, Spec("Start on a damaged store with what can be read, and lose the rest.")
     ] = False
     sweep_every_ms: Annotated[
         int,
-        Spec("Longest time between two sweeps for due things.", low=1, high=_MINUTE_MS),
+        Spec("Longest time between two sweeps for what is due.", low=1, high=_MINUTE_MS),
     ] = 200
     sweep_batch_max: Annotated[
-        int, Spec("Most due things handled in one step of a sweep.", low=1, high=100_000)
+        int,
+        Spec("Maximum number of due items handled in one step of a sweep.", low=1, high=100_000),
     ] = 1_000
     clock_step_wait_ms: Annotated[
         int,
         Spec(
-            "Time that a step of the wall clock by more than a minute must last to be followed.",
+            "How long a step of the wall clock by more than a minute must last before it is "
+            "followed.",
             low=100,
             high=_DAY_MS,
         ),
     ] = _MINUTE_MS
     journal_retention_ms: Annotated[
-        int, Spec("Time that journal events are kept at least.", high=3_650 * _DAY_MS)
+        int, Spec("Minimum time that journal events are kept.", high=3_650 * _DAY_MS)
     ] = 7 * _DAY_MS
     journal_bytes_max: Annotated[
         int,
         Spec(
-            "Journal size above which the oldest events go, read or not.",
+            "Journal size above which the oldest events are deleted, read or not.",
             low=64 * _KIB,
             high=1_024 * _TIB,
         ),
     ] = 20 * _GIB
     journal_page_max: Annotated[
-        int, Spec("Most events in one answer of GET /journal.", low=1, high=1_000_000)
+        int, Spec("Maximum number of events in one answer of GET /journal.", low=1, high=1_000_000)
     ] = 50_000
-    queues_max: Annotated[int, Spec("Most queues of one tenant.", low=1, high=1_000_000)] = 10_000
+    queues_max: Annotated[
+        int, Spec("Maximum number of queues of one tenant.", low=1, high=1_000_000)
+    ] = 10_000
     queue_bytes_max: Annotated[
-        int, Spec("Most body bytes waiting in one queue.", low=1, high=1_024 * _TIB)
+        int, Spec("Maximum body bytes waiting in one queue.", low=1, high=1_024 * _TIB)
     ] = 25_000_000_000
     queue_rate_max: Annotated[
-        int, Spec("Most messages per second and queue; 0 is no limit.", high=1_000_000)
+        int, Spec("Maximum number of messages per second and queue; 0 is no limit.", high=1_000_000)
     ] = 0
     api_rate_max: Annotated[
         int,
-        Spec("Most settings requests per key in five minutes; 0 is no limit.", high=1_000_000),
+        Spec(
+            "Maximum number of settings requests per key in five minutes; 0 is no limit.",
+            high=1_000_000,
+        ),
     ] = 0
     json_body_encoding: Annotated[
         str,
         Spec(
-            "How the Cloudflare dialect hands out bodies of JSON messages.",
+            "How the Cloudflare dialect encodes bodies of JSON messages in pulls.",
             choices=("base64", "plain"),
         ),
     ] = "base64"
     region: Annotated[
         str,
         Spec(
-            "Region that Anypoint clients find this server's queues in, unless they name another.",
+            "Region in which Anypoint clients find this server's queues, unless they name another.",
             choices=(
                 "us-east-1",
                 "us-east-2",
@@ -273,9 +283,9 @@ class Config:
     encryption_keys: Annotated[
         str,
         Spec(
-            "Keys of encrypted queues, 32 bytes in base64 each, with commas between: the first "
-            "encrypts, all decrypt. Empty: the file encryption.key in the data directory, made "
-            "when it is missing.",
+            "Keys of encrypted queues, 32 bytes in base64 each, separated by commas: the first "
+            "encrypts, all decrypt. Empty: the file encryption.key in the data directory, created"
+            " if it is missing.",
             empty=True,
             secret=True,
         ),
@@ -283,7 +293,7 @@ class Config:
     push_networks: Annotated[
         str,
         Spec(
-            "Private networks that pushes may reach, with commas between, such as "
+            "Private networks that pushes may reach, separated by commas, such as "
             "127.0.0.0/8,10.1.0.0/16. Empty: public addresses only.",
             empty=True,
         ),
@@ -291,8 +301,8 @@ class Config:
     pushes_max: Annotated[
         int,
         Spec(
-            "Most requests to listeners and workers on their way at a time. One tenant uses "
-            "three quarters of them at most.",
+            "Maximum number of requests in flight to listeners and workers. One tenant uses at "
+            "most three quarters of them.",
             low=1,
             high=100_000,
         ),
@@ -300,8 +310,8 @@ class Config:
     pushes_bytes_max: Annotated[
         int,
         Spec(
-            "Most bytes of messages on their way to listeners and workers at a time. One tenant "
-            "uses three quarters of them at most; small messages of others need not wait.",
+            "Maximum bytes of messages in flight to listeners and workers. One tenant uses at "
+            "most three quarters of them; small messages of others do not wait.",
             low=_MIB,
             high=_TIB,
         ),
@@ -309,7 +319,7 @@ class Config:
     push_delay_percent: Annotated[
         int,
         Spec(
-            "Part of the usual wait before a failed push is made again; less than 100 is for "
+            "Percentage of the usual wait before a failed push is retried; less than 100 is for "
             "testing receivers.",
             low=1,
             high=100,
@@ -318,20 +328,20 @@ class Config:
     liveness_every_ms: Annotated[
         int,
         Spec(
-            "Time between two looks at a listener that has messages waiting; ten times as long "
+            "Time between two probes of a listener that has messages waiting; ten times as long "
             "for one that has none.",
             low=100,
             high=_DAY_MS,
         ),
     ] = 30 * _SECOND_MS
     domains_required: Annotated[
-        bool, Spec("Push only to hosts that their tenant has shown to be its own.")
+        bool, Spec("Push only to hosts whose ownership the tenant has verified.")
     ] = False
     worker_urls: Annotated[
         str,
         Spec(
-            "Where the scripts of worker consumers run, as name=URL or, for another tenant than "
-            "the first, tenant/name=URL, with commas between; `courier worker add` does the same.",
+            "Where the scripts of worker consumers run, as name=URL or, for a tenant other than "
+            "the first, tenant/name=URL, separated by commas; `courier worker add` does the same.",
             empty=True,
             urls=True,
         ),
