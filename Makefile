@@ -52,7 +52,7 @@ test: $(DEV_READY) ## lint, then every test, the fast ones first
 	$(PYTEST) --dist worksteal -n 3 -m "not slow and not spark and not quiet"
 	$(PYTEST) --dist worksteal -n 5 -m "slow and not spark"
 	$(PYTEST) -m quiet
-	JAVA_TOOL_OPTIONS="$(QUICK_JAVA)" $(PYTEST) --dist loadfile -n 2 -m spark
+	JAVA_TOOL_OPTIONS="$(QUICK_JAVA)" $(PYTEST) --dist loadgroup -n 2 tests/lake
 
 lint: $(DEV_READY) ## check style and types of source, tests and bench
 	$(PYTHON) -m ruff check

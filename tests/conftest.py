@@ -3,45 +3,20 @@
 import asyncio
 import inspect
 import os
+import re
 import uuid
 from collections.abc import Generator, Iterator
+from importlib import import_module
 from pathlib import Path
 
 import httpx
 import pytest
 from hypothesis import HealthCheck, settings
-from xdist.scheduler import LoadFileScheduling
 
 from tests.report import TOLD
 from tests.server import Server
 
 LOG_LINES_SHOWN = 100
-# Thousands of requests each, or seconds of waiting: whole folders that are not for every minute.
-SLOW_FOLDERS = (
-    "tests/attack",
-    "tests/conformance/cross",
-    "tests/delivery/listeners",
-    "tests/private",
-    "tests/wire/anypoint",
-    "tests/wire/discue",
-)
-# Each takes half a minute, which the others would wait for at the end.
-LONGEST = "tests/attack/every/test_descriptions.py::test_every_request"
-# Every process that runs some of these starts a Spark of its own.
-SPARK_FOLDER = "tests/lake"
-# Where tests are that need Spark.
-SPARK_PLACES = (SPARK_FOLDER, "tests/cli")
-# Those that have Sparks of their own, and never need the one that the others share: a worker that
-# runs them all does not start it. They take it as long as the others take the rest.
-APART = (
-    "test_pipeline_run.py",
-    "test_cluster.py",
-    "test_up.py",
-    "test_demo.py",
-    "test_pipeline_kill.py",
-    "test_source_kill.py",
-)
-
 # How long an example takes is up to whoever else uses the machine.
 settings.register_profile("courier", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("courier")
@@ -89,36 +64,32 @@ def queue_name() -> str:
     return f"q-{uuid.uuid4().hex[:16]}"
 
 
+def marks_of(folder: Path, config: pytest.Config) -> list[pytest.MarkDecorator]:
+    """Those that the `pytestmark` of its `__init__.py` gives to all that is in it."""
+    if not (folder / "__init__.py").is_file():
+        return []
+    package = import_module(".".join(folder.relative_to(config.rootpath).parts))
+    marks = getattr(package, "pytestmark", [])
+    return marks if isinstance(marks, list) else [marks]
+
+
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """What will be left out is not loaded either: every worker would load all of it."""
-    place, wanted = collection_path.relative_to(config.rootpath).as_posix(), config.option.markexpr
-    if wanted == "spark" and collection_path.is_dir() and place.startswith("tests/"):
-        return None if place.startswith(SPARK_PLACES) else True
-    unwanted = [SPARK_FOLDER] if "not spark" in wanted else []
-    unwanted += SLOW_FOLDERS if "not slow" in wanted else ()
-    return True if place in unwanted else None
+    unwanted = set(re.findall(r"not (\w+)", config.option.markexpr))
+    if not unwanted or not collection_path.is_dir():
+        return None
+    return True if unwanted & {mark.name for mark in marks_of(collection_path, config)} else None
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if item.get_closest_marker("spark") and not item.nodeid.startswith(SPARK_PLACES):
-            raise pytest.UsageError(f"{item.nodeid} would not be found by `-m spark`")
-        if item.nodeid.startswith(SLOW_FOLDERS):
-            item.add_marker(pytest.mark.slow)
-        if item.nodeid.startswith(SPARK_FOLDER):
-            item.add_marker(pytest.mark.spark)
-    items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
-
-
-class Scheduling(LoadFileScheduling):  # type: ignore[misc]  # it tells no types
-    """Two workers: one runs what is apart, the other all that shares a Spark."""
-
-    def _split_scope(self, nodeid: str) -> str:
-        return "apart" if nodeid.partition("::")[0].endswith(APART) else "shared"
-
-
-def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object | None:
-    return Scheduling(config, log) if config.option.dist == "loadfile" else None
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_directory(
+    path: Path, parent: pytest.Collector
+) -> Generator[None, pytest.Collector | None, pytest.Collector | None]:
+    folder = yield
+    if folder is not None:
+        for mark in marks_of(path, parent.config):
+            folder.add_marker(mark)
+    return folder
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -1,0 +1,5 @@
+"""Attacks: thousands of requests each."""
+
+import pytest
+
+pytestmark = pytest.mark.slow

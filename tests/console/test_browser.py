@@ -14,7 +14,7 @@ from tests.console.browser import Watched, chromium
 from tests.console.story import ARGS, Story
 from tests.server import Server
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser")]
+pytestmark = pytest.mark.slow
 
 WIDTHS = (320, 390, 1_400)
 SCHEMES = ("light", "dark")

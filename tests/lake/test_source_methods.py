@@ -14,8 +14,6 @@ from courier.lake.schema import EVENTS
 from tests.lake.brokers import bodies, options, queue
 from tests.server import Server
 
-pytestmark = pytest.mark.spark
-
 FINISHED_S_MAX = 120
 # They choose a format, or a table, of their own.
 OTHER_FORMATS = {"csv", "jdbc", "json", "orc", "parquet", "table", "text", "xml", "changes"}

@@ -1,0 +1,5 @@
+"""What others on the machine can see: a server or a command each."""
+
+import pytest
+
+pytestmark = pytest.mark.slow

@@ -1,0 +1,5 @@
+"""Anypoint's APIs from outside."""
+
+import pytest
+
+pytestmark = pytest.mark.slow

@@ -1,0 +1,5 @@
+"""Discue's API from outside."""
+
+import pytest
+
+pytestmark = pytest.mark.slow

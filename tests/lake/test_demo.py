@@ -4,11 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from tests.cli.command import Command, clean_environ
-
-pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
 DEMO = Path(__file__).parents[2] / "scripts" / "demo.py"
 SECONDS_MAX = 280

@@ -21,7 +21,7 @@ from tests.cli.pasted import blocks, shell
 from tests.private.looking import open_to_others, secrets_of
 from tests.server import free_port
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.timeout(900)
 
 # Spark starts in five seconds on a machine that has nothing else to do.
 WAIT_S_MAX = 280.0
