@@ -1,11 +1,12 @@
 """Any route of any site, with a request that is good but for the one thing under test."""
 
 import json
+import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlencode
 
 from courier.web import PUBLIC_BODY_BYTES_MAX, Route, Site
@@ -16,6 +17,10 @@ from tests.conformance.reach.tables import Place
 from tests.conformance.reach.world import Credential, Side, World
 from tests.routes import tables
 
+T = TypeVar("T")
+
+# A soak run sends every value to every route: STEP=1.
+STEP = int(os.environ.get("STEP", "5"))
 # The console's forms are tried in tests/console. Discue's routes stand under two prefixes.
 SITES = ("cloudflare", "anypoint", "discue", "courier")
 CLAIMS = ("claim_messages", "read_claim", "extend_claim", "ack_claim")
@@ -36,6 +41,7 @@ class Aim(NamedTuple):
 
     site: Site
     route: Route
+    number: int
 
     def __str__(self) -> str:
         return f"{self.site.name} {self.route.method} {self.site.prefix}{self.route.path}"
@@ -50,6 +56,11 @@ class Aim(NamedTuple):
         if self.route.scope is None:
             return PUBLIC_BODY_BYTES_MAX
         return self.route.body_bytes_max or self.site.body_bytes_max
+
+    def share(self, values: Sequence[T], number: int = 0) -> Sequence[T]:
+        """Its part of values that one piece of code reads for many routes: the next route is sent
+        others, and all of them together are sent all. `number`: of a field, or a parameter."""
+        return values[(self.number + number) % STEP :: STEP]
 
     @property
     def by_operator(self) -> bool:
@@ -141,6 +152,6 @@ def _is(aim: Aim, name: str) -> bool:
 
 def _all() -> Iterator[Aim]:
     with tempfile.TemporaryDirectory() as directory:
-        for site, route in tables(Path(directory)):
+        for number, (site, route) in enumerate(tables(Path(directory))):
             if site.name in SITES and (site.name, site.prefix) != ("discue", ""):
-                yield Aim(site, route)
+                yield Aim(site, route, number)

@@ -42,15 +42,11 @@ UNREAD = {("list_events", "startAfter")}
 
 @each_aim
 def test_an_odd_name_or_id_is_refused(world: World, side: Side, aim: Aim) -> None:
-    """What looks like a path may lead to another route, never to an object.
-
-    What stands before the last name of a path is looked up in one place for all routes.
-    """
+    """What looks like a path may lead to another route, never to an object."""
     watch = Watch(world)
-    params = _PARAM.findall(aim.route.path)
-    for param in params:
+    for param in _PARAM.findall(aim.route.path):
         free = (aim.route.operation, param) in CHOSEN or param in aim.site.loose
-        for odd in ODD if param == params[-1] else ODD[::5]:
+        for odd in aim.share(ODD):
             answer = aim.ask(world, side, target=aim.target(side, **{param: odd}))
             if free and aim.route.method == "PUT" and answer.status < 300:
                 aim.ask(world, side, b"", target=aim.target(side, **{param: odd}), method="DELETE")
@@ -58,7 +54,7 @@ def test_an_odd_name_or_id_is_refused(world: World, side: Side, aim: Aim) -> Non
                 aim.refused(answer, 400, 401, 403, 404, 405)
         if free:
             continue
-        for tail in TAILS:
+        for tail in aim.share(TAILS):
             longer = side.params[aim.site.name][param] + tail
             answer = aim.ask(world, side, target=aim.target(side, **{param: longer}))
             aim.refused(answer, 400, 403, 404)
@@ -71,7 +67,7 @@ def test_a_parameter_of_the_wrong_kind_is_refused_by_name(
     world: World, side: Side, aim: Aim
 ) -> None:
     watch = Watch(world)
-    for parameter in aim.route.query:
+    for number, parameter in enumerate(aim.route.query):
         if (aim.route.operation, parameter.name) in UNREAD:
             continue
         values = []
@@ -79,7 +75,7 @@ def test_a_parameter_of_the_wrong_kind_is_refused_by_name(
             values = NO_NUMBER
         elif parameter.type is bool or get_origin(parameter.type) is Literal:
             values = ["nonsense", "%00", "%ff", "x" * 5_000]
-        for value in values:
+        for value in aim.share(values, number):
             query = f"{parameter.name}={value}"
             answer = aim.ask(world, side, target=only(aim, side, parameter.name, query))
             assert parameter.name in aim.refused(answer, 400), query[:80]
@@ -96,7 +92,7 @@ def only(aim: Aim, side: Side, name: str, query: str) -> str:
 def test_a_query_that_makes_no_sense_does_no_harm(world: World, side: Side, aim: Aim) -> None:
     """`ask` sees to it: no bug of ours, no header of the caller's."""
     if aim.route.method == "GET":
-        for query in NONSENSE:
+        for query in aim.share(NONSENSE):
             aim.ask(world, side, target=aim.target(side, query))
         many = "a=b&" * 5_000
         answer = aim.ask(world, side, target=aim.target(side, many))
@@ -112,7 +108,7 @@ def test_an_odd_credential_opens_nothing(world: World, side: Side, aim: Aim) -> 
     almost = [secret[:-1], secret + "a", secret.upper(), secret.lower(), secret + "%00"]
     spelled = [good[header].replace(secret, each) for each in almost if each != secret]
     watch = Watch(world)
-    for credential in (*CREDENTIALS, *spelled):
+    for credential in (*aim.share(CREDENTIALS), *spelled):
         if header == "X-API-KEY" and credential == "":
             continue
         answer = aim.ask(world, side, headers={header: credential})
