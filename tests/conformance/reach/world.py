@@ -7,6 +7,7 @@ from typing import Any
 
 import httpx
 
+from courier.core.types import HOUR_MS
 from courier.dialects.discue import names
 from tests.server import Server
 
@@ -129,7 +130,7 @@ class World:
         discue = self._discue(id, name)
         anypoint = {**self.region, **self._anypoint(name)}
         claims = f"/courier/v1/tenants/{self.tenant}/queues/{name}/claims/{name}"
-        self.call("courier", "PUT", claims, {"count": 1, "lease_ms": 60_000})
+        self.call("courier", "PUT", claims, {"count": 1, "lease_ms": HOUR_MS})
         courier = {
             "tenant": self.tenant,
             "queue": name,
