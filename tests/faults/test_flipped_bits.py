@@ -27,7 +27,7 @@ from tests.faults.disk_story import (
 )
 
 pytestmark = pytest.mark.slow
-FLIPS = int(os.environ.get("IMAGES", "400"))
+FLIPS = int(os.environ.get("IMAGES", "160"))
 SEED = int(os.environ.get("IMAGES_SEED", "1"))
 # Rows of messages that were tried before have no checksum: such a bit may change what becomes of
 # one message, and no more is asked of it than that nothing falls over.

@@ -12,7 +12,7 @@ import pytest
 from tests.cli.command import clean_environ, sigint_heard
 from tests.server import Server, free_port
 
-MOMENTS = 12
+MOMENTS = 4
 END_S_MAX = 30.0
 # What Python prints for every module that it has loaded.
 LOADED = "import time:"

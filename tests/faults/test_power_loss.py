@@ -35,7 +35,7 @@ from tests.faults.lying import Fault, Op, lying_disk
 from tests.server import Server
 
 pytestmark = pytest.mark.slow
-IMAGES = int(os.environ.get("IMAGES", "400"))
+IMAGES = int(os.environ.get("IMAGES", "160"))
 SEED = int(os.environ.get("SEED", "0")) or random.randrange(1, 1 << 32)
 # Of every so many images the start itself is cut off, and what is left is started.
 CUT_AGAIN = 4

@@ -26,7 +26,7 @@ from tests.faults.lying import LyingDisk, lying_disk
 from tests.faults.test_power_loss import SEED
 
 pytestmark = pytest.mark.slow
-IMAGES = int(os.environ.get("IMAGES", "400")) // 4
+IMAGES = int(os.environ.get("IMAGES", "160")) // 4
 NOW_MS = 1_700_000_000_000
 
 

@@ -12,7 +12,7 @@ from tests.faults.crew import Gate
 from tests.faults.ledger import Ledger
 from tests.server import Server
 
-KILLS = int(os.environ.get("KILLS", "12"))
+KILLS = int(os.environ.get("KILLS", "5"))
 SEED = int(os.environ.get("KILL_SEED", "1"))
 CALLERS = 5
 TIMEOUT_SECONDS = 120 + 10 * KILLS

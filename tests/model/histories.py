@@ -50,7 +50,7 @@ from tests.model.stage import CHAIN, Jump
 T = TypeVar("T")
 
 # A soak run asks for more.
-EXAMPLES = int(os.environ.get("MODEL_EXAMPLES", "50"))
+EXAMPLES = int(os.environ.get("MODEL_EXAMPLES", "16"))
 STEPS_MAX = 60
 
 EXCHANGE = "c0" + "e" * 30

@@ -21,7 +21,7 @@ from tests.model.pushing import PICKS
 from tests.model.stage import Jump
 
 # A soak run asks for more.
-EXAMPLES = int(os.environ.get("MODEL_EXAMPLES", "12"))
+EXAMPLES = int(os.environ.get("MODEL_EXAMPLES", "5"))
 STEPS_MAX = 150
 
 MORE_STEPS: dict[str, tuple[int, st.SearchStrategy[tuple[Any, ...]]]] = {

@@ -11,7 +11,7 @@ from tests.conformance.store.driver import SEALER
 from tests.model.histories import Histories, live
 
 # A soak run asks for more.
-EXAMPLES = int(os.environ.get("MODEL_EXAMPLES", "4"))
+EXAMPLES = int(os.environ.get("MODEL_EXAMPLES", "2"))
 STEPS_MAX = 60
 
 
