@@ -26,11 +26,9 @@ _PLACES = "/usr/lib/postgresql/*/bin"
 
 
 def program(name: str) -> str:
-    """A program of PostgreSQL: Debian keeps most of them off the PATH."""
-    found = shutil.which(name)
-    if found is None:
-        places = sorted(Path("/").glob(f"{_PLACES[1:]}/{name}"), key=lambda path: path.parts[-3])
-        found = str(places[-1]) if places else None
+    """A program of PostgreSQL: Debian keeps most off the PATH, and has a slow script for psql."""
+    places = sorted(Path("/").glob(f"{_PLACES[1:]}/{name}"), key=lambda path: path.parts[-3])
+    found = str(places[-1]) if places else shutil.which(name)
     assert found is not None, "PostgreSQL is not installed: run scripts/postgres"
     return found
 
