@@ -67,14 +67,19 @@ def modules_twice() -> dict[str, list[str]]:
 
 
 def members() -> dict[str, int]:
-    """Of each protocol of `core/store.py`."""
+    """Of each protocol of `core/store.py`, with those of its bases."""
     tree = ast.parse((SOURCE / "core" / "store.py").read_text())
-    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.AnnAssign)
-    return {
-        node.name: sum(isinstance(each, kinds) for each in node.body)
-        for node in tree.body
-        if isinstance(node, ast.ClassDef)
-    }
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
+    found: dict[str, set[str]] = {}
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef):
+            names = {each.name for each in node.body if isinstance(each, kinds)}
+            fields = [each.target for each in node.body if isinstance(each, ast.AnnAssign)]
+            names |= {each.id for each in fields if isinstance(each, ast.Name)}
+            for base in node.bases:
+                names |= found.get(base.id, set()) if isinstance(base, ast.Name) else set()
+            found[node.name] = names
+    return {name: len(names) for name, names in found.items()}
 
 
 def functions() -> list[tuple[int, str]]:

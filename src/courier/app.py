@@ -22,6 +22,7 @@ from courier.clock import Clock, SteadyClock, start_ms, wall_ns
 from courier.clock_record import ClockRecord
 from courier.config import Config, described, is_database
 from courier.console import Console
+from courier.console.guard import Guard
 from courier.core import duties
 from courier.core.admin import Admin
 from courier.core.announcer import Announcer
@@ -115,7 +116,7 @@ class Courier(Struct):
         """Write down what was counted since the last time."""
         try:
             now_ms = self.clock.now_ms()
-            await self.usage.flush(self.store, now_ms=now_ms)
+            await self.usage.flush(now_ms=now_ms)
             await self.signins.flush(self.store, now_ms=now_ms, early=early)
         except Unavailable as error:  # no reason to stop otherwise than planned
             log.warning("usage_not_noted", extra={"reason": str(error)})
@@ -240,10 +241,10 @@ def build(store: Store, config: Config, clock: SteadyClock, *, port: int) -> Cou
     admin = Admin(store, clock, limits)
     announcer = Announcer(store, clock, broker.admission, Events())
     follower = Follower(store, admin, clock, announcer)
-    services = SiteServices(store=store, broker=broker, admin=admin, clock=clock, sealer=sealer)
-    outgoing = _outgoing(services, telemetry, config)
+    services = SiteServices(reads=store, broker=broker, admin=admin, clock=clock, sealer=sealer)
+    outgoing = _outgoing(services, store, telemetry, config)
     workers = feed.runners(outgoing.batches, stop_wait_ms=config.drain_wait_ms_max)
-    usage = Usage()
+    usage = Usage(store.past)
     signins = SignIns(clock)
     url = config.url(port)
     credentials = credentials_file(admin, sealer, data=config.data, url=url, region=config.region)
@@ -254,7 +255,9 @@ def build(store: Store, config: Config, clock: SteadyClock, *, port: int) -> Cou
     ]
     console = None
     if config.console:
-        console = _console(services, credentials, outgoing, config, url=url, apis=_apis(sites))
+        guard = Guard(store.secret, url)
+        apis = _apis(sites)
+        console = _console(services, guard, credentials, outgoing, config, url=url, apis=apis)
         # The site at the root takes what no other one covers, so it is the last.
         sites.insert(len(sites) - 1, console)
 
@@ -322,15 +325,17 @@ class Outgoing(NamedTuple):
     batches: BatchServices
 
 
-def _outgoing(services: SiteServices, telemetry: Telemetry, config: Config) -> Outgoing:
-    store, admin = services.store, services.admin
+def _outgoing(
+    services: SiteServices, store: Store, telemetry: Telemetry, config: Config
+) -> Outgoing:
+    admin = services.admin
     clock, sealer = services.clock, services.sealer
     placed = worker_urls(config.worker_urls, tenant=FIRST_TENANT)
     targets = Targets(networks(config.push_networks))
     listener_urls = Rules(targets, admin.domains if config.domains_required else None)
     transport = HttpTransport(targets, connections_max=config.pushes_max)
     probe_slots = Slots(config.pushes_max)
-    verifier = DomainVerifier(store, admin.domains, transport, clock, probe_slots)
+    verifier = DomainVerifier(store.records, admin.domains, transport, clock, probe_slots)
     shared = asdict(
         RunnerServices(
             store=store,
@@ -354,7 +359,7 @@ def _outgoing(services: SiteServices, telemetry: Telemetry, config: Config) -> O
     )
     batches = BatchServices(
         **shared,
-        places=Places(store, clock, sealer, placed),
+        places=Places(store.records, store.secret, clock, sealer, placed),
         counts=telemetry,
         timeout_ms=config.worker_wait_ms_max,
     )
@@ -441,6 +446,7 @@ def _ops(
 
 def _console(
     services: SiteServices,
+    guard: Guard,
     credentials: Credentials,
     outgoing: Outgoing,
     config: Config,
@@ -449,10 +455,11 @@ def _console(
     apis: list[tuple[str, str]],
 ) -> Console:
     return Console(
-        services.store,
+        services.reads,
         services.broker,
         services.admin,
         services.clock,
+        guard,
         greeting=credentials.examples,
         lines_of=credentials.examples_of,
         placed=outgoing.batches.places.set_urls,

@@ -18,7 +18,7 @@ class Desk(CoreDesk):
 
     def __init__(self, runner: asyncio.Runner) -> None:
         super().__init__(runner)
-        self.ring = keys.Keyring(self.store)
+        self.ring = keys.Keyring(self.store.records)
         self.key, self.secret = self.run(
             self.admin.create_key(
                 tenant=TENANT, name="k", grants=keys.grants(["read"]), actor=CALLER

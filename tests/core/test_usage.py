@@ -28,12 +28,13 @@ class BusyPast(Past):
 
 
 async def test_what_somebody_else_is_writing_is_in_the_store_after_a_flush() -> None:
-    store, usage = Oracle(), Usage()
+    store = Oracle()
+    usage = Usage(store.past)
     store.past = past = BusyPast(store)
     usage.request(TENANT)
-    sweep = asyncio.create_task(usage.flush(store, now_ms=0))
+    sweep = asyncio.create_task(usage.flush(now_ms=0))
     await past.writes.wait()
-    asked = asyncio.create_task(usage.flush(store, now_ms=0))
+    asked = asyncio.create_task(usage.flush(now_ms=0))
     await asyncio.sleep(0)
     past.may_write.set()
     await asked
@@ -54,13 +55,14 @@ class FailingPast(Past):
 
 
 async def test_what_could_not_be_written_is_written_by_the_next_flush() -> None:
-    store, usage = Oracle(), Usage()
+    store = Oracle()
+    usage = Usage(store.past)
     store.past = past = FailingPast(store)
     usage.request(TENANT)
     with pytest.raises(StoreUnavailable):
-        await usage.flush(store, now_ms=0)
+        await usage.flush(now_ms=0)
     usage.request(TENANT)
     past.away = False
-    await usage.flush(store, now_ms=0)
+    await usage.flush(now_ms=0)
     (tally,) = await store.past.tallies(tenant=TENANT, since_ms=0, until_ms=1)
     assert tally.count == 2

@@ -46,7 +46,9 @@ class Watch(CoreDesk):
 
     def restart_verifier(self) -> None:
         """Forget what is not in the store."""
-        self.verifier = Counting(self.store, self.domains, self.transport, self.clock, self.slots)
+        self.verifier = Counting(
+            self.store.records, self.domains, self.transport, self.clock, self.slots
+        )
         self.times = self.verifier.times = Counter()
 
     def create(self, name: str = "home", *, tenant: str = TENANT, port: int = PORT) -> Domain:

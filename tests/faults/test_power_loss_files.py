@@ -49,7 +49,7 @@ class Started:
     async def check_tenant(self, tenant: Tenant) -> None:
         """Its file is there, and everything in it is good."""
         made = self.courier.credentials.load(tenant.name)
-        known = Keyring(self.store)
+        known = Keyring(self.store.records)
         site = made["anypoint"]
         for kind, secret in {
             "token": made["cloudflare"]["api_token"],

@@ -283,6 +283,12 @@ class Rows(Part):
 
 class Messages(Part):
     async def peek(
+        self, queue: str, *, count: int, now_ms: int, allowance: Allowance | None = None
+    ) -> list[Message]:
+        self._store._enter(queue, now_ms).pulled = True
+        return await self.ready(queue, count=count, now_ms=now_ms, allowance=allowance)
+
+    async def ready(
         self,
         queue: str,
         *,
@@ -292,7 +298,6 @@ class Messages(Part):
         allowance: Allowance | None = None,
     ) -> list[Message]:
         backlog = self._store._enter(queue, now_ms)
-        backlog.pulled = True
         return _shown(fitting(backlog.ready(now_ms)[:count], allowance), bodies=bodies)
 
     async def browse(

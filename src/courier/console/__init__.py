@@ -33,7 +33,7 @@ from courier.core.errors import (
     Unauthenticated,
 )
 from courier.core.limits import Rate
-from courier.core.store import Store
+from courier.core.store import StoreReads
 from courier.core.types import (
     MINUTE_MS,
     OPERATOR,
@@ -97,7 +97,7 @@ class Services(Struct):
     that comes from, and what it means. `apis` are the names of APIs and the paths of their pages.
     """
 
-    store: Store
+    store: StoreReads
     broker: Broker
     admin: Admin
     clock: Clock
@@ -172,10 +172,11 @@ class Console:
 
     def __init__(
         self,
-        store: Store,
+        store: StoreReads,
         broker: Broker,
         admin: Admin,
         clock: Clock,
+        guard: Guard,
         *,
         greeting: Callable[[str], list[tuple[str, str]]],
         lines_of: Callable[[Key, str], list[tuple[str, str]]],
@@ -198,7 +199,7 @@ class Console:
             broker,
             admin,
             clock,
-            Guard(store.secret, url),
+            guard,
             Codes(clock),
             Rate("signing in", limit=FAILURES_MAX, window_ms=MINUTE_MS),
             greeting,
@@ -217,7 +218,7 @@ class Console:
             newcomers,
             apis,
         )
-        self._keyring = keys.Keyring(store)
+        self._keyring = keys.Keyring(store.records)
         self._loading = asyncio.Lock()
         self._loaded: Any = None
 

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from courier.core.limits import ANSWER_BYTES_MAX, Allowance
 from courier.core.matching import Sought, matcher
-from courier.core.store import Store
+from courier.core.store import StoreReads
 from courier.core.types import Message, MessageState, Queue, Standing
 from courier.words import preview
 
@@ -74,7 +74,7 @@ class Window(Struct):
 
 
 async def browse(
-    store: Store,
+    store: StoreReads,
     queue: Queue,
     wanted: Wanted,
     row: Callable[[Message], MessageRow],
@@ -109,7 +109,7 @@ async def browse(
     return found
 
 
-async def _span(store: Store, queue: Queue, wanted: Wanted, now_ms: int) -> tuple[int, int]:
+async def _span(store: StoreReads, queue: Queue, wanted: Wanted, now_ms: int) -> tuple[int, int]:
     """The sequences between which messages of the wanted time lie."""
     if wanted.since_ms:
         low = await first_from(store, queue, wanted.since_ms, now_ms)
@@ -124,7 +124,7 @@ async def _span(store: Store, queue: Queue, wanted: Wanted, now_ms: int) -> tupl
 
 
 async def _say_how_far(
-    store: Store,
+    store: StoreReads,
     queue: Queue,
     found: FoundPage,
     span: tuple[int, int],
@@ -143,7 +143,7 @@ async def _say_how_far(
 
 
 async def _standing(
-    store: Store, queue: Queue, seqs: Sequence[int], now_ms: int
+    store: StoreReads, queue: Queue, seqs: Sequence[int], now_ms: int
 ) -> dict[int, Standing]:
     found: dict[int, Standing] = {}
     for first, last in neighbours(sorted(seqs)):
@@ -158,7 +158,7 @@ Pages = AsyncIterator[tuple[list[Message], int]]
 
 
 async def pages(
-    store: Store,
+    store: StoreReads,
     queue: Queue,
     wanted: Wanted,
     span: tuple[int, int],
@@ -179,7 +179,7 @@ def _is_from(message: Message, origin: str) -> bool:
 
 
 async def _found(
-    store: Store,
+    store: StoreReads,
     queue: Queue,
     wanted: Wanted,
     span: tuple[int, int],
@@ -209,7 +209,7 @@ async def _found(
 
 
 async def _forwards(
-    store: Store,
+    store: StoreReads,
     queue: Queue,
     wanted: Wanted,
     span: tuple[int, int],
@@ -228,7 +228,7 @@ async def _forwards(
 
 
 async def _backwards(
-    store: Store,
+    store: StoreReads,
     queue: Queue,
     wanted: Wanted,
     span: tuple[int, int],
@@ -256,7 +256,7 @@ async def _backwards(
 
 
 async def window(
-    store: Store, queue: Queue, wanted: Wanted, low: int, high: int, limit: int, now_ms: int
+    store: StoreReads, queue: Queue, wanted: Wanted, low: int, high: int, limit: int, now_ms: int
 ) -> Window:
     """Looks at up to `limit` messages."""
     if wanted.state is None:
@@ -274,7 +274,7 @@ async def window(
     return found
 
 
-async def at(store: Store, queue: Queue, seqs: Sequence[int], now_ms: int) -> Window:
+async def at(store: StoreReads, queue: Queue, seqs: Sequence[int], now_ms: int) -> Window:
     """The messages with these sequences that are still there, as far as there is room."""
     found, allowance = Window([]), Allowance(ANSWER_BYTES_MAX)
     for first, last in neighbours(seqs):
@@ -300,7 +300,7 @@ def neighbours(seqs: Sequence[int]) -> list[tuple[int, int]]:
     return runs
 
 
-async def _newest_below(store: Store, queue: Queue, high: int, now_ms: int) -> int:
+async def _newest_below(store: StoreReads, queue: Queue, high: int, now_ms: int) -> int:
     """The highest sequence below `high` that the queue has a message of, 0 for none."""
     low, found = 0, 0
     while low + 1 < high:
@@ -315,7 +315,7 @@ async def _newest_below(store: Store, queue: Queue, high: int, now_ms: int) -> i
     return found
 
 
-async def first_from(store: Store, queue: Queue, at_ms: int, now_ms: int) -> int:
+async def first_from(store: StoreReads, queue: Queue, at_ms: int, now_ms: int) -> int:
     """The sequence from which on messages were published at that time or later."""
     low, high = 0, await store.messages.tail(queue.id) + 1
     while low + 1 < high:

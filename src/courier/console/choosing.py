@@ -16,7 +16,7 @@ from courier.core.errors import NotFound
 from courier.core.keys import Reach
 from courier.core.limits import Allowance
 from courier.core.listeners import missed
-from courier.core.store import Store
+from courier.core.store import StoreReads
 from courier.core.types import BROKER, Listener, Message, Origin, Queue
 
 # Bodies of one page.
@@ -144,7 +144,7 @@ class Choosing:
         """Messages whose push to a listener failed, oldest first."""
         queue = plan.queues[0][0]
         listener = self._store.records.require(Listener, plan.target)
-        found = await missed(self._store, listener, limit=RETRIED_MAX, now_ms=self._now_ms())
+        found = await missed(self._store.pushes, listener, limit=RETRIED_MAX, now_ms=self._now_ms())
         for last in range(len(found), 0, -PAGE):
             yield [
                 PlannedMessage(
@@ -198,7 +198,7 @@ class Choosing:
                     yield [PlannedMessage.of(run.queue, found[0], origin, kept=True, into=into)]
 
 
-async def _read_ranges(store: Store, ranges: Ranges) -> AsyncIterator[Part]:
+async def _read_ranges(store: StoreReads, ranges: Ranges) -> AsyncIterator[Part]:
     for first, last in ranges:
         async for found in read(store, first - 1, last):
             yield found

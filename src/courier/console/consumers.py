@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from courier.console.reading import read
 from courier.core import journal
-from courier.core.store import Store
+from courier.core.store import StoreReads
 from courier.core.types import HOUR_MS, MINUTE_MS, Key, Queue
 
 LOOKED_BACK_MS = 24 * HOUR_MS
@@ -51,7 +51,7 @@ class Work(Struct):
 
 
 class Consumers:
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: StoreReads) -> None:
         self._store = store
         self._known: dict[str, tuple[int, list[ConsumerRow]]] = {}
 

@@ -28,7 +28,7 @@ class Link(Struct):
 class Doors:
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._keyring = keys.Keyring(services.store)
+        self._keyring = keys.Keyring(services.store.records)
 
     def handlers(self) -> dict[str, Handler]:
         return {

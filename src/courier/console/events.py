@@ -12,7 +12,7 @@ from courier.console.reading import PAGE_EVENTS, pages
 from courier.console.spans import moment_ms
 from courier.core import journal
 from courier.core.slices import Slices
-from courier.core.store import Store
+from courier.core.store import StoreReads
 from courier.core.types import MINUTE_MS, OPERATOR, Key, Listener, Run
 from courier.web import Call, Handler
 from courier.words import preview
@@ -144,7 +144,7 @@ class EventsPage:
 
 
 async def read_between(
-    store: Store, wanted: Filter, low: int, high: int, most: int = PAGE_EVENTS
+    store: StoreReads, wanted: Filter, low: int, high: int, most: int = PAGE_EVENTS
 ) -> list[EventRow]:
     """The events with offsets between two that are wanted, oldest first."""
     rows: list[EventRow] = []
@@ -163,7 +163,7 @@ async def read_between(
     return rows
 
 
-def asked(call: Call, store: Store) -> Filter:
+def asked(call: Call, store: StoreReads) -> Filter:
     """The filter that the address names. Raises InvalidRequest."""
     query = {name: values[-1] for name, values in call.request.query.items()}
     assert call.key is not None
@@ -186,14 +186,14 @@ def asked(call: Call, store: Store) -> Filter:
     )
 
 
-def _actors(store: Store, given: str) -> frozenset[str]:
+def _actors(store: StoreReads, given: str) -> frozenset[str]:
     """Ids of the keys and listeners that are called so, and what was given itself."""
     keys = [each.id for each in store.records.scan(Key) if each.name == given]
     listeners = [each.id for each in store.records.scan(Listener) if each.title == given]
     return frozenset((given, *keys, *listeners))
 
 
-def name_of(store: Store, actor: str) -> str:
+def name_of(store: StoreReads, actor: str) -> str:
     """Of the key or listener that did something, "" if it is gone."""
     key = store.records.get(Key, actor) if actor else None
     if key is not None:
@@ -202,7 +202,7 @@ def name_of(store: Store, actor: str) -> str:
     return listener.title if listener else ""
 
 
-def _row(store: Store, event: dict[str, Any]) -> EventRow:
+def _row(store: StoreReads, event: dict[str, Any]) -> EventRow:
     body = event.pop("body", None)
     if body is not None:
         plain = event.get("content_type") != "bytes" and "sealed" not in event

@@ -14,7 +14,7 @@ from courier.console import reading
 from courier.console.events import name_of
 from courier.console.facts import BEYOND
 from courier.core import journal
-from courier.core.store import Store
+from courier.core.store import StoreReads
 from courier.core.types import Listener, Queue, Run
 
 # How much of the journal is looked through for one message, and how long.
@@ -184,7 +184,7 @@ def _with_detail(step: Step, detail: dict[str, Any]) -> Step:
 
 
 def of_lake(
-    store: Store,
+    store: StoreReads,
     rows: Sequence[dict[str, Any]],
     queue: str,
     message: str,
@@ -208,7 +208,7 @@ def of_lake(
 
 
 async def begin(
-    store: Store, queue: str, message: str, published_ms: int | None
+    store: StoreReads, queue: str, message: str, published_ms: int | None
 ) -> tuple[str, str, int] | None:
     """Where the life began: the first message of the chain, and when it was published."""
     for _ in range(COPIES_MAX):
@@ -225,7 +225,9 @@ async def begin(
     return queue, message, published_ms or 0
 
 
-async def _origin(store: Store, queue: str, message: str, at_ms: int) -> tuple[str, str] | None:
+async def _origin(
+    store: StoreReads, queue: str, message: str, at_ms: int
+) -> tuple[str, str] | None:
     """The message that this one is a copy of, by its `published`."""
     head = await store.journal.head()
     after = max(await store.journal.offset_at(at_ms), head.first - 1)
@@ -246,7 +248,7 @@ async def _origin(store: Store, queue: str, message: str, at_ms: int) -> tuple[s
 
 
 async def read(
-    store: Store,
+    store: StoreReads,
     queue: str,
     message: str,
     published_ms: int,
@@ -324,7 +326,7 @@ def _note_waits(steps: list[Step]) -> None:
             before = step.at_ms
 
 
-def _name(store: Store, steps: list[Step], within: Callable[[str], bool]) -> None:
+def _name(store: StoreReads, steps: list[Step], within: Callable[[str], bool]) -> None:
     """Names in place of ids, as far as what they name still exists."""
     for step in steps:
         if step.actor:

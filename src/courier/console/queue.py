@@ -393,7 +393,7 @@ class QueuePage:
 
         if state == "ready":
             allowance = Allowance(ANSWER_BYTES_MAX)
-            ready = await self._store.messages.peek(
+            ready = await self._store.messages.ready(
                 queue.id, count=browsing.ROWS, now_ms=now_ms, allowance=allowance
             )
             fits = browsing.fitting(queue, wanted)

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 from courier.core import journal
 from courier.core.slices import Slices
-from courier.core.store import Store
+from courier.core.store import StoreReads
 from courier.core.types import Run
 
 # Pages are small: decoding one holds up the interpreter.
@@ -15,7 +15,7 @@ PAGE_BYTES_MAX = 256 << 10
 Part = tuple[Run, int, int]
 
 
-async def pages(store: Store, low: int, high: int) -> AsyncIterator[list[Part]]:
+async def pages(store: StoreReads, low: int, high: int) -> AsyncIterator[list[Part]]:
     """The events with offsets in (low, high], as far as they are kept."""
     after = low
     while after < high:
@@ -29,7 +29,7 @@ async def pages(store: Store, low: int, high: int) -> AsyncIterator[list[Part]]:
         after = run.offset + stop - 1
 
 
-async def read(store: Store, low: int, high: int) -> AsyncIterator[Part]:
+async def read(store: StoreReads, low: int, high: int) -> AsyncIterator[Part]:
     """The same, run by run."""
     slices = Slices()
     async for page in pages(store, low, high):

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from courier.core.slices import Slices
-from courier.core.store import Store
+from courier.core.store import StoreReads
 from courier.core.types import MINUTE_MS, Tally
 
 # Minutes that rules look at one by one, the running one included; and those whose dead letters
@@ -71,7 +71,7 @@ class _Latest(Struct, frozen=True):
 
 
 class Recent:
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: StoreReads) -> None:
         self._store = store
         self._kept: dict[str, dict[int, dict[str, Sums]]] = {}
         self._latest: dict[str, _Latest] = {}

@@ -33,7 +33,7 @@ from courier.console.wholes import Wholes
 from courier.core import journal
 from courier.core.errors import BrokerError, NotFound, RateLimited
 from courier.core.keys import Reach
-from courier.core.store import Store
+from courier.core.store import StoreReads
 from courier.core.types import Actor, Draft, Queue, Run
 
 log = logging.getLogger("courier.console")
@@ -272,7 +272,7 @@ class Runs:
 
 
 async def _of_page(
-    store: Store, plan: Plan, page: Sequence[PlannedMessage]
+    store: StoreReads, plan: Plan, page: Sequence[PlannedMessage]
 ) -> tuple[set[int], Ranges, int]:
     """Sequences that were deleted, offsets of all its events, and the journal's last offset."""
     queue, seqs = page[0].queue, {each.seq for each in page}
@@ -296,7 +296,7 @@ async def _of_page(
     return ended, offsets, last
 
 
-async def _of_settings(store: Store, plan: Plan) -> Ranges:
+async def _of_settings(store: StoreReads, plan: Plan) -> Ranges:
     """Offsets of the changes of settings that it made, since `after`."""
     last = (await store.journal.head()).last
     offsets: Ranges = []

@@ -9,7 +9,7 @@ from courier.console.charts import Mark, Series
 from courier.console.facts import by_minute
 from courier.console.recent import Sums, add
 from courier.core.errors import InvalidRequest, NotFound
-from courier.core.store import Store
+from courier.core.store import StoreReads
 from courier.core.types import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, Queue, Tally
 
 LASTS = {"1h": HOUR_MS, "6h": 6 * HOUR_MS, "24h": DAY_MS, "7d": 7 * DAY_MS, "30d": 30 * DAY_MS}
@@ -160,7 +160,7 @@ def difference(now: Totals, then: Totals) -> str:
 
 
 async def series(
-    store: Store, queue: Queue, chosen: ChartSpan, count: int
+    store: StoreReads, queue: Queue, chosen: ChartSpan, count: int
 ) -> tuple[Series, list[Tally]]:
     """What happened to the queue, by bucket; and the tallies that say so."""
     tallies = await store.past.tallies(

@@ -4,7 +4,7 @@ from msgspec import Struct
 
 from courier import ids
 from courier.core import journal
-from courier.core.store import Store
+from courier.core.store import JournalReads
 from courier.core.types import Queue, Run
 
 LIMIT_MAX = 1_000
@@ -42,7 +42,7 @@ class Attempts(Struct, frozen=True):
 
 
 async def read(
-    store: Store,
+    past: JournalReads,
     queue: Queue,
     *,
     listener: str = "",
@@ -51,17 +51,17 @@ async def read(
     limit: int,
 ) -> Attempts:
     """Those on the queue, to the listener (id) or of the message (generated id) if it is given."""
-    head = await store.journal.head()
+    head = await past.head()
     high = head.last + 1 if before is None else min(before, head.last + 1)
     floor = head.first
     if message:
-        floor = max(floor, await store.journal.offset_at(ids.message_ms(message) or 0) + 1)
+        floor = max(floor, await past.offset_at(ids.message_ms(message) or 0) + 1)
     seq = ids.message_seq(message, queue=queue.id) if message else None
     looked_from = max(floor, high - LOOKED_MAX)
     found: list[Attempt] = []
     while high > looked_from and len(found) < limit:
         low = max(looked_from, high - STEP)
-        page = await _between(store, queue.id, low, high)
+        page = await _between(past, queue.id, low, high)
         wanted = [
             each
             for each in page
@@ -75,13 +75,13 @@ async def read(
     return Attempts(found, high if high > floor else None)
 
 
-async def _between(store: Store, queue: str, low: int, high: int) -> list[Attempt]:
+async def _between(past: JournalReads, queue: str, low: int, high: int) -> list[Attempt]:
     """Attempts of the queue with offsets in [low, high), oldest first."""
     found: list[Attempt] = []
     after = low - 1
     while after < high - 1:
         limit = high - 1 - after
-        runs = await store.journal.read(after=after, limit=limit, bytes_max=STEP_BYTES_MAX)
+        runs = await past.read(after=after, limit=limit, bytes_max=STEP_BYTES_MAX)
         cut = list(journal.cut(runs, after=after, limit=limit))
         if not cut:
             break

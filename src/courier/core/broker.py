@@ -312,7 +312,7 @@ class Broker:
             self._waiters.wake(queue.id)
         if pulled is not None and caller.gone:
             back = [Retry(m.seq, m.attempts, delay_ms=0) for m, _ in pulled.messages]
-            await self._settle(queue, back, actor, self._clock.now_ms())
+            await self.settle_all(queue, back, actor=actor)
             return None
         return pulled
 
@@ -366,13 +366,15 @@ class Broker:
         part = items if len(items) <= PART_SETTLED_MAX else items[:PART_SETTLED_MAX]
         outcomes = await self._store.settle(queue.id, part, actor=actor, now_ms=now_ms)
         if len(outcomes) < len(items):
-            outcomes += await self._settle(queue, items[len(outcomes) :], actor, now_ms)
+            outcomes += await self.settle_all(queue, items[len(outcomes) :], actor=actor)
         return outcomes
 
-    async def _settle(
-        self, queue: Queue, items: Sequence[Settlement], actor: Actor, now_ms: int
+    async def settle_all(
+        self, queue: Queue, items: Sequence[Settlement], *, actor: Actor
     ) -> list[Outcome]:
+        """Whatever the queue's rate is: for what the broker itself does with leases."""
         outcomes: list[Outcome] = []
+        now_ms = self._clock.now_ms()
         while len(outcomes) < len(items):
             part = items[len(outcomes) : len(outcomes) + PART_SETTLED_MAX]
             outcomes += await self._store.settle(queue.id, part, actor=actor, now_ms=now_ms)

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from courier.clock import Clock
 from courier.core.errors import Unavailable
-from courier.core.store import Store
+from courier.core.store import DeliveryStore
 
 # How often a process that does not have a duty asks for it.
 ASK_AGAIN_S = 1.0
@@ -66,7 +66,7 @@ class Duty(Struct, frozen=True):
     woken: asyncio.Event | None = None
 
 
-async def run(duty: Duty, store: Store, clock: Clock) -> None:
+async def run(duty: Duty, store: DeliveryStore, clock: Clock) -> None:
     """Do the duty whenever the store grants it; until cancelled, or until nothing is left."""
     held: Fence | None = None
     while True:
@@ -93,7 +93,7 @@ async def run(duty: Duty, store: Store, clock: Clock) -> None:
                 break
 
 
-async def _renewed(fence: Fence, store: Store, clock: Clock) -> bool:
+async def _renewed(fence: Fence, store: DeliveryStore, clock: Clock) -> bool:
     """Ask for the duty again. False: another process had it, so that it is lost even if it is
     granted."""
     with suppress(Unavailable):
@@ -102,7 +102,7 @@ async def _renewed(fence: Fence, store: Store, clock: Clock) -> bool:
     return True
 
 
-async def _step(duty: Duty, fence: Fence, store: Store, clock: Clock) -> float | None:
+async def _step(duty: Duty, fence: Fence, store: DeliveryStore, clock: Clock) -> float | None:
     """One step under this right, which is renewed for as long as the step lasts."""
     context = copy_context()
     context.run(FENCE.set, fence)
@@ -137,7 +137,7 @@ class Shares:
     Items are cut into parts, each of them a duty; processes that run have about as many each.
     """
 
-    def __init__(self, name: str, store: Store, clock: Clock) -> None:
+    def __init__(self, name: str, store: DeliveryStore, clock: Clock) -> None:
         self._store = store
         self._clock = clock
         self._duties = [f"{name}/{number}" for number in range(PARTS)]

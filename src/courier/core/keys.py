@@ -13,7 +13,6 @@ from courier import ids
 from courier.core.decider import Decider
 from courier.core.errors import Forbidden, InvalidRequest, Unauthenticated
 from courier.core.records import Change, Records
-from courier.core.store import Store
 from courier.core.types import DAY_MS, Actor, AnyRecord, Grant, Key, Retired, Scope, Session
 
 # How long the secret before still works.
@@ -152,8 +151,8 @@ class Keyring:
 
     REMEMBERED_MAX = 1_000
 
-    def __init__(self, store: Store) -> None:
-        self._records = store.records
+    def __init__(self, records: Records) -> None:
+        self._records = records
         self._verified: dict[str, Proof] = {}
 
     async def find(self, secret: str, *, now_ms: int) -> Key:

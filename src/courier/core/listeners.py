@@ -12,7 +12,7 @@ from courier import ids
 from courier.core.decider import Decider
 from courier.core.errors import Conflict, InvalidRequest, NotFound, OverLimit
 from courier.core.records import Change, Records
-from courier.core.store import Store
+from courier.core.store import PushReads
 from courier.core.types import (
     BROKER,
     DAY_MS,
@@ -58,15 +58,13 @@ class Backfilled(Struct, frozen=True):
     next_seq: int | None
 
 
-async def missed(store: Store, listener: Listener, *, limit: int, now_ms: int) -> list[str]:
+async def missed(pushes: PushReads, listener: Listener, *, limit: int, now_ms: int) -> list[str]:
     """`PushVerbs.missed` of many, a page at a time."""
     found: list[str] = []
     before = 0
     while len(found) < limit:
         wanted = min(MISSED_PAGE, limit - len(found))
-        page = await store.pushes.missed(
-            listener.id, limit=wanted, now_ms=now_ms, before_seq=before
-        )
+        page = await pushes.missed(listener.id, limit=wanted, now_ms=now_ms, before_seq=before)
         found += page
         if len(page) < wanted:
             break
@@ -179,7 +177,7 @@ class Listeners(Decider):
     async def retry_failed(self, listener: Listener) -> Retried:
         """Push again, now, what failed and did not succeed since; the newest RETRIES_MAX of it."""
         now_ms = self._clock.now_ms()
-        found = await missed(self._store, listener, limit=RETRIES_MAX + 1, now_ms=now_ms)
+        found = await missed(self._store.pushes, listener, limit=RETRIES_MAX + 1, now_ms=now_ms)
         seqs = [ids.message_seq(id, queue=listener.parent) or 0 for id in found[:RETRIES_MAX]]
         retried = 0
         for first in range(0, len(seqs), RETRY_STEP):

@@ -136,8 +136,30 @@ class ClaimVerbs(Protocol):
         ...
 
 
-class PushVerbs(Protocol):
-    """What listeners get. A listener that does not exist is NotFound("listener", id)."""
+class PushReads(Protocol):
+    """How far pushes have come. A listener that does not exist is NotFound("listener", id)."""
+
+    async def of_message(self, queue: str, /, seq: int, *, now_ms: int) -> list[Push]:
+        """Those of one message, in the order of their listeners' creation."""
+        ...
+
+    async def stats(self, listeners: Sequence[str], *, now_ms: int) -> dict[str, PushStats]:
+        """Of each of these listeners; those that do not exist are left out, as with `stats`."""
+        ...
+
+    async def missed(
+        self, listener: str, /, *, limit: int, now_ms: int, before_seq: int = 0
+    ) -> list[str]:
+        """Generated ids of messages that failed and did not succeed since, newest first.
+
+        `before_seq`: only those with a lower sequence. What came of each is read too, so ask for
+        pages of many.
+        """
+        ...
+
+
+class PushVerbs(PushReads, Protocol):
+    """What listeners get."""
 
     async def take(
         self,
@@ -164,24 +186,6 @@ class PushVerbs(Protocol):
         `Pushed` and `PushFailed` are one event each, `pushed` or `push_failed`. A message whose
         last attempt failed is also copied to the queue's dead letters if it has some, with an
         origin whose reason is `push`.
-        """
-        ...
-
-    async def of_message(self, queue: str, /, seq: int, *, now_ms: int) -> list[Push]:
-        """Those of one message, in the order of their listeners' creation."""
-        ...
-
-    async def stats(self, listeners: Sequence[str], *, now_ms: int) -> dict[str, PushStats]:
-        """Of each of these listeners; those that do not exist are left out, as with `stats`."""
-        ...
-
-    async def missed(
-        self, listener: str, /, *, limit: int, now_ms: int, before_seq: int = 0
-    ) -> list[str]:
-        """Generated ids of messages that failed and did not succeed since, newest first.
-
-        `before_seq`: only those with a lower sequence. What came of each is read too, so ask for
-        pages of many.
         """
         ...
 
@@ -250,10 +254,10 @@ class RowVerbs(Protocol):
         ...
 
 
-class MessageVerbs(Protocol):
-    """Reading messages."""
+class MessageReads(Protocol):
+    """Reading messages. Nothing is different afterwards."""
 
-    async def peek(
+    async def ready(
         self,
         queue: str,
         /,
@@ -263,8 +267,7 @@ class MessageVerbs(Protocol):
         bodies: bool = True,
         allowance: Allowance | None = None,
     ) -> list[Message]:
-        """What `lease` would hand out now, without handing it out; without `bodies`, those are
-        empty."""
+        """What `lease` would hand out now; without `bodies`, those are empty."""
         ...
 
     async def browse(
@@ -332,12 +335,16 @@ class MessageVerbs(Protocol):
         ...
 
 
-class PastVerbs(Protocol):
-    """Numbers of the past."""
-
-    async def tally(self, counts: Mapping[tuple[str, str], int], *, now_ms: int) -> None:
-        """Add to the tallies of this minute what is no event: (tenant, kind) -> count."""
+class MessageVerbs(MessageReads, Protocol):
+    async def peek(
+        self, queue: str, /, *, count: int, now_ms: int, allowance: Allowance | None = None
+    ) -> list[Message]:
+        """What is `ready`, for a puller: from now on the queue has one."""
         ...
+
+
+class PastReads(Protocol):
+    """Numbers of the past."""
 
     async def tallies(
         self, *, tenant: str, id: str | None = None, since_ms: int, until_ms: int
@@ -356,12 +363,14 @@ class PastVerbs(Protocol):
         ...
 
 
-class JournalVerbs(Protocol):
-    """What happened, in order."""
-
-    async def note(self, notes: Sequence[Note], *, now_ms: int) -> None:
-        """Write down events that are no change."""
+class PastVerbs(PastReads, Protocol):
+    async def tally(self, counts: Mapping[tuple[str, str], int], *, now_ms: int) -> None:
+        """Add to the tallies of this minute what is no event: (tenant, kind) -> count."""
         ...
+
+
+class JournalReads(Protocol):
+    """What happened, in order."""
 
     async def head(self) -> JournalHead: ...
 
@@ -378,20 +387,26 @@ class JournalVerbs(Protocol):
         """The highest offset of the events before the first that happened at `at_ms` or later."""
         ...
 
+    async def backlogs(self, *, tenant: str | None = None) -> tuple[int, dict[str, int]]:
+        """The last offset of the journal, and how many messages each queue held just then.
+
+        For every queue, or those of one tenant: the `published` up to that offset less the events
+        that ended a message. So a dropped queue is among them until the sweep has ended its last.
+        """
+        ...
+
+
+class JournalVerbs(JournalReads, Protocol):
+    async def note(self, notes: Sequence[Note], *, now_ms: int) -> None:
+        """Write down events that are no change."""
+        ...
+
     async def trim(self, *, upto: int, before_ms: int | None = None) -> int:
         """Forget whole packed rows that end at or below `upto` (and are older than `before_ms`).
 
         A store may keep the newest row all the same.
 
         Returns how many offsets were forgotten.
-        """
-        ...
-
-    async def backlogs(self, *, tenant: str | None = None) -> tuple[int, dict[str, int]]:
-        """The last offset of the journal, and how many messages each queue held just then.
-
-        For every queue, or those of one tenant: the `published` up to that offset less the events
-        that ended a message. So a dropped queue is among them until the sweep has ended its last.
         """
         ...
 
@@ -443,16 +458,40 @@ class HealthVerbs(Protocol):
         ...
 
 
-class Store(Protocol):
-    """Durable state. Time is always an argument.
-
-    Verbs that belong to a noun of their own are found there: `store.claims.ack`.
-    """
+class StoreReads(Protocol):
+    """What may be read of a store. Sites and pages are given no more: they change nothing but by
+    verbs of the core."""
 
     @property
     def records(self) -> Records:
         """The settings, to be read without waiting; the same object as long as the store lives."""
         ...
+
+    @property
+    def messages(self) -> MessageReads: ...
+
+    @property
+    def pushes(self) -> PushReads: ...
+
+    @property
+    def journal(self) -> JournalReads: ...
+
+    @property
+    def past(self) -> PastReads: ...
+
+    @property
+    def health(self) -> HealthVerbs: ...
+
+    async def stats(self, queues: Sequence[str], *, now_ms: int) -> dict[str, QueueStats]:
+        """What each of these queues holds; those that do not exist are left out.
+
+        The numbers of one queue are of one moment, those of many may be of several.
+        """
+        ...
+
+
+class DeliveryStore(StoreReads, Protocol):
+    """What those who push are given besides."""
 
     @property
     def waiters(self) -> Waiters:
@@ -464,6 +503,28 @@ class Store(Protocol):
         ...
 
     @property
+    def pushes(self) -> PushVerbs: ...
+
+    async def hold(
+        self, duties: Sequence[str], *, now_ms: int, evenly: bool = False
+    ) -> dict[str, int]:
+        """Of these duties (`duties.py`) those that this process has now, with their fences.
+
+        To have one it must be asked for again and again. A store that has its disk to itself
+        grants all of them. The fence is another one once another process had the duty; what is
+        written under an old one raises DutyLost. `evenly`: processes that run have about as many
+        each, and those who have more let some go.
+        """
+        ...
+
+
+class Store(DeliveryStore, Protocol):
+    """Durable state. Time is always an argument.
+
+    Verbs that belong to a noun of their own are found there: `store.claims.ack`.
+    """
+
+    @property
     def messages(self) -> MessageVerbs: ...
 
     @property
@@ -473,9 +534,6 @@ class Store(Protocol):
     def claims(self) -> ClaimVerbs: ...
 
     @property
-    def pushes(self) -> PushVerbs: ...
-
-    @property
     def journal(self) -> JournalVerbs: ...
 
     @property
@@ -483,9 +541,6 @@ class Store(Protocol):
 
     @property
     def rates(self) -> RateVerbs: ...
-
-    @property
-    def health(self) -> HealthVerbs: ...
 
     @property
     def secret(self) -> bytes:
@@ -609,25 +664,6 @@ class Store(Protocol):
         False where there is no such message, it is leased, it was not buried, or its source
         is gone. Body, content type, headers, group and the publisher's own id are kept; the
         source queue's delay does not apply. A dry run answers the same and changes nothing.
-        """
-        ...
-
-    async def stats(self, queues: Sequence[str], *, now_ms: int) -> dict[str, QueueStats]:
-        """What each of these queues holds; those that do not exist are left out.
-
-        The numbers of one queue are of one moment, those of many may be of several.
-        """
-        ...
-
-    async def hold(
-        self, duties: Sequence[str], *, now_ms: int, evenly: bool = False
-    ) -> dict[str, int]:
-        """Of these duties (`duties.py`) those that this process has now, with their fences.
-
-        To have one it must be asked for again and again. A store that has its disk to itself
-        grants all of them. The fence is another one once another process had the duty; what is
-        written under an old one raises DutyLost. `evenly`: processes that run have about as many
-        each, and those who have more let some go.
         """
         ...
 

@@ -105,6 +105,10 @@ class Sweeper:
 
         return Duty(SWEEP, turn, "sweep_failed", self._every_ms / SECOND_MS, log)
 
+    async def is_ours(self) -> bool:
+        """Whether this process, of several, is the one that sweeps."""
+        return SWEEP in await self._store.hold([SWEEP], now_ms=self._clock.now_ms())
+
     async def turn(self) -> int:
         """One step; returns in how many ms the next is due."""
         now_ms = self._clock.now_ms()

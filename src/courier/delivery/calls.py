@@ -266,13 +266,10 @@ class WorkerCall:
         loop = asyncio.get_running_loop()
         until_s = loop.time() + LEASE_MARGIN_MS / SECOND_MS
         queue, actor = self.batch.queue.id, Actor(self.batch.consumer.id, "worker")
-        while items:
+        while True:
             try:
-                now_ms = self._services.clock.now_ms()
-                outcomes = await self._services.store.settle(
-                    queue, items, actor=actor, now_ms=now_ms
-                )
-                items = items[len(outcomes) :]
+                await self._services.broker.settle_all(self.batch.queue, items, actor=actor)
+                return
             except NotFound:
                 return  # the queue went, and its messages with it
             except Unavailable as error:

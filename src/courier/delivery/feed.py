@@ -166,7 +166,7 @@ class Feed(Runner):
         count = max(1, min(batch_size, fitting))
         if queue.fifo and ready:
             # Of those, some may wait for others of their group.
-            found_ready = await store.messages.peek(
+            found_ready = await store.messages.ready(
                 queue.id, count=count, now_ms=now_ms, bodies=False
             )
             ready = len(found_ready)

@@ -9,8 +9,8 @@ from msgspec import Struct
 
 from courier.clock import Clock
 from courier.core.errors import InvalidRequest
+from courier.core.records import Records
 from courier.core.sealed import Sealer
-from courier.core.store import Store
 from courier.core.types import Tenant, Worker
 from courier.core.workers import check_name, check_url
 from courier.delivery.secrets import opened
@@ -34,9 +34,12 @@ Urls = Mapping[tuple[str, str], str]
 class Places:
     """`urls` is what the setting says: the names of a tenant and of a script -> URL."""
 
-    def __init__(self, store: Store, clock: Clock, sealer: Sealer, urls: Urls) -> None:
-        self._store = store
-        self._records = store.records
+    def __init__(
+        self, records: Records, secret: bytes, clock: Clock, sealer: Sealer, urls: Urls
+    ) -> None:
+        """`secret` is the store's."""
+        self._records = records
+        self._secret = secret
         self._clock = clock
         self._sealer = sealer
         self._urls = urls
@@ -59,7 +62,7 @@ class Places:
         if url is None:
             return None
         # A secret that need not be kept: the same at every start, and another for each worker.
-        key = hmac.digest(self._store.secret, f"worker {tenant} {script}".encode(), sha256)
+        key = hmac.digest(self._secret, f"worker {tenant} {script}".encode(), sha256)
         return WorkerPlace(url, ("whsec_" + base64.b64encode(key).decode(),))
 
 

@@ -13,7 +13,7 @@ from courier.clock import Clock
 from courier.core.broker import Broker
 from courier.core.duties import DutyLost, Fence, Shares, fenced
 from courier.core.errors import Unavailable
-from courier.core.store import Store
+from courier.core.store import DeliveryStore
 from courier.core.types import Consumer, Listener, Message
 from courier.delivery.room import PushAllowance, PushRoom
 from courier.delivery.slots import Slots
@@ -30,7 +30,7 @@ R = TypeVar("R", bound=Listener | Consumer)
 class RunnerServices(Struct, kw_only=True):
     """What runners of both kinds work with."""
 
-    store: Store
+    store: DeliveryStore
     broker: Broker
     clock: Clock
     transport: Transport

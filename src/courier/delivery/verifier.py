@@ -9,7 +9,7 @@ from courier.clock import Clock
 from courier.core.domains import CONTEXT_PATH, Domains
 from courier.core.duties import Duty
 from courier.core.errors import BrokerError
-from courier.core.store import Store
+from courier.core.records import Records
 from courier.core.types import HOUR_MS, MINUTE_MS, SECOND_MS, Domain
 from courier.delivery.slots import Slots, Turn
 from courier.delivery.transport import Transport
@@ -51,9 +51,9 @@ class DomainVerifier:
     """
 
     def __init__(
-        self, store: Store, domains: Domains, transport: Transport, clock: Clock, slots: Slots
+        self, records: Records, domains: Domains, transport: Transport, clock: Clock, slots: Slots
     ) -> None:
-        self._records = store.records
+        self._records = records
         self._domains = domains
         self._transport = transport
         self._clock = clock

@@ -13,7 +13,7 @@ from courier.core.admin import Admin
 from courier.core.broker import Broker
 from courier.core.errors import BrokerError, InvalidRequest
 from courier.core.sealed import Sealer
-from courier.core.store import Store
+from courier.core.store import StoreReads
 from courier.core.types import Queue
 from courier.dialects import json, openapi
 from courier.dialects.example import Shell
@@ -31,7 +31,7 @@ encode = msgspec.json.Encoder().encode
 class SiteServices(Struct, frozen=True, kw_only=True):
     """What handlers of any site work with."""
 
-    store: Store
+    reads: StoreReads
     broker: Broker
     admin: Admin
     clock: Clock
@@ -48,8 +48,8 @@ class Family(ABC, Generic[S]):
 
     def __init__(self, services: S) -> None:
         self._services = services
-        self._store = services.store
-        self._records = services.store.records
+        self._reads = services.reads
+        self._records = services.reads.records
         self._broker = services.broker
         self._admin = services.admin
         self._clock = services.clock

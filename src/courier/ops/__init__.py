@@ -51,8 +51,8 @@ class Ops(DocumentedSite):
     def __init__(self, services: OpsServices, *, front: str) -> None:
         """`front` is where browsers that ask for / are sent; "" for nowhere."""
         self._front = front
-        self._records = services.store.records
-        self._keyring = keys.Keyring(services.store)
+        self._records = services.reads.records
+        self._keyring = keys.Keyring(services.reads.records)
         self._clock = services.clock
         families = (
             HealthRoutes(services),

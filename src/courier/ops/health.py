@@ -6,7 +6,6 @@ from typing import Literal
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from courier.core.slices import Slices
-from courier.core.sweeper import SWEEP
 from courier.core.types import SECOND_MS, JournalHead, Listener, Pipeline, Queue, QueueStats, Tenant
 from courier.ops.services import OpsFamily
 from courier.telemetry import GaugeLines, exposition, label_text
@@ -36,7 +35,7 @@ class HealthRoutes(OpsFamily):
         return {"status": "up"}
 
     async def ready(self, _: Call) -> dict[str, str]:
-        await self._store.health.check()
+        await self._reads.health.check()
         return {"status": "ready"}
 
     async def metrics(self, _: Call) -> Response:
@@ -46,7 +45,7 @@ class HealthRoutes(OpsFamily):
         found = [*self._services.telemetry.metrics(), *self._counters()]
         lines: list[GaugeLines] = []
         # What servers share is told by the one that sweeps, so that sums over all are right.
-        if SWEEP in await self._store.hold([SWEEP], now_ms=now_ms):
+        if await self._services.sweeper.is_ours():
             lines += await self._queue_gauges(tenants, now_ms)
             lines += await self._listener_gauges(tenants, now_ms)
             found += await self._journal_gauges()
@@ -56,7 +55,7 @@ class HealthRoutes(OpsFamily):
     async def _queue_gauges(self, tenants: dict[str, str], now_ms: int) -> list[GaugeLines]:
         gauges = [(GaugeLines(name, told), read) for name, told, read in _OF_QUEUES]
         queues = self._records.scan(Queue)
-        stats = await self._store.stats([queue.id for queue in queues], now_ms=now_ms)
+        stats = await self._reads.stats([queue.id for queue in queues], now_ms=now_ms)
         slices = Slices()
         for queue in queues:
             await slices.turn()
@@ -73,7 +72,7 @@ class HealthRoutes(OpsFamily):
         missed = GaugeLines("courier_pushes_missed", "Those that have failed or expired.")
         listeners = self._records.scan(Listener)
         ids = [listener.id for listener in listeners]
-        stats = await self._store.pushes.stats(ids, now_ms=now_ms)
+        stats = await self._reads.pushes.stats(ids, now_ms=now_ms)
         slices = Slices()
         for listener in listeners:
             await slices.turn()
@@ -90,7 +89,7 @@ class HealthRoutes(OpsFamily):
         return [open, missed]
 
     def _counters(self) -> list[Metric]:
-        pushes, health = self._services.pushes, self._store.health
+        pushes, health = self._services.pushes, self._reads.health
         requests = CounterMetricFamily(
             "courier_pushes", "Requests made to listeners.", labels=("outcome",)
         )
@@ -123,7 +122,7 @@ class HealthRoutes(OpsFamily):
 
     async def _journal_gauges(self) -> list[Metric]:
         """How long the journal lasts is absent as long as the rate of events is not known."""
-        head, room = await self._store.journal.head(), await self._services.sweeper.room()
+        head, room = await self._reads.journal.head(), await self._services.sweeper.room()
         figures: dict[str, tuple[str, float | None]] = {
             "courier_journal_bytes": ("Size of the journal.", head.bytes),
             "courier_journal_last_offset": ("Newest event's offset.", head.last),
@@ -161,7 +160,7 @@ class HealthRoutes(OpsFamily):
             label = (pipeline.name,)
             offsets.add_metric(label, max(0, head.last - pipeline.offset))
             after = max(pipeline.offset, head.first - 1)
-            runs = await self._store.journal.read(after=after, limit=1)
+            runs = await self._reads.journal.read(after=after, limit=1)
             age_ms = max(0, now_ms - runs[0].at_ms) if runs else 0
             seconds.add_metric(label, age_ms / SECOND_MS)
             seen.add_metric(label, pipeline.seen_ms / SECOND_MS)

@@ -85,7 +85,7 @@ class JournalRoutes(OpsFamily):
         columns = _columns(query.get("columns"))
         if columns and not as_arrow:
             raise InvalidRequest("columns", f"only a page of {ARROW} has some; say so in accept")
-        head = await self._store.journal.head()
+        head = await self._reads.journal.head()
         if after + 1 < head.first:
             raise OffsetTrimmed(after, head.first)
         limit = min(limit, max(0, head.last - after))
@@ -102,10 +102,10 @@ class JournalRoutes(OpsFamily):
         columns: Sequence[str] | None,
     ) -> Response:
         """`columns` None: as lines of JSON."""
-        runs = await self._store.journal.read(after=after, limit=limit, bytes_max=PAGE_BYTES_MAX)
+        runs = await self._reads.journal.read(after=after, limit=limit, bytes_max=PAGE_BYTES_MAX)
         if limit and (not runs or runs[0].offset > after + 1):
             # It has been trimmed since its head was read.
-            raise OffsetTrimmed(after, (await self._store.journal.head()).first)
+            raise OffsetTrimmed(after, (await self._reads.journal.head()).first)
         upto, parts, size = await asyncio.to_thread(_chosen, runs, after, limit, wanted)
         headers = ((b"x-courier-epoch", head.epoch.encode()), (b"x-courier-upto", b"%d" % upto))
         call.admit(size)
@@ -116,11 +116,11 @@ class JournalRoutes(OpsFamily):
         return Response(lines, content_type=b"application/x-ndjson", headers=headers)
 
     async def journal_head(self, call: Call) -> dict[str, Any]:
-        head = await self._store.journal.head()
+        head = await self._reads.journal.head()
         told: dict[str, Any] = {"first": head.first, "last": head.last, "epoch": head.epoch}
         if "at_ms" in call.request.query:
             at_ms = number(call.request, "at_ms", default=0, high=1 << 62)
-            told["before"] = min(head.last, await self._store.journal.offset_at(at_ms))
+            told["before"] = min(head.last, await self._reads.journal.offset_at(at_ms))
         if "room" in call.request.query:
             room = await self._services.sweeper.room()
             told["room"] = None if room is None else msgspec.to_builtins(room)
@@ -131,7 +131,7 @@ class JournalRoutes(OpsFamily):
 
     async def journal_backlogs(self, call: Call) -> dict[str, Any]:
         tenant = None if call.tenant == OPERATOR else call.tenant
-        offset, held = await self._store.journal.backlogs(tenant=tenant)
+        offset, held = await self._reads.journal.backlogs(tenant=tenant)
         return {"offset": offset, "queues": held}
 
     async def list_pipelines(self, _: Call) -> dict[str, Any]:
@@ -144,7 +144,7 @@ class JournalRoutes(OpsFamily):
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", name):
             raise InvalidRequest("name", "expected 1 to 63 letters, digits, dots or dashes")
         offset: int = call.body.offset
-        last = (await self._store.journal.head()).last
+        last = (await self._reads.journal.head()).last
         if offset > last:
             raise InvalidRequest("offset", f"the journal ends at {last}, before {offset}")
         moved = await self._admin.commit_pipeline(

@@ -117,7 +117,7 @@ class OpsListenerRoutes(OpsFamily):
         listener = self._listener(call)
         known = self._records.get(Liveness, listener.id)
         found = await attempts.read(
-            self._store, self._queue(call), listener=listener.id, limit=ATTEMPTS_SHOWN
+            self._reads.journal, self._queue(call), listener=listener.id, limit=ATTEMPTS_SHOWN
         )
         for row in await self._shown([listener]):
             return {
@@ -139,7 +139,7 @@ class OpsListenerRoutes(OpsFamily):
         before = number(call.request, "before", default=0, high=1 << 62) or None
         listener = self._listener(call)
         return await attempts.read(
-            self._store, self._queue(call), listener=listener.id, before=before, limit=limit
+            self._reads.journal, self._queue(call), listener=listener.id, before=before, limit=limit
         )
 
     async def test_listener(self, call: Call) -> dict[str, Any]:
@@ -163,7 +163,7 @@ class OpsListenerRoutes(OpsFamily):
     async def _shown(self, listeners: Sequence[Listener]) -> list[dict[str, Any]]:
         """Without those that are gone by now."""
         named = [listener.id for listener in listeners]
-        stats = await self._store.pushes.stats(named, now_ms=self._clock.now_ms())
+        stats = await self._reads.pushes.stats(named, now_ms=self._clock.now_ms())
         return [self._row(each, stats[each.id]) for each in listeners if each.id in stats]
 
     def _row(self, listener: Listener, stats: PushStats) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -275,12 +276,13 @@ class Driver:
         bodies: bool = True,
         bytes_max: int | None = None,
     ) -> list[Message]:
+        verbs = self.store.messages
+        verb = verbs.peek if bodies else partial(verbs.ready, bodies=False)
         return self.run(
-            self.store.messages.peek(
+            verb(
                 queue.id,
                 count=count,
                 now_ms=self.now_ms,
-                bodies=bodies,
                 allowance=allowing(bytes_max),
             )
         )

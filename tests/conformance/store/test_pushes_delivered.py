@@ -143,6 +143,16 @@ def test_a_queue_that_is_pulled_from_keeps_its_messages_for_pullers(
     assert kept(driver, queue)[0] == "early"
 
 
+def test_who_only_looks_is_no_puller(driver: Driver, queue: Queue, listener: Listener) -> None:
+    driver.publish(queue, "a")
+    looked = driver.run(
+        driver.store.messages.ready(queue.id, count=9, now_ms=driver.now_ms, bodies=True)
+    )
+    assert bodies(looked) == ["a"]
+    arrive(driver, listener)
+    assert driver.stats(queue).count == 0
+
+
 def test_a_queue_whose_consumer_went_unused_only_pushes_again(
     driver: Driver, queue: Queue, listener: Listener
 ) -> None:

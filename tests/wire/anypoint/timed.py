@@ -127,7 +127,7 @@ def _client(store: Store, runner: asyncio.Runner, data: Path) -> Iterator[Timed]
     limits = Limits()
     broker = Broker(store, clock, limits, sealer)
     admin = Admin(store, clock, limits)
-    usage = Usage()
+    usage = Usage(store.past)
     sweeper = Sweeper(
         store,
         clock,
@@ -137,7 +137,7 @@ def _client(store: Store, runner: asyncio.Runner, data: Path) -> Iterator[Timed]
         journal_bytes_max=1 << 40,
     )
     services = AnypointServices(
-        store=store,
+        reads=store,
         broker=broker,
         admin=admin,
         clock=clock,

@@ -92,7 +92,7 @@ def _client(
     admin = Admin(store, clock, limits)
     credentials = credentials_file(admin, sealer, data=data, url=URL, region="us-east-1")
     services = DiscueServices(
-        store=store,
+        reads=store,
         broker=broker,
         admin=admin,
         clock=clock,
@@ -102,7 +102,7 @@ def _client(
         edit=asyncio.Lock(),
         url=URL,
         tenants=credentials,
-        verifier=DomainVerifier(store, admin.domains, transport, clock, Slots(100)),
+        verifier=DomainVerifier(store.records, admin.domains, transport, clock, Slots(100)),
         listener_urls=Rules(_targets(), None),
     )
     app = App(

@@ -81,7 +81,7 @@ class AnypointSite(DocumentedSite):
 
     def __init__(self, services: AnypointServices, routes: Sequence[Route]) -> None:
         super().__init__(routes)
-        self._records = services.store.records
+        self._records = services.reads.records
         self._admin = services.admin
         self._sessions = services.admin.sessions
         self._usage = services.usage

@@ -138,7 +138,7 @@ class StatsRoutes(AnypointFamily):
         queue = self._admin.queue_named(call.tenant, self._name(call, "queueId"))
         span = self._span(call.request.query)
         tallies = await self._tallies(call, queue.id, span)
-        [levels] = await self._store.past.levels([queue.id], since_ms=span.start_ms)
+        [levels] = await self._reads.past.levels([queue.id], since_ms=span.start_ms)
         now = await self._broker.stats(queue)
         held = _held(span, levels, now, queue.created_ms, self._clock.now_ms())
         return QueueSeries(
@@ -163,7 +163,7 @@ class StatsRoutes(AnypointFamily):
         )
 
     async def _tallies(self, call: Call, id: str, span: StatsPeriod) -> list[Tally]:
-        return await self._store.past.tallies(
+        return await self._reads.past.tallies(
             tenant=call.tenant, id=id, since_ms=span.start_ms, until_ms=span.end_ms
         )
 
@@ -214,11 +214,11 @@ class StatsRoutes(AnypointFamily):
         period: Any = choice(query, "period", _PERIODS)
         start_ms, end_ms = self._dates(query, _PERIOD_MS[period])
         now_ms = self._clock.now_ms()
-        await self._services.usage.flush(self._store, now_ms=now_ms)
+        await self._services.usage.flush(now_ms=now_ms)
         use: dict[int, Use] = {}
         slices = Slices()
         for tenant in tenants:
-            for tally in await self._store.past.tallies(
+            for tally in await self._reads.past.tallies(
                 tenant=tenant, since_ms=start_ms, until_ms=end_ms
             ):
                 await slices.turn()

@@ -50,7 +50,7 @@ async def key_of_user(services: AnypointServices, call: Call) -> Proof:
 
 
 async def _checked(services: AnypointServices, secret: str, kind: str, **wanted: str) -> Proof:
-    ring = keys.Keyring(services.store)
+    ring = keys.Keyring(services.reads.records)
     proof = await ring.prove(secret, now_ms=services.clock.now_ms(), kind=kind)
     if any(getattr(proof.key, field) != value for field, value in wanted.items()):
         raise keys.refused(proof.key, "wrong_name")
@@ -71,7 +71,7 @@ def app_token(
         proof = await key_of_client(services, call, "app")
         token = Token(await _open(services, call, proof), "bearer")
         if with_client:
-            tenant = services.store.records.get(Tenant, proof.key.tenant)
+            tenant = services.reads.records.get(Tenant, proof.key.tenant)
             if tenant is None:
                 raise Unauthenticated("unknown")
             token.simple_client = SimpleClient(

@@ -89,7 +89,7 @@ class Cloudflare(DocumentedSite):
         json_body_encoding: str,
         api_rate_max: int,
     ) -> None:
-        self._keyring = keys.Keyring(services.store)
+        self._keyring = keys.Keyring(services.reads.records)
         self._admin = services.admin
         self._clock = services.clock
         self._api_rate = Rate("the API", limit=api_rate_max, window_ms=API_WINDOW_MS)

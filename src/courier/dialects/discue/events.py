@@ -122,12 +122,12 @@ class EventRoutes(DiscueFamily):
         asked = _asked(call.request)
         within = call.reach
         day_ago_ms = self._clock.now_ms() - DAY_MS
-        after = max(asked.after, await self._store.journal.offset_at(day_ago_ms))
+        after = max(asked.after, await self._reads.journal.offset_at(day_ago_ms))
         end = after + LOOKED_MAX
         found: list[Event] = []
         last: tuple[int, int] | None = None
         while len(found) < asked.limit and after < end:
-            runs = await self._store.journal.read(after=after, limit=STEP, bytes_max=STEP_BYTES_MAX)
+            runs = await self._reads.journal.read(after=after, limit=STEP, bytes_max=STEP_BYTES_MAX)
             if not runs:
                 last = None
                 break
@@ -187,7 +187,7 @@ class EventRoutes(DiscueFamily):
         within = call.reach
         tallies = [
             tally
-            for tally in await self._store.past.tallies(
+            for tally in await self._reads.past.tallies(
                 tenant=call.tenant, since_ms=now_ms - DAY_MS, until_ms=now_ms + 1
             )
             if tally.id in within

@@ -108,8 +108,8 @@ class ListenerRoutes(DiscueFamily):
     async def get_listener(self, call: Call) -> Success:
         listener = self._listener(call)
         now_ms = self._clock.now_ms()
-        missed = await self._store.pushes.missed(listener.id, limit=MISSED_SHOWN_MAX, now_ms=now_ms)
-        stats = await self._store.pushes.stats([listener.id], now_ms=now_ms)
+        missed = await self._reads.pushes.missed(listener.id, limit=MISSED_SHOWN_MAX, now_ms=now_ms)
+        stats = await self._reads.pushes.stats([listener.id], now_ms=now_ms)
         if listener.id not in stats:
             raise NotFound("listener", listener.id)
         member = self._member(listener)
@@ -167,7 +167,7 @@ class ListenerRoutes(DiscueFamily):
         listener = self._listener(call)
         limit, before = attempt_wire.asked(call.request)
         found = await attempts.read(
-            self._store, call.queue, listener=listener.id, before=before, limit=limit
+            self._reads.journal, call.queue, listener=listener.id, before=before, limit=limit
         )
         return attempt_wire.answer(found, self._records, f"{_path(listener)}/attempts")
 

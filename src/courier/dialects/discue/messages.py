@@ -91,7 +91,7 @@ class DiscueMessageRoutes(DiscueFamily):
             seq = (
                 _seq(queues[0], message)
                 if message
-                else await self._store.messages.tail(queues[0].id)
+                else await self._reads.messages.tail(queues[0].id)
             )
         return await self._list(call, queues, seq, EVERYWHERE)
 
@@ -127,7 +127,7 @@ class DiscueMessageRoutes(DiscueFamily):
             with suppress(NotFound):  # a queue that was deleted meanwhile has none
                 while len(rows) < count:
                     limit = min(STEP, count - len(rows))
-                    found = await self._store.messages.browse(
+                    found = await self._reads.messages.browse(
                         queue.id,
                         after_seq=seq,
                         limit=limit,
@@ -200,13 +200,15 @@ class DiscueMessageRoutes(DiscueFamily):
         if ids.message_seq(id, queue=call.queue.id) is None:
             raise NotFound("message", id)
         limit, before = attempt_wire.asked(call.request)
-        found = await attempts.read(self._store, call.queue, message=id, before=before, limit=limit)
+        found = await attempts.read(
+            self._reads.journal, call.queue, message=id, before=before, limit=limit
+        )
         path = f"{_collection(call.queue.id)}/{names.shown(id)}/attempts"
         return attempt_wire.answer(found, self._records, path)
 
     async def _find(self, queue: Queue, id: str) -> Message | None:
         """By its generated id, which another message's own id may look like."""
-        found = await self._store.messages.find(queue.id, id, now_ms=self._clock.now_ms())
+        found = await self._reads.messages.find(queue.id, id, now_ms=self._clock.now_ms())
         return found if found and message_id(queue, found) == id else None
 
     async def _message(self, call: Call) -> Message:
@@ -221,7 +223,7 @@ class DiscueMessageRoutes(DiscueFamily):
         now_ms = self._clock.now_ms()
         return [
             (push, listeners[push.listener])
-            for push in await self._store.pushes.of_message(queue.id, message.seq, now_ms=now_ms)
+            for push in await self._reads.pushes.of_message(queue.id, message.seq, now_ms=now_ms)
             if push.listener in listeners
         ]
 

@@ -140,7 +140,7 @@ class Discue(DocumentedSite):
         self.segments = () if prefix else SEGMENTS
         self._services = services
         self._base = services.url + prefix
-        self._keyring = keys.Keyring(services.store)
+        self._keyring = keys.Keyring(services.reads.records)
         self._readers = {route.path: route.handler for route in routes if route.method == "GET"}
         super().__init__([self._conditional(route) for route in routes])
 

@@ -44,6 +44,13 @@ class Reading(Verbs):
 
     @on_queue
     async def peek(
+        self, line: QueueLine, *, count: int, now_ms: int, allowance: Allowance | None = None
+    ) -> list[Message]:
+        self._leases.note_puller(line)
+        return await self._ready(line, count, now_ms, allowance=allowance)
+
+    @on_queue
+    async def ready(
         self,
         line: QueueLine,
         *,
@@ -52,7 +59,17 @@ class Reading(Verbs):
         bodies: bool = True,
         allowance: Allowance | None = None,
     ) -> list[Message]:
-        self._leases.note_puller(line)
+        return await self._ready(line, count, now_ms, bodies=bodies, allowance=allowance)
+
+    async def _ready(
+        self,
+        line: QueueLine,
+        count: int,
+        now_ms: int,
+        *,
+        bodies: bool = True,
+        allowance: Allowance | None,
+    ) -> list[Message]:
         rows, fresh = await self._leases.ready(
             line, count, now_ms, bodies=bodies, allowance=allowance
         )
