@@ -29,8 +29,8 @@ class BusyPast(Past):
 
 async def test_what_somebody_else_is_writing_is_in_the_store_after_a_flush() -> None:
     store = Oracle()
-    usage = Usage(store.past)
-    store.past = past = BusyPast(store)
+    past = BusyPast(store)
+    usage = Usage(past)
     usage.request(TENANT)
     sweep = asyncio.create_task(usage.flush(now_ms=0))
     await past.writes.wait()
@@ -56,8 +56,8 @@ class FailingPast(Past):
 
 async def test_what_could_not_be_written_is_written_by_the_next_flush() -> None:
     store = Oracle()
-    usage = Usage(store.past)
-    store.past = past = FailingPast(store)
+    past = FailingPast(store)
+    usage = Usage(past)
     usage.request(TENANT)
     with pytest.raises(StoreUnavailable):
         await usage.flush(now_ms=0)

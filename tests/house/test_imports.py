@@ -272,7 +272,7 @@ OF_THE_STORE = {
 def test_what_the_store_holds_is_changed_by_verbs_of_the_core_alone(part: str) -> None:
     used = {name for module in MODULES if within(module, part) for name in used_by(module)}
     named = {name for name in used if within(name, "courier.core.store")}
-    assert named, "nothing was looked at"
+    assert used, "nothing was looked at"
     assert named <= {f"courier.core.store.{name}" for name in OF_THE_STORE[part]}
 
 

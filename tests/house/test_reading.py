@@ -13,6 +13,11 @@ FILES = (
 # is what was reached, and is to be lowered with every line that goes.
 LINES_MAX = 2_412
 FUNCTION_LINES_MAX = 60
+FOLDED = [
+    file
+    for folder in ("core", "delivery", "dialects", "ops", "store")
+    for file in sorted((ROOT / folder).rglob("*.py"))
+]
 
 
 def test_the_way_of_a_request_gets_no_longer() -> None:
@@ -20,9 +25,9 @@ def test_the_way_of_a_request_gets_no_longer() -> None:
     assert LINES_MAX - 50 < lines <= LINES_MAX
 
 
-def test_no_function_of_serving_web_or_a_dialect_is_longer_than_a_page() -> None:
+def test_no_function_is_longer_than_a_page() -> None:
     looked, long = 0, []
-    for file in [*(ROOT / name for name in FILES), *sorted((ROOT / "dialects").rglob("*.py"))]:
+    for file in [*(ROOT / name for name in FILES), *FOLDED]:
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 looked += 1

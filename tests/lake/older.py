@@ -23,4 +23,4 @@ def older_store() -> Oracle:
 def step_back(store: Store) -> None:
     """Let the next events be earlier than the last ones."""
     assert isinstance(store, EmbeddedStore)
-    store.engine.book._runs_ms = 0
+    store.book._runs_ms = 0

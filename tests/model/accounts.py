@@ -27,7 +27,7 @@ class Audit:
 
     def __init__(self, store: EmbeddedStore) -> None:
         self.db: apsw.Connection = store.disk.db
-        self.head = store.engine.book.journal_first
+        self.head = store.book.journal_first
         self.blocks: dict[int, Any] = {
             row[0]: row
             for row in self.db.execute("SELECT id, count, flags, only, last, meta, data FROM block")
@@ -126,7 +126,7 @@ class Audit:
 
 def audit(store: EmbeddedStore) -> None:
     Audit(store).run()
-    lines = store.engine.book.by_no.values()
+    lines = store.book.by_no.values()
     groups = {line.no: line.leased_groups for line in lines if isinstance(line, QueueLine)}
     Audit(store).audit_groups({no: leased for no, leased in groups.items() if leased})
 
@@ -139,8 +139,8 @@ class CheckedDisk:
     """
 
     def __init__(self, store: EmbeddedStore) -> None:
-        self._disk = store.disk
-        self._book = store.engine.book
+        self._disk = store.book.disk
+        self._book = store.book
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._disk, name)
@@ -162,10 +162,6 @@ class CheckedDisk:
         assert not self._changes.spillable
         return await self._disk.due(now_ms, limit=limit)
 
-    async def next_due(self) -> Any:
-        assert not self._changes.spillable
-        return await self._disk.next_due()
-
     async def known(self, line: int, kind: str, keys: Any) -> Any:
         if isinstance(keys, Below):
             assert not self._changes.facts
@@ -176,5 +172,5 @@ class CheckedDisk:
 
 def checked(store: EmbeddedStore) -> EmbeddedStore:
     disk: Any = CheckedDisk(store)
-    store.engine.book.disk = disk
+    store.book.disk = disk
     return store

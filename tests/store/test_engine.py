@@ -189,21 +189,21 @@ def test_a_line_number_is_used_again_once_the_journal_is_past_its_messages(tmp_p
     async def story(store: EmbeddedStore) -> None:
         kept, gone = new_queue("kept"), new_queue("gone")
         await store.change(decided(puts=[kept, gone]), actor=ACTOR, now_ms=NOW_MS)
-        number = store.engine.book.lines[gone.id].no
+        number = store.book.lines[gone.id].no
         await published(store, gone, b"a")
         await store.change(decided(drops=[gone]), actor=ACTOR, now_ms=NOW_MS)
         while (await store.sweep(limit=9, now_ms=NOW_MS)).more:
             pass
         early = new_queue("early")
         await store.change(decided(puts=[early]), actor=ACTOR, now_ms=NOW_MS)
-        assert store.engine.book.lines[early.id].no != number
+        assert store.book.lines[early.id].no != number
         bodies = [run.columns.get("body") for run in await store.journal.read(after=0, limit=99)]
         assert [b"a"] in bodies
         last = (await store.journal.head()).last
         await store.journal.trim(upto=last)
         late = new_queue("late")
         await store.change(decided(puts=[late]), actor=ACTOR, now_ms=NOW_MS)
-        assert store.engine.book.lines[late.id].no == number
+        assert store.book.lines[late.id].no == number
         await published(store, late, b"b")
         assert await taken(store, late, 9) == [b"b"]
 

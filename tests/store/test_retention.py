@@ -20,7 +20,7 @@ from courier.core.types import (
     Report,
 )
 from courier.store.embedded import EmbeddedStore
-from courier.store.engine.retention import INLINE_MAX
+from courier.store.engine.endings import INLINE_MAX
 
 ACTOR = Actor("somebody", "test")
 NOW_MS = 1_700_000_000_000

@@ -18,7 +18,7 @@ class Bug(Exception):
     pass
 
 
-def fail() -> None:
+async def fail() -> None:
     raise Bug
 
 

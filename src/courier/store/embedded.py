@@ -12,7 +12,7 @@ from courier.core.waiters import Waiters
 from courier.store.disk_sqlite import MemoryDisk, SqliteDisk
 from courier.store.disk_sqlite.connection import disk_errors
 from courier.store.disk_sqlite.writer import SqliteWriter
-from courier.store.engine.engine import Engine, EngineStore
+from courier.store.engine.engine import EngineStore
 
 
 class EmbeddedStore(EngineStore):
@@ -54,24 +54,26 @@ class EmbeddedStore(EngineStore):
                     accept_damage=accept_damage,
                 )
         try:
-            engine = Engine(
+            store = cls(
                 disk,
                 disk.volume,
                 waiters or Waiters(),
                 cache_bytes=block_cache_bytes,
                 block_messages=block_messages,
                 block_bytes=block_bytes,
+                accepted=disk.accepted,
             )
             with _damage_of(path), disk_errors():
-                await engine.load()
+                await store.load()
             writer = SqliteWriter(
                 disk.db,
-                engine,
+                store,
                 disk.volume,
                 calls_max=commit_calls_max,
                 inline_s=math.inf if path is None else commit_inline_ms_max / 1000,
             )
-            return cls(engine, writer, disk.accepted)
+            store.begin(writer)
+            return store
         except BaseException:
             await disk.abandon()
             raise

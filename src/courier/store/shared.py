@@ -1,5 +1,6 @@
 """The store of many nodes: the engine on PostgreSQL, and the writer between them."""
 
+from collections.abc import Sequence
 from typing import Self
 
 import asyncpg
@@ -15,7 +16,7 @@ from courier.store.disk_postgres.notices import Notices
 from courier.store.disk_postgres.rates import SharedRates
 from courier.store.disk_postgres.writer import PostgresWriter
 from courier.store.engine.disk import DiskRoom
-from courier.store.engine.engine import Engine, EngineStore
+from courier.store.engine.engine import EngineStore
 
 READERS = 4
 _TOKEN_BYTES = 7
@@ -50,10 +51,8 @@ class SharedStore(EngineStore):
                 )
             token = int.from_bytes(ids.new_bytes(_TOKEN_BYTES))
             time = DatabaseTime()
-            disk = PostgresDisk(
-                address, readers, epoch=epoch, secret=secret, token=token, time=time
-            )
-            engine = Engine(
+            disk = PostgresDisk(address, readers, epoch=epoch, secret=secret, token=token)
+            store = cls(
                 disk,
                 DiskRoom(),  # the database looks after its own disk
                 Waiters(),
@@ -65,19 +64,25 @@ class SharedStore(EngineStore):
                 await time.measure(connection)
                 async with connection.transaction(isolation="repeatable_read", readonly=True):
                     await disk.look(connection)
-                    await engine.load()
+                    await store.load()
         except BaseException:
             connection.terminate()
             raise
         notices = Notices(address, token, time)
         writer = PostgresWriter(
-            address, disk, engine, connection, notices, calls_max=commit_calls_max
+            address, disk, store, connection, notices, calls_max=commit_calls_max
         )
         notices.start(writer.look_soon, disk.seen)
-        store = cls(engine, writer, {})
+        store.begin(writer)
         store.notices = notices
-        store.rates = SharedRates(engine, writer)
+        store.rates = SharedRates(store, writer)
+        store.health.ahead_ns = time.ahead_ns
         return store
+
+    async def hold(
+        self, duties: Sequence[str], *, now_ms: int, evenly: bool = False
+    ) -> dict[str, int]:
+        return await self.disk.hold(duties, evenly=evenly)
 
     async def close(self) -> None:
         await self.notices.close()

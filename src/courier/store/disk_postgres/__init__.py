@@ -26,11 +26,11 @@ from courier.store.disk_postgres.connection import (
     confirmed,
     disk_errors,
 )
-from courier.store.disk_postgres.database_time import DatabaseTime
 from courier.store.engine.blocks import BlockRow
 from courier.store.engine.disk import (
     SEARCHED_BLOCKS,
     SEARCHED_BYTES,
+    AfterTrim,
     At,
     Below,
     Between,
@@ -50,14 +50,12 @@ from courier.store.engine.disk import (
     Packet,
     Ready,
     ReadyGroups,
+    Since,
     Which,
     searched,
 )
 from courier.store.engine.journal import packet_bytes
 from courier.store.engine.layout import (
-    DELAYED,
-    LEASED,
-    NEVER_MS,
     SEQ_BITS,
     SEQ_MASK,
     SPAN,
@@ -154,14 +152,12 @@ class PostgresDisk:
         epoch: str,
         secret: bytes,
         token: int,
-        time: DatabaseTime,
     ) -> None:
         self._address = address
         self._epoch = epoch
         self._secret = secret
         self._token = token
         self._readers = readers
-        self._time = time
         self._connection: Connection = None
         self._head = _Head(0, 0, 0, 0, 1, 0, 0)
         # Up to which group this node knows what is in the database, and whose that group was.
@@ -378,16 +374,6 @@ class PostgresDisk:
             [(row[0], row[1]) for row in await self._rows(sql.EXPIRED, now_ms, limit)],
         )
 
-    async def next_due(self) -> tuple[int | None, tuple[int, int] | None]:
-        fetchval = self._connection.fetchval
-        found = [await fetchval(table.next_due) for table in (sql.DELIVERIES, sql.PUSHES)]
-        rows_ms = min((ms for ms in found if ms is not None), default=None)
-        expiry = await self._connection.fetchrow(sql.NEXT_EXPIRY)
-        found = [rows_ms, None if expiry is None else expiry[0]]
-        next_ms = min((ms for ms in found if ms is not None), default=NEVER_MS)
-        self._head = self._head._replace(next_due_ms=next_ms)
-        return rows_ms, None if expiry is None else (expiry[0], expiry[1])
-
     async def known(self, line: int, kind: str, keys: Sequence[str] | Below) -> dict[str, Fact]:
         if isinstance(keys, Below):
             # What begins with the prefix and a slash sorts before the prefix and what follows: a 0.
@@ -410,7 +396,6 @@ class PostgresDisk:
                     await execute(table.update, changed)
                 if len(kept) < len(rows):
                     await execute(table.delete, [key for key, row in rows.items() if row is None])
-                self._due(row.due_ms for row in kept if row.state in (LEASED, DELAYED))
                 for row in kept:
                     row.stored = True
                 rows.clear()
@@ -421,17 +406,11 @@ class PostgresDisk:
             await self._connection.executemany(sql.PUT_EXPIRY, expiries)
             over = [key for key, at_ms in changes.expiries.items() if at_ms is None]
             await execute(sql.DROP_EXPIRIES, over)
-            self._due(at_ms for _, at_ms in expiries)
             changes.expiries.clear()
         if changes.facts:
             await self._apply_facts(changes)
         if last:
             await self._apply_rest(changes)
-
-    def _due(self, times_ms: Iterable[int]) -> None:
-        """Rows come due at these times."""
-        first_ms = min(times_ms, default=self._head.next_due_ms)
-        self._head = self._head._replace(next_due_ms=min(first_ms, self._head.next_due_ms))
 
     async def _apply_facts(self, changes: Changes) -> None:
         many = self._connection.executemany
@@ -491,7 +470,7 @@ class PostgresDisk:
                 ranges.append((key, found.until_ms, found.at_ms, count, found.claim, mask))
             elif found.stored:
                 ended.append(key)
-        head = self._head
+        head = self._head._replace(next_due_ms=changes.next_due_ms)
         packets = [] if changes.packet is None else [changes.packet]
         if changes.packet is not None:
             packet = changes.packet
@@ -530,17 +509,17 @@ class PostgresDisk:
 
     # --- trimming, inside a group ---
 
-    async def trim(self, upto: int, *, before_ms: int | None, limit: int) -> tuple[int, int] | None:
+    async def trim(
+        self, upto: int, *, before_ms: int | None, loose_after: int, limit: int
+    ) -> AfterTrim:
         last = await self._connection.fetchval(sql.LAST_OLD, upto, limit, before_ms)
-        if last is None:
-            return None
-        await self._connection.execute(sql.TRIM, last)
-        first, total_bytes = await self._connection.fetchrow(sql.OLDEST_PACKET)
-        self._head = self._head._replace(journal_first=first, journal_start_bytes=total_bytes)
-        return first, total_bytes
-
-    async def loose(self, after: int, upto: int, *, limit: int) -> list[Loose]:
-        return [Loose(*row) for row in await self._rows(sql.LOOSE, after, upto, limit)]
+        if last is not None:
+            await self._connection.execute(sql.TRIM, last)
+            first, before_bytes = await self._connection.fetchrow(sql.OLDEST_PACKET)
+            self._head = self._head._replace(journal_first=first, journal_start_bytes=before_bytes)
+        first = self._head.journal_first
+        loose = await self._rows(sql.LOOSE, loose_after, first - 1, limit)
+        return AfterTrim(first, self._head.journal_start_bytes, [Loose(*row) for row in loose])
 
     async def forget(self, cutoffs: Cutoffs, *, limit: int) -> bool:
         forgotten = [
@@ -570,12 +549,14 @@ class PostgresDisk:
                 await self._confirm(db, told())
 
     async def packets(
-        self, after: int, *, limit: int, bytes_max: int | None
+        self, after: int | Since, *, limit: int, bytes_max: int | None
     ) -> list[tuple[Packet, list[BlockRow]]]:
         found: list[tuple[Packet, list[BlockRow]]] = []
         count = size = 0
         # Packets and blocks must be of one moment: a trim may come between.
         async with self._reading(lambda: found[-1][0].last if found else 0) as db:
+            if isinstance(after, Since):
+                after = await _last_before(db, after.at_ms)
             while rows := await db.fetch(sql.PACKETS, after, _PACKETS_MAX if limit > 1 else 1):
                 for row in rows:
                     packet = Packet(*row)
@@ -587,21 +568,6 @@ class PostgresDisk:
                         return found
                 after = packet.last
         return found
-
-    async def packet_at(self, at_ms: int) -> tuple[int, Packet | None]:
-        """Packets lie in the order of their times, so the first of a time is found by halving."""
-        found: Packet | None = None
-        before = 0
-        async with self._reading(lambda: found.last if found else before) as db:
-            upto = await db.fetchval(sql.LAST_OFFSET) or 0
-            while before < upto:
-                middle = (before + upto) // 2
-                packet = Packet(*await db.fetchrow(sql.PACKET_AFTER, middle))
-                if packet.at_ms < at_ms:
-                    before = packet.last
-                else:
-                    upto, found = middle, packet
-        return before, found
 
     async def holding(
         self, line: int, needles: Needles, *, first: int, last: int, newest: bool, limit: int
@@ -653,14 +619,24 @@ class PostgresDisk:
         """Of these duties those that this node has, until the group is over."""
         return {Fence(*row) for row in await self._rows(sql.HELD, self._token, list(duties))}
 
-    def ahead_ns(self) -> int | None:
-        return self._time.ahead_ns()
-
     async def close(self) -> None:
         """Let others have this node's duties at once."""
         with suppress(*ERRORS):
             await self._readers.execute(sql.LET_GO, self._token)
         self._readers.terminate()
+
+
+async def _last_before(db: Connection, at_ms: int) -> int:
+    """The last offset of the packets before that time: they lie in the order of their times."""
+    before, upto = 0, await db.fetchval(sql.LAST_OFFSET) or 0
+    while before < upto:
+        middle = (before + upto) // 2
+        last, then_ms = await db.fetchrow(sql.PACKET_TIME, middle)
+        if then_ms < at_ms:
+            before = last
+        else:
+            upto = middle
+    return int(before)
 
 
 def _ranges(rows: Iterable[Any]) -> dict[int, Any]:

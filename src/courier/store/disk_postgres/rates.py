@@ -6,16 +6,15 @@ from courier.core.errors import RateLimited
 from courier.core.limits import spent
 from courier.core.types import SECOND_MS
 from courier.store.disk_postgres.writer import PostgresWriter
-from courier.store.engine.calls import Alone
 from courier.store.engine.disk import Fact
-from courier.store.engine.engine import Engine
+from courier.store.engine.engine import EngineStore
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(tuple[float, int]).decode
 
 
 class SharedRates:
-    def __init__(self, engine: Engine, writer: PostgresWriter) -> None:
+    def __init__(self, engine: EngineStore, writer: PostgresWriter) -> None:
         self._engine = engine
         self._writer = writer
 
@@ -34,7 +33,7 @@ class SharedRates:
                 raise
             taken = True
 
-        await self._writer.submit_early(Alone(take))
+        await self._writer.submit_early(take)
 
     async def _take(
         self, queue: str, what: str, units: int, limit: int, now_ms: int, *, told: bool

@@ -181,7 +181,7 @@ FROM block WHERE last = $1 ORDER BY id
 PUT_BLOCK = "INSERT INTO block VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
 DROP_BLOCKS = "DELETE FROM block WHERE id = ANY($1)"
 LOOSE = """
-SELECT id, count, last, length(data) FROM block WHERE last > $1 AND last <= $2
+SELECT id, count, last FROM block WHERE last > $1 AND last <= $2
 ORDER BY last, id LIMIT $3
 """
 PUT_EXPIRY = """
@@ -189,7 +189,6 @@ INSERT INTO expiry VALUES ($1, $2) ON CONFLICT (id) DO UPDATE SET at_ms = exclud
 """
 DROP_EXPIRIES = "DELETE FROM expiry WHERE id = ANY($1)"
 EXPIRED = "SELECT at_ms, id FROM expiry WHERE at_ms <= $1 ORDER BY at_ms, id LIMIT $2"
-NEXT_EXPIRY = "SELECT at_ms, id FROM expiry ORDER BY at_ms, id LIMIT 1"
 
 # --- deliveries ---
 
@@ -208,7 +207,6 @@ class DeliveryTable(NamedTuple):
     between: str
     between_all: str
     due: str
-    next_due: str
 
 
 def _table(name: str) -> DeliveryTable:
@@ -226,7 +224,6 @@ def _table(name: str) -> DeliveryTable:
         between_all=f"{select} WHERE id >= $1 AND id <= $2 ORDER BY id LIMIT $3",
         due=f"""{select} WHERE state BETWEEN 1 AND 2 AND due_ms <= $1
             ORDER BY due_ms, id LIMIT $2""",
-        next_due=f"SELECT min(due_ms) FROM {name} WHERE state BETWEEN 1 AND 2",
     )
 
 
@@ -287,7 +284,7 @@ DELETE FROM fact WHERE (line, kind, key) IN (
 # --- the journal ---
 
 PACKETS = "SELECT * FROM packet WHERE last > $1 ORDER BY last LIMIT $2"
-PACKET_AFTER = "SELECT * FROM packet WHERE last > $1 ORDER BY last LIMIT 1"
+PACKET_TIME = "SELECT last, at_ms FROM packet WHERE last > $1 ORDER BY last LIMIT 1"
 LAST_OFFSET = "SELECT max(last) FROM packet"
 OLDEST_PACKET = "SELECT last - count + 1, before_bytes FROM packet ORDER BY last LIMIT 1"
 LAST_OLD = """

@@ -22,8 +22,8 @@ from courier.clock import elapsed_ns
 from courier.core.duties import FENCE, DutyLost, Fence
 from courier.core.errors import (
     OutcomeUnknown,
-    Rejected,
     ShuttingDown,
+    StoreDamaged,
     StoreUnavailable,
 )
 from courier.store.disk_postgres import PostgresDisk
@@ -43,19 +43,18 @@ from courier.store.engine.calls import (
     DOUBT_S_MAX,
     GATHER_S_MAX,
     WAITING_MAX,
-    Alone,
     GroupCall,
-    Joined,
+    Op,
+    answer,
     is_of_one_call,
     put_back,
     refuse,
-    reject,
-    share,
+    run_unit,
     take,
     units,
 )
 from courier.store.engine.disk import Changed
-from courier.store.engine.engine import Engine
+from courier.store.engine.engine import EngineStore
 
 T = TypeVar("T")
 
@@ -83,7 +82,7 @@ class _FencedCall(GroupCall):
 
     __slots__ = ("fence",)
 
-    def __init__(self, op: Callable[[], Any], future: "asyncio.Future[Any]", fence: Fence) -> None:
+    def __init__(self, op: Op[Any], future: "asyncio.Future[Any]", fence: Fence) -> None:
         super().__init__(op, future)
         self.fence = fence
 
@@ -100,7 +99,7 @@ class PostgresWriter:
         self,
         address: Address,
         disk: PostgresDisk,
-        engine: Engine,
+        engine: EngineStore,
         connection: Any,
         notices: Notices,
         *,
@@ -133,7 +132,7 @@ class PostgresWriter:
         self._listen_to_log()
         self._task = asyncio.create_task(self._serve())
 
-    def submit(self, op: Callable[[], T]) -> "asyncio.Future[T]":
+    def submit(self, op: Op[T]) -> "asyncio.Future[T]":
         """Run `op` in a group; the answer comes once it is durable.
 
         An op that raises Rejected must not have changed anything.
@@ -141,11 +140,11 @@ class PostgresWriter:
         fence = FENCE.get()
         return self._submit(op, GroupCall if fence is None else partial(_FencedCall, fence=fence))
 
-    def submit_early(self, op: Callable[[], T]) -> "asyncio.Future[T]":
+    def submit_early(self, op: Op[T]) -> "asyncio.Future[T]":
         """The answer comes before it is durable. `op` may run again after that."""
         return self._submit(op, _EarlyCall)
 
-    def _submit(self, op: Callable[[], T], kind: Callable[..., GroupCall]) -> "asyncio.Future[T]":
+    def _submit(self, op: Op[T], kind: Callable[..., GroupCall]) -> "asyncio.Future[T]":
         future = self._loop.create_future()
         if self._closed:
             future.set_exception(ShuttingDown())
@@ -315,7 +314,7 @@ class PostgresWriter:
             locked = await self._begin_group(calls)
             await self._run_early(calls, locked=locked)
             for unit in units([call for call in calls if not isinstance(call, _EarlyCall)]):
-                if later := await self._run(unit):
+                if later := await run_unit(unit):
                     calls[:] = [call for call in calls if call not in later]
                     self._waiting.extendleft(reversed(later))
             changed = await self._write(calls)
@@ -326,7 +325,7 @@ class PostgresWriter:
         if changed:
             self._committed(calls)
         else:
-            self._answer(calls)
+            answer(calls)
 
     async def _write(self, calls: list[GroupCall]) -> bool:
         """Write what the group has changed, and commit it; False: nothing."""
@@ -397,7 +396,7 @@ class PostgresWriter:
             if not early:
                 return
             for call in early:
-                await self._run([call])
+                await run_unit([call])
                 call.answer()
             ran += len(early)
             await self._let_return()
@@ -462,20 +461,6 @@ class PostgresWriter:
             refuse([call], DutyLost(call.fence.duty))
         calls[:] = [call for call in calls if call not in late]
 
-    async def _run(self, unit: list[GroupCall]) -> list[GroupCall]:
-        """Those of the calls that are for the next group."""
-        first = unit[0].op
-        try:
-            if isinstance(first, Joined):
-                return share(unit, await first.run([call.op.what for call in unit]))  # type: ignore[attr-defined]
-            elif isinstance(first, Alone):
-                unit[0].value = await first.verb()
-            else:
-                unit[0].value = first()
-        except Rejected as error:
-            reject(unit, error)
-        return []
-
     def _committed(self, calls: list[GroupCall]) -> None:
         self.groups += 1
         self.calls += len(calls)
@@ -485,13 +470,9 @@ class PostgresWriter:
         if book.changes.records:
             self._settings_group = self._disk.seen
         self._engine.committed()
-        self._answer(calls)
+        answer(calls)
         if told:
             self._notices.tell()
-
-    def _answer(self, calls: list[GroupCall]) -> None:
-        for call in calls:
-            call.answer()
 
     def _undo(self, calls: list[GroupCall], error: BaseException) -> None:
         """Nothing of this group happened."""
@@ -500,8 +481,10 @@ class PostgresWriter:
             error = self._unavailable(error)
         if is_of_one_call(error) and len(calls) > 1:
             put_back(calls, self._waiting)
-        else:
-            refuse(calls, error)
+            return
+        if isinstance(error, StoreDamaged):
+            self._engine.met_damage(error)
+        refuse(calls, error)
 
     def _unavailable(self, error: BaseException) -> StoreUnavailable:
         found = StoreUnavailable(sentence(self._address, error))

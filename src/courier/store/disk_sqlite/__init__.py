@@ -33,11 +33,12 @@ from courier.store.disk_sqlite.migrate import (
     migrate,
     refuse_earlier,
 )
-from courier.store.disk_sqlite.past import PastReads
+from courier.store.disk_sqlite.past import SqliteReaders
 from courier.store.disk_sqlite.sums import complete, summed
 from courier.store.disk_sqlite.volume import Unlimited, Volume, room_to_open
 from courier.store.engine.blocks import BlockRow
 from courier.store.engine.disk import (
+    AfterTrim,
     At,
     Below,
     Between,
@@ -67,7 +68,7 @@ _BLOCKS_MAX = 64
 _PACKAGE = "courier.store.disk_sqlite"
 
 
-class SqliteDisk(PastReads):
+class SqliteDisk(SqliteReaders):
     """`accepted`: what the start has accepted of damage; empty for none."""
 
     def __init__(
@@ -191,11 +192,6 @@ class SqliteDisk(PastReads):
             self._rows(sql.EXPIRED, values),
         )
 
-    async def next_due(self) -> tuple[int | None, tuple[int, int] | None]:
-        found = [self._execute(table.next_due).get for table in (sql.DELIVERIES, sql.PUSHES)]
-        rows_ms = min((ms for ms in found if ms is not None), default=None)
-        return rows_ms, self._execute(sql.NEXT_EXPIRY).fetchone()
-
     async def known(self, line: int, kind: str, keys: Sequence[str] | Below) -> dict[str, Fact]:
         if isinstance(keys, Below):
             # What begins with the prefix and a slash sorts before the prefix and what follows: a 0.
@@ -284,16 +280,15 @@ class SqliteDisk(PastReads):
 
     # --- trimming, inside a group ---
 
-    async def trim(self, upto: int, *, before_ms: int | None, limit: int) -> tuple[int, int] | None:
+    async def trim(
+        self, upto: int, *, before_ms: int | None, loose_after: int, limit: int
+    ) -> AfterTrim:
         last = self._execute(sql.LAST_OLD, (upto, limit, before_ms)).get
-        if last is None:
-            return None
-        self._execute(sql.TRIM, (last,))
-        first, total_bytes = self._rows(sql.OLDEST_PACKET)[0]
-        return first, total_bytes
-
-    async def loose(self, after: int, upto: int, *, limit: int) -> list[Loose]:
-        return [Loose(*row) for row in self._rows(sql.LOOSE, (after, upto, limit))]
+        if last is not None:
+            self._execute(sql.TRIM, (last,))
+        first, before_bytes = self._execute(sql.OLDEST_PACKET).fetchone() or (1, 0)
+        loose = self._rows(sql.LOOSE, (loose_after, first - 1, limit))
+        return AfterTrim(first, before_bytes, [Loose(*row) for row in loose])
 
     async def forget(self, cutoffs: Cutoffs, *, limit: int) -> bool:
         old = (self._execute(sql.ROLLED).get, cutoffs.minute, limit)
@@ -311,12 +306,6 @@ class SqliteDisk(PastReads):
     def _changes(self, statement: str, values: tuple[int, ...]) -> int:
         self._execute(statement, values)
         return self.db.changes()
-
-    async def hold(self, duties: Sequence[str], *, evenly: bool) -> dict[str, int]:
-        return dict.fromkeys(duties, 1)
-
-    def ahead_ns(self) -> int | None:
-        return None
 
     async def close(self) -> None:
         self._readers.shutdown()

@@ -21,6 +21,7 @@ from courier.store.engine.disk import (
     SEARCHED_BYTES,
     Needles,
     Packet,
+    Since,
     searched,
 )
 from courier.store.engine.journal import packet_bytes
@@ -32,7 +33,7 @@ READERS = 2
 _CACHE_BYTES = 2_000_000
 
 
-class PastReads:
+class SqliteReaders:
     volume: Volume | Unlimited
 
     def __init__(self, path: Path) -> None:
@@ -41,17 +42,19 @@ class PastReads:
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="courier-read")
 
     async def packets(
-        self, after: int, *, limit: int, bytes_max: int | None
+        self, after: int | Since, *, limit: int, bytes_max: int | None
     ) -> list[tuple[Packet, list[BlockRow]]]:
         return await self._read(self._packets, after, limit, bytes_max)
 
     def _packets(
-        self, after: int, limit: int, bytes_max: int | None
+        self, after: int | Since, limit: int, bytes_max: int | None
     ) -> list[tuple[Packet, list[BlockRow]]]:
         found: list[tuple[Packet, list[BlockRow]]] = []
         count = size = 0
         # Packets and blocks must be of one moment: a trim may come between.
         with disk_errors(), self._reader() as db:
+            if isinstance(after, Since):
+                after = _last_before(db, after.at_ms)
             for row in db.execute(sql.PACKETS, (after,)):
                 packet = Packet(*row)
                 blocks = [BlockRow(*b) for b in db.execute(sql.BLOCKS_OF, (packet.last,))]
@@ -61,25 +64,6 @@ class PastReads:
                 if count >= limit or (bytes_max is not None and size >= bytes_max):
                     break
         return found
-
-    async def packet_at(self, at_ms: int) -> tuple[int, Packet | None]:
-        return await self._read(self._packet_at, at_ms)
-
-    def _packet_at(self, at_ms: int) -> tuple[int, Packet | None]:
-        """Packets lie in the order of their times, so the first of a time is found by halving."""
-        with disk_errors(), self._reader() as db:
-            before, upto = 0, db.execute(sql.LAST_OFFSET).get or 0
-            found: Packet | None = None
-            while before < upto:
-                middle = (before + upto) // 2
-                row = db.execute(sql.PACKET_AFTER, (middle,)).fetchone()
-                assert row is not None, "an offset of the journal has its packet"
-                packet = Packet(*row)
-                if packet.at_ms < at_ms:
-                    before = packet.last
-                else:
-                    upto, found = middle, packet
-        return before, found
 
     async def holding(
         self, line: int, needles: Needles, *, first: int, last: int, newest: bool, limit: int
@@ -146,3 +130,18 @@ class PastReads:
             if error.__cause__ is not None:
                 self.volume.failed(error.__cause__)
             raise
+
+
+def _last_before(db: apsw.Connection, at_ms: int) -> int:
+    """The last offset of the packets before that time: they lie in the order of their times."""
+    before, upto = 0, db.execute(sql.LAST_OFFSET).get or 0
+    while before < upto:
+        middle = (before + upto) // 2
+        found = db.execute(sql.PACKET_TIME, (middle,)).fetchone()
+        assert found is not None, "an offset of the journal has its packet"
+        last, then_ms = found
+        if then_ms < at_ms:
+            before = last
+        else:
+            upto = middle
+    return before

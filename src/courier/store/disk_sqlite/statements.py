@@ -90,13 +90,12 @@ FROM block INDEXED BY block_last WHERE last = ? ORDER BY id
 PUT_BLOCK = "INSERT OR REPLACE INTO block VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 DROP_BLOCK = "DELETE FROM block WHERE id = ?"
 LOOSE = """
-SELECT id, count, last, length(data) FROM block INDEXED BY block_last
+SELECT id, count, last FROM block INDEXED BY block_last
 WHERE last > ? AND last <= ? ORDER BY last, id LIMIT ?
 """
 PUT_EXPIRY = "INSERT OR REPLACE INTO expiry VALUES (?, ?)"
 DROP_EXPIRY = "DELETE FROM expiry WHERE id = ?"
 EXPIRED = "SELECT at_ms, id FROM expiry WHERE at_ms <= ? ORDER BY at_ms, id LIMIT ?"
-NEXT_EXPIRY = "SELECT at_ms, id FROM expiry ORDER BY at_ms, id LIMIT 1"
 
 # --- deliveries ---
 
@@ -116,7 +115,6 @@ class DeliveryStatements(NamedTuple):
     between: str
     between_all: str
     due: str
-    next_due: str
 
 
 def _table(name: str) -> DeliveryStatements:
@@ -135,8 +133,6 @@ def _table(name: str) -> DeliveryStatements:
         between_all=f"{select} WHERE id >= ? AND id <= ? ORDER BY id LIMIT ?",
         due=f"""{select} INDEXED BY {name}_due
             WHERE state BETWEEN 1 AND 2 AND due_ms <= ? ORDER BY due_ms, id LIMIT ?""",
-        next_due=f"""SELECT min(due_ms) FROM {name} INDEXED BY {name}_due
-            WHERE state BETWEEN 1 AND 2""",
     )
 
 
@@ -203,7 +199,7 @@ DELETE FROM fact WHERE (line, kind, key) IN (
 
 PUT_PACKET = "INSERT INTO packet VALUES (?, ?, ?, ?, ?, ?, ?)"
 PACKETS = "SELECT * FROM packet WHERE last > ? ORDER BY last"
-PACKET_AFTER = "SELECT * FROM packet WHERE last > ? ORDER BY last LIMIT 1"
+PACKET_TIME = "SELECT last, at_ms FROM packet WHERE last > ? ORDER BY last LIMIT 1"
 LAST_OFFSET = "SELECT last FROM packet ORDER BY last DESC LIMIT 1"
 NEWEST_PACKET = "SELECT last, total_bytes, at_ms FROM packet ORDER BY last DESC LIMIT 1"
 OLDEST_PACKET = "SELECT last - count + 1, before_bytes FROM packet ORDER BY last LIMIT 1"

@@ -30,7 +30,6 @@ import apsw
 
 from courier.core.errors import (
     OutcomeUnknown,
-    Rejected,
     ShuttingDown,
     StoreDamaged,
     StoreUnavailable,
@@ -44,17 +43,17 @@ from courier.store.engine.calls import (
     GROUP_S_MAX,
     WAITING_MAX,
     GroupCall,
-    Joined,
+    Op,
+    answer,
     driven,
     is_of_one_call,
     put_back,
     refuse,
-    reject,
-    share,
+    run_unit,
     take,
     units,
 )
-from courier.store.engine.engine import Engine
+from courier.store.engine.engine import EngineStore
 
 T = TypeVar("T")
 
@@ -77,7 +76,7 @@ class SqliteWriter:
     def __init__(
         self,
         db: apsw.Connection,
-        engine: Engine,
+        engine: EngineStore,
         volume: Volume | Unlimited,
         *,
         calls_max: int,
@@ -103,11 +102,8 @@ class SqliteWriter:
         self.calls = 0
         self.doubts = 0
 
-    def submit(self, op: Callable[[], T]) -> "asyncio.Future[T]":
-        """Run `op` in a transaction; the answer comes once it is durable.
-
-        An op that raises Rejected must not have written anything.
-        """
+    def submit(self, op: Op[T]) -> "asyncio.Future[T]":
+        """Run `op` in a transaction; the answer comes once it is durable."""
         future = self._loop.create_future()
         if self._closed:
             future.set_exception(ShuttingDown())
@@ -186,7 +182,7 @@ class SqliteWriter:
         elif changed:
             self._on_disk(self._commit, lambda error: self._finish(calls, error))
         else:
-            self._answer(calls)
+            answer(calls)
             self._next()
 
     def _write(self) -> tuple[bool, BaseException | None]:
@@ -225,7 +221,7 @@ class SqliteWriter:
         worked_s = time.thread_time() if len(calls) > 1 else 0.0
         parts = units(calls)
         for place, unit in enumerate(parts, 1):
-            if later := self._run(unit):
+            if later := driven(run_unit(unit)):
                 calls[:] = [call for call in calls if call not in later]
                 unit[:] = [call for call in unit if call not in later]
                 self._waiting.extendleft(reversed(later))
@@ -238,26 +234,6 @@ class SqliteWriter:
                 self._waiting.extendleft(reversed(rest))
                 calls[:] = [call for unit in parts[:place] for call in unit]
                 break
-
-    def _run(self, unit: list[GroupCall]) -> list[GroupCall]:
-        """Those of the calls that are for the next group."""
-        first = unit[0].op
-        if isinstance(first, Joined):
-            return self._run_joined(first, unit)
-        for call in unit:
-            try:
-                call.value = call.op()
-            except Rejected as error:
-                call.error = error
-        return []
-
-    def _run_joined(self, first: Joined, calls: list[GroupCall]) -> list[GroupCall]:
-        try:
-            answers = driven(first.run([call.op.what for call in calls]))  # type: ignore[attr-defined]
-        except Rejected as error:
-            reject(calls, error)
-            return []
-        return share(calls, answers)
 
     def _commit(self) -> BaseException | None:
         began_s = time.perf_counter()
@@ -279,12 +255,8 @@ class SqliteWriter:
         self.groups += 1
         self.calls += len(calls)
         self._engine.committed()
-        self._answer(calls)
+        answer(calls)
         self._tidy()
-
-    def _answer(self, calls: list[GroupCall]) -> None:
-        for call in calls:
-            call.answer()
 
     def _rollback(self, error: BaseException) -> tuple[BaseException, bool]:
         """The error that callers are given, once nothing is left of their transaction.
@@ -315,6 +287,8 @@ class SqliteWriter:
         if room or (is_of_one_call(error) and len(calls) > 1):
             put_back(calls, self._waiting)
             calls = []
+        elif isinstance(error, StoreDamaged):
+            self._engine.met_damage(error)
         refuse(calls, error)
         self._tidy()
 

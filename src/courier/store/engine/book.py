@@ -523,6 +523,7 @@ class Book:
                 checksum(self.offset, data),
                 data,
             )
+        changes.next_due_ms = self.next_due_ms
         self._remember_leased()
         await self.disk.apply(changes, last=True)
         return True

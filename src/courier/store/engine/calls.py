@@ -66,27 +66,10 @@ class Joined:
         self.what = what
         self.late = late
 
-    def run(self, calls: Sequence[Any]) -> Coroutine[Any, Any, Sequence[Any]]:
-        verb, same, _ = self.key
-        return verb(calls, *same)
 
-    def __call__(self) -> Any:
-        [answer] = driven(self.run([self.what]))
-        if isinstance(answer, Rejected):
-            raise answer
-        return answer
-
-
-class Alone:
-    """What one call asks for that is not joined with others."""
-
-    __slots__ = ("verb",)
-
-    def __init__(self, verb: Callable[[], Coroutine[Any, Any, Any]]) -> None:
-        self.verb = verb
-
-    def __call__(self) -> Any:
-        return driven(self.verb())
+# What one call asks for; unless it has joined, by itself. A verb that raises Rejected must not have
+# written anything.
+Op = Callable[[], Coroutine[Any, Any, T]] | Joined
 
 
 class GroupCall:
@@ -94,7 +77,7 @@ class GroupCall:
 
     __slots__ = ("alone", "error", "future", "op", "value")
 
-    def __init__(self, op: Callable[[], Any], future: "asyncio.Future[Any]") -> None:
+    def __init__(self, op: Op[Any], future: "asyncio.Future[Any]") -> None:
         self.op = op
         self.alone = False
         self.future = future
@@ -161,7 +144,7 @@ def units(calls: Sequence[GroupCall]) -> list[list[GroupCall]]:
     those: list[GroupCall] = []
     for call in calls:
         op = call.op
-        if type(op) is not Joined:
+        if not isinstance(op, Joined):
             found.append([call])
             continue
         # Most are like the one before, and it costs less to compare a key than to look it up.
@@ -175,7 +158,26 @@ def units(calls: Sequence[GroupCall]) -> list[list[GroupCall]]:
     return found + late
 
 
-def share(calls: Sequence[GroupCall], answers: Sequence[Any]) -> list[GroupCall]:
+async def run_unit(calls: Sequence[GroupCall]) -> list[GroupCall]:
+    """Run what is one, and note what came of it; those of the calls that are for the next group."""
+    op = calls[0].op
+    try:
+        if isinstance(op, Joined):
+            verb, same, _ = op.key
+            return _share(calls, await verb([call.op.what for call in calls], *same))  # type: ignore[union-attr]
+        calls[0].value = await op()
+    except Rejected as error:
+        _reject(calls, error)
+    return []
+
+
+def answer(calls: Sequence[GroupCall]) -> None:
+    """What they are about is durable."""
+    for call in calls:
+        call.answer()
+
+
+def _share(calls: Sequence[GroupCall], answers: Sequence[Any]) -> list[GroupCall]:
     """Each call of a unit gets its own answer. Returns those that are for the next group."""
     later: list[GroupCall] = []
     for call, answer in zip(calls, answers, strict=True):
@@ -188,7 +190,7 @@ def share(calls: Sequence[GroupCall], answers: Sequence[Any]) -> list[GroupCall]
     return later
 
 
-def reject(calls: Sequence[GroupCall], error: Rejected) -> None:
+def _reject(calls: Sequence[GroupCall], error: Rejected) -> None:
     """All of them are rejected. Each gets its own error: a traceback belongs to one exception."""
     for call in calls:
         call.error = type(error).__new__(type(error))
@@ -203,7 +205,7 @@ class GroupWriter(Protocol):
     calls: int
     doubts: int
 
-    def submit(self, op: Callable[[], T]) -> "asyncio.Future[T]": ...
+    def submit(self, op: Op[T]) -> "asyncio.Future[T]": ...
 
     def require_no_doubt(self) -> None:
         """Raises StoreUnavailable while the last commit has failed and may yet be found."""
@@ -229,8 +231,8 @@ class GroupWriter(Protocol):
 
 
 class GroupRunner:
-    """Runs verbs in groups. `writer` and `pass_time`, which every verb awaits first, are put in
-    place once the engine is whole."""
+    """What verbs need to run in groups. `writer` and `pass_time`, which every verb awaits first,
+    are put in place once the engine is whole."""
 
     writer: GroupWriter
     pass_time: Callable[[int], Coroutine[Any, Any, None]]
@@ -238,18 +240,6 @@ class GroupRunner:
     def __init__(self, book: Book, room: DiskRoom) -> None:
         self.book = book
         self.room = room
-
-    async def run(self, verb: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Run a verb in a group."""
-        try:
-            return await self.writer.submit(Alone(verb))
-        except StoreDamaged as error:
-            self.note_damage(error)
-            raise
-
-    def note_damage(self, error: StoreDamaged) -> None:
-        """Once damage was met the store says so until it is opened again."""
-        self.room.met_damage(error.place)
 
     async def in_parts(
         self,
@@ -266,7 +256,7 @@ class GroupRunner:
                 await self.pass_time(now_ms)
                 return await part(those)
 
-            found |= await self.run(run)
+            found |= await self.writer.submit(run)
         return found
 
 
@@ -294,7 +284,7 @@ def on_queue(
             await calls.pass_time(now_ms)
             return await verb(self, calls.book.line(queue), *args, **named)
 
-        return await calls.run(run)
+        return await calls.writer.submit(run)
 
     return call
 
@@ -312,7 +302,7 @@ def on_listener(
             await calls.pass_time(now_ms)
             return await verb(self, *calls.book.push_line(listener), *args, **named)
 
-        return await calls.run(run)
+        return await calls.writer.submit(run)
 
     return call
 

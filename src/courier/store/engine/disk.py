@@ -181,8 +181,14 @@ def searched(
     return high & SEQ_MASK if high & SEQ_MASK < wanted[1] else 0
 
 
+class Since(NamedTuple):
+    """The first packet of that time or later, and those after it."""
+
+    at_ms: int
+
+
 class Due(NamedTuple):
-    """What has come due, by time: rows of queues' lines and of listeners', and blocks in which
+    """What has come due, each by time: rows of queues' lines and of listeners', and blocks in which
     messages expire."""
 
     deliveries: list[Delivery]
@@ -191,12 +197,19 @@ class Due(NamedTuple):
 
 
 class Loose(NamedTuple):
-    """A block that no packet of the journal tells of any more. `size` are bytes on disk."""
+    """A block that no packet of the journal tells of any more. `last` was its packet."""
 
     key: int
     length: int
     last: int
-    size: int
+
+
+class AfterTrim(NamedTuple):
+    """The first offset that is left and the total bytes before it; some loose blocks, by packet."""
+
+    first: int
+    before_bytes: int
+    loose: list[Loose]
 
 
 class Cutoffs(NamedTuple):
@@ -224,6 +237,7 @@ class Changes:
         "lines",
         "long_blocks",
         "minutes",
+        "next_due_ms",
         "packet",
         "pushes",
         "ranges",
@@ -251,6 +265,8 @@ class Changes:
         self.packet: Packet | None = None
         self.minutes: dict[tuple[int, str, str, str], list[int]] = {}
         self.levels: list[tuple[str, int, int, int, int]] = []
+        # Nothing comes due before this, as far as the engine knows.
+        self.next_due_ms = 0
 
     @property
     def spillable(self) -> bool:
@@ -286,10 +302,6 @@ class Disk(Protocol):
 
     async def due(self, now_ms: int, *, limit: int) -> Due: ...
 
-    async def next_due(self) -> tuple[int | None, tuple[int, int] | None]:
-        """When the next row comes due; time and key of the next block with an expiry."""
-        ...
-
     async def known(self, line: int, kind: str, keys: Sequence[str] | Below) -> dict[str, Fact]: ...
 
     async def apply(self, changes: Changes, *, last: bool) -> None:
@@ -297,23 +309,17 @@ class Disk(Protocol):
         ...
 
     async def packets(
-        self, after: int, *, limit: int, bytes_max: int | None
+        self, after: int | Since, *, limit: int, bytes_max: int | None
     ) -> list[tuple[Packet, list[BlockRow]]]:
         """Packets with offsets > `after` and the blocks they tell of; committed ones only."""
         ...
 
-    async def packet_at(self, at_ms: int) -> tuple[int, Packet | None]:
-        """The first packet of that time or later, and the last offset before it."""
-        ...
-
-    async def loose(self, after: int, upto: int, *, limit: int) -> list[Loose]:
-        """Blocks whose packet lies in (after, upto], by packet."""
-        ...
-
-    async def trim(self, upto: int, *, before_ms: int | None, limit: int) -> tuple[int, int] | None:
+    async def trim(
+        self, upto: int, *, before_ms: int | None, loose_after: int, limit: int
+    ) -> AfterTrim:
         """Delete up to `limit` of the oldest packets that end at or below `upto` and are older than
-        `before_ms`, but never the newest one. The first offset left and the total bytes before it;
-        None: nothing was deleted."""
+        `before_ms`, but never the newest one. Then up to `limit` loose blocks whose packets ended
+        after `loose_after`."""
         ...
 
     async def forget(self, cutoffs: Cutoffs, *, limit: int) -> bool:
@@ -326,14 +332,6 @@ class Disk(Protocol):
     ) -> list[Tally]: ...
 
     async def levels(self, queues: Sequence[str], since_minute: int) -> list[list[Level]]: ...
-
-    async def hold(self, duties: Sequence[str], *, evenly: bool) -> dict[str, int]:
-        """See `Store.hold`."""
-        ...
-
-    def ahead_ns(self) -> int | None:
-        """See `HealthVerbs`."""
-        ...
 
     async def close(self) -> None: ...
 

@@ -1,5 +1,5 @@
-"""The parts of the engine put together, a group of calls from its beginning to its end, and the
-store that is made of them."""
+"""The store: the parts of the engine put together, calls that join, and a group of calls from its
+beginning to its end."""
 
 from collections.abc import Sequence
 from typing import Any, TypeVar
@@ -38,7 +38,6 @@ from courier.store.engine.numbered import Numbered
 from courier.store.engine.publishing import Publishing
 from courier.store.engine.pushes import Pushes
 from courier.store.engine.reading import Reading
-from courier.store.engine.retention import Retention
 from courier.store.engine.settings import SettingChanges
 from courier.store.engine.sweep import Sweep
 from courier.store.engine.verbs import EngineHealth, EngineJournal, EnginePast, EngineRates
@@ -49,8 +48,16 @@ T = TypeVar("T")
 HEAVY_BYTES = 1 << 20
 
 
-class Engine:
-    """Computes what groups of calls do. `write`, `committed` and `restore` are for the writer."""
+class EngineStore:
+    """See `core/store.py` for what it promises, and `store/embedded.py` for how it is opened.
+
+    Most verbs are those of its parts; here are the ones that join, and the rest. `write`,
+    `committed`, `restore`, `catch_up` and `met_damage` are for the writer.
+    """
+
+    writer: GroupWriter
+    health: EngineHealth
+    rates: RateVerbs
 
     def __init__(
         self,
@@ -61,8 +68,13 @@ class Engine:
         cache_bytes: int,
         block_messages: int,
         block_bytes: int,
+        accepted: dict[str, Any] | None = None,
     ) -> None:
+        """`accepted`: what the start has accepted of damage, for the journal."""
+        self.disk = disk
+        self.waiters = waiters
         self.book = book = Book(disk, waiters, cache_bytes=cache_bytes)
+        self._room = room
         self.calls = calls = GroupRunner(book, room)
         deliveries = Deliveries(book)
         fifo = FifoGroups(book, deliveries)
@@ -77,26 +89,154 @@ class Engine:
             block_messages=block_messages,
             block_bytes=block_bytes,
         )
-        self.endings = endings = Endings(calls, deliveries, fifo, messages, publishing)
-        self.numbered = Numbered(calls, facts, publishing)
-        retention = Retention(book, deliveries, endings)
-        self.leases = leases = Leases(
-            book, deliveries, fifo, messages, publishing, endings, retention
-        )
-        self.reading = Reading(calls, deliveries, messages, facts, leases)
+        endings = Endings(calls, deliveries, fifo, messages, publishing)
+        self._leases = leases = Leases(book, deliveries, fifo, messages, publishing, endings)
+        self.messages = reading = Reading(calls, deliveries, messages, facts, leases)
+        self.rows = Numbered(calls, facts, publishing)
         self.claims = Claims(calls, deliveries, leases, endings, messages, facts)
         self.pushes = Pushes(calls, deliveries, messages, publishing, endings)
-        self.time = Sweep(book, deliveries, leases, endings, retention, self.pushes)
-        calls.pass_time = self.time.pass_time
         self.journal = EngineJournal(calls, deliveries)
+        self.past = EnginePast(calls)
+        self.rates = EngineRates()
+        self.rename, self.stats = reading.rename, reading.stats
+        self.remove, self.purge, self.redrive = endings.remove, endings.purge, endings.redrive
+        self.time = Sweep(book, deliveries, leases, endings, self.pushes)
+        calls.pass_time = self.time.pass_time
+        # The same each time, so that it costs little to tell that calls ask for the same.
+        self._joined = self._publish_together, self._lease_together, self._settle_together
+        self._accepted = accepted
+
+    def begin(self, writer: GroupWriter) -> None:
+        self.writer = self.calls.writer = writer
+        self.health = EngineHealth(self.calls, damage_accepted=bool(self._accepted))
 
     async def load(self) -> None:
         await self.book.load()
         self.settings.load()
 
-    # --- verbs that join: several calls at once, at the latest of their times ---
+    @property
+    def records(self) -> Records:
+        return self.settings.mirror
+
+    @property
+    def secret(self) -> bytes:
+        return self.book.secret
+
+    @property
+    def doubt_ms(self) -> int:
+        return self.book.doubt_ms
+
+    @doubt_ms.setter
+    def doubt_ms(self, ms: int) -> None:
+        self.book.doubt_ms = ms
+
+    # --- settings ---
+
+    async def change(self, decide: Decide[T], *, actor: Actor, now_ms: int) -> T:
+        settings = self.settings
+
+        async def change() -> tuple[Change[T], Exception | None]:
+            # What was due before the change happens by the rules that held until now.
+            await self.time.pass_time(now_ms)
+            change: Change[T] = Change()
+            try:
+                change = decide(settings.pending)
+                if any(settings.is_new(record) for record in change.puts):
+                    self._room.require_space()
+                settings.check(change)
+            except Exception as error:  # concerns this call alone, and not its group
+                return change, error
+            await settings.change(change, actor, now_ms)
+            return change, None
+
+        decided, error = await self.writer.submit(change)
+        if error is not None:
+            raise error
+        await self.writer.spread()
+        return decided.answer
+
+    # --- messages ---
 
     async def publish(
+        self,
+        batches: Sequence[tuple[str, Sequence[Draft]]],
+        *,
+        actor: Actor,
+        now_ms: int,
+        bytes_max: int | None = None,
+        via: Via | None = None,
+    ) -> list[Receipt]:
+        self._room.require_space()
+        if len(batches) == 1 and via is None:
+            queue, drafts = batches[0]
+            key = (self._joined[0], (queue, actor, bytes_max), now_ms // MINUTE_MS)
+            return [await self.writer.submit(Joined(key, (drafts, now_ms)))]
+
+        async def publish() -> list[Receipt]:
+            await self.time.pass_time(now_ms)
+            return await self.publishing.publish(
+                batches, actor, now_ms, bytes_max=bytes_max, via=via
+            )
+
+        return await self.writer.submit(publish)
+
+    async def lease(
+        self,
+        queue: str,
+        *,
+        count: int,
+        lease_ms: int,
+        actor: Actor,
+        now_ms: int,
+        leased_max: int | None = None,
+        allowance: Allowance | None = None,
+    ) -> Leased:
+        apart = (now_ms // MINUTE_MS, allowance is None)
+        key = (self._joined[1], (queue, lease_ms, actor, leased_max), apart)
+        # Late, so that it finds what the same group publishes.
+        op = Joined(key, (count, now_ms, allowance), late=True)
+        leased: Leased = await self.writer.submit(op)
+        return leased
+
+    async def settle(
+        self, queue: str, items: Sequence[Settlement], *, actor: Actor, now_ms: int
+    ) -> list[Outcome]:
+        key = (self._joined[2], (queue, actor), now_ms // MINUTE_MS)
+        outcomes: list[Outcome] = await self.writer.submit(Joined(key, (items, now_ms)))
+        return outcomes
+
+    # --- time passing ---
+
+    async def hold(
+        self, duties: Sequence[str], *, now_ms: int, evenly: bool = False
+    ) -> dict[str, int]:
+        """A disk of its own: all of them."""
+        return dict.fromkeys(duties, 1)
+
+    async def sweep(self, *, limit: int, now_ms: int) -> Swept:
+        async def sweep() -> Swept:
+            self._room.look()
+            if self._accepted:  # noted here because a store is opened before there is a clock
+                self.book.note(
+                    "damage_accepted",
+                    None,
+                    actor=BROKER,
+                    now_ms=now_ms,
+                    columns={"detail": self._accepted},
+                )
+            return await self.time.sweep(now_ms, limit)
+
+        swept = await self.writer.submit(sweep)
+        self._accepted = None
+        return replace(swept, short=True) if self._room.short else swept
+
+    async def close(self) -> None:
+        await self.writer.close()
+        await self.disk.close()
+
+    # --- calls that have joined, at the latest of their times ---
+
+    async def _publish_together(
         self,
         calls: Sequence[tuple[Sequence[Draft], int]],
         queue: str,
@@ -119,7 +259,7 @@ class Engine:
             queue, [drafts for drafts, _ in calls], actor, now_ms, bytes_max=bytes_max
         )
 
-    async def lease(
+    async def _lease_together(
         self,
         calls: Sequence[tuple[int, int, Allowance | None]],
         queue: str,
@@ -133,7 +273,7 @@ class Engine:
         line = self.book.line(queue)
         first = calls[0][2]
         counts = [max(0, count) for count, _, _ in calls]
-        leased = await self.leases.lease(
+        leased = await self._leases.lease(
             line, counts, lease_ms, actor, now_ms, leased_max=leased_max, allowance=first
         )
         if len(calls) == 1:
@@ -148,14 +288,14 @@ class Engine:
             _shared(first, calls, answers)
         return answers
 
-    async def settle(
+    async def _settle_together(
         self, calls: Sequence[tuple[Sequence[Settlement], int]], queue: str, actor: Actor
     ) -> Sequence[list[Outcome] | Later]:
         now_ms = max([now_ms for _, now_ms in calls])
         await self.time.pass_time(now_ms)
         line = self.book.line(queue)
         items = [item for call, _ in calls for item in call]
-        outcomes = await self.leases.settle(line, items, actor, now_ms)
+        outcomes = await self._leases.settle(line, items, actor, now_ms)
         answers: list[list[Outcome] | Later] = []
         at = 0
         for call, _ in calls:
@@ -178,7 +318,8 @@ class Engine:
         return await self.book.flush()
 
     def committed(self) -> None:
-        self.settings.pending.commit()
+        if self.settings.pending.version:
+            self.settings.pending.commit()
         self.book.committed()
 
     async def restore(self) -> None:
@@ -194,6 +335,10 @@ class Engine:
             self.book.wake_all()
         else:
             self.settings.follow_some(changed.records)
+
+    def met_damage(self, error: StoreDamaged) -> None:
+        """Once damage was met the store says so until it is opened again."""
+        self._room.met_damage(error.place)
 
 
 def _shared(
@@ -217,168 +362,3 @@ def _shared(
 def _once(calls: Sequence[tuple[Sequence[Draft], int]]) -> bool:
     singles = [drafts for drafts, _ in calls if type(drafts) is not PlainDrafts]
     return any([draft.once_key is not None for drafts in singles for draft in drafts])
-
-
-class EngineStore:
-    """See `core/store.py` for what it promises, and `store/embedded.py` for how it is opened.
-
-    Most verbs are those of the engine's parts; here are the ones that join, and the rest.
-    """
-
-    def __init__(self, engine: Engine, writer: GroupWriter, accepted: dict[str, Any]) -> None:
-        """`accepted`: what the start has accepted of damage, for the journal."""
-        self.disk = engine.book.disk
-        self.waiters = engine.book.waiters
-        self.engine = engine
-        # The same each time, so that it costs little to tell that calls ask for the same.
-        self._publish, self._lease, self._settle = engine.publish, engine.lease, engine.settle
-        self.writer = writer
-        self._calls = calls = engine.calls
-        calls.writer = writer
-        self.messages = engine.reading
-        self.rows = engine.numbered
-        self.claims = engine.claims
-        self.pushes = engine.pushes
-        self.journal = engine.journal
-        self.past = EnginePast(calls)
-        self.rates: RateVerbs = EngineRates()
-        self.health = EngineHealth(calls, damage_accepted=bool(accepted))
-        self.rename = engine.reading.rename
-        self.remove = engine.endings.remove
-        self.purge = engine.endings.purge
-        self.redrive = engine.endings.redrive
-        self.stats = engine.reading.stats
-        self._accepted = accepted
-
-    @property
-    def records(self) -> Records:
-        return self.engine.settings.mirror
-
-    @property
-    def secret(self) -> bytes:
-        return self.engine.book.secret
-
-    @property
-    def doubt_ms(self) -> int:
-        return self.engine.book.doubt_ms
-
-    @doubt_ms.setter
-    def doubt_ms(self, ms: int) -> None:
-        self.engine.book.doubt_ms = ms
-
-    # --- settings ---
-
-    async def change(self, decide: Decide[T], *, actor: Actor, now_ms: int) -> T:
-        settings = self.engine.settings
-
-        async def change() -> tuple[Change[T], Exception | None]:
-            # What was due before the change happens by the rules that held until now.
-            await self.engine.time.pass_time(now_ms)
-            change: Change[T] = Change()
-            try:
-                change = decide(settings.pending)
-                if any(settings.is_new(record) for record in change.puts):
-                    self._calls.room.require_space()
-                settings.check(change)
-            except Exception as error:  # concerns this call alone, and not its group
-                return change, error
-            await settings.change(change, actor, now_ms)
-            return change, None
-
-        decided, error = await self._calls.run(change)
-        if error is not None:
-            raise error
-        await self.writer.spread()
-        return decided.answer
-
-    # --- messages ---
-
-    async def publish(
-        self,
-        batches: Sequence[tuple[str, Sequence[Draft]]],
-        *,
-        actor: Actor,
-        now_ms: int,
-        bytes_max: int | None = None,
-        via: Via | None = None,
-    ) -> list[Receipt]:
-        self._calls.room.require_space()
-        if len(batches) == 1 and via is None:
-            queue, drafts = batches[0]
-            key = (self._publish, (queue, actor, bytes_max), now_ms // MINUTE_MS)
-            op = Joined(key, (drafts, now_ms))
-            try:
-                return [await self.writer.submit(op)]
-            except StoreDamaged as error:
-                self._calls.note_damage(error)
-                raise
-
-        async def publish() -> list[Receipt]:
-            await self.engine.time.pass_time(now_ms)
-            return await self.engine.publishing.publish(
-                batches, actor, now_ms, bytes_max=bytes_max, via=via
-            )
-
-        return await self._calls.run(publish)
-
-    async def lease(
-        self,
-        queue: str,
-        *,
-        count: int,
-        lease_ms: int,
-        actor: Actor,
-        now_ms: int,
-        leased_max: int | None = None,
-        allowance: Allowance | None = None,
-    ) -> Leased:
-        apart = (now_ms // MINUTE_MS, allowance is None)
-        key = (self._lease, (queue, lease_ms, actor, leased_max), apart)
-        # Late, so that it finds what the same group publishes.
-        op = Joined(key, (count, now_ms, allowance), late=True)
-        try:
-            leased: Leased = await self.writer.submit(op)
-            return leased
-        except StoreDamaged as error:
-            self._calls.note_damage(error)
-            raise
-
-    async def settle(
-        self, queue: str, items: Sequence[Settlement], *, actor: Actor, now_ms: int
-    ) -> list[Outcome]:
-        key = (self._settle, (queue, actor), now_ms // MINUTE_MS)
-        op = Joined(key, (items, now_ms))
-        try:
-            outcomes: list[Outcome] = await self.writer.submit(op)
-            return outcomes
-        except StoreDamaged as error:
-            self._calls.note_damage(error)
-            raise
-
-    # --- time passing ---
-
-    async def hold(
-        self, duties: Sequence[str], *, now_ms: int, evenly: bool = False
-    ) -> dict[str, int]:
-        return await self.disk.hold(duties, evenly=evenly)
-
-    async def sweep(self, *, limit: int, now_ms: int) -> Swept:
-        async def sweep() -> Swept:
-            self._calls.room.look()
-            if self._accepted:  # noted here because a store is opened before there is a clock
-                self.engine.book.note(
-                    "damage_accepted",
-                    None,
-                    actor=BROKER,
-                    now_ms=now_ms,
-                    columns={"detail": self._accepted},
-                )
-            return await self.engine.time.sweep(now_ms, limit)
-
-        swept = await self._calls.run(sweep)
-        self._accepted = {}
-        return replace(swept, short=True) if self._calls.room.short else swept
-
-    async def close(self) -> None:
-        await self.writer.close()
-        await self.disk.close()

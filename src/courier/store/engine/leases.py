@@ -26,7 +26,6 @@ from courier.store.engine.layout import DELAYED, LEASED, READY, WAITING
 from courier.store.engine.lines import Delivery, QueueLine, Range
 from courier.store.engine.messages import StoredMessages
 from courier.store.engine.publishing import Publishing, dead_letter
-from courier.store.engine.retention import Retention
 
 _NOTHING = Fresh([], 0, [])
 
@@ -42,7 +41,6 @@ class Leases:
         messages: StoredMessages,
         publishing: Publishing,
         endings: Endings,
-        retention: Retention,
     ) -> None:
         self._book = book
         self._deliveries = deliveries
@@ -50,7 +48,6 @@ class Leases:
         self._messages = messages
         self._publishing = publishing
         self._endings = endings
-        self._retention = retention
 
     # --- handing out ---
 
@@ -72,7 +69,7 @@ class Leases:
     ) -> tuple[list[Delivery], Fresh]:
         """What may be handed out: rows, then fresh messages; none that has expired. `shares`: it is
         for several callers, who get messages of different groups."""
-        if line.expiry_ms <= now_ms and not await self._retention.keep_up(line, now_ms):
+        if line.expiry_ms <= now_ms and not await self._endings.keep_up(line, now_ms):
             return [], _NOTHING
         behind = self._book.behind(now_ms)
         rows: list[Delivery] = []
@@ -205,29 +202,13 @@ class Leases:
         acks: dict[int, tuple[Range, list[int]]] = {}
         ended: list[Delivery] = []
         rows: dict[int, Delivery] | None = None
-        leased: Range | None = None
-        first = end = 0
         for item in items:
             seq = item.seq
-            if not first <= seq < end or leased is None or leased.done[seq - first]:
-                leased = line.range_at(seq)
-                if leased is not None:
-                    first, end = leased.first, leased.first + len(leased.done)
+            leased = line.range_at(seq)
             if type(item) is Retry and outcomes and self._book.blocks.copied_much:
                 break
             if leased is not None and type(item) is Ack:
-                current = leased.until_ms > now_ms
-                if item.attempt != 1:
-                    outcomes.append(Outcome.GONE)
-                    continue
-                outcomes.append(Outcome.DONE if current else Outcome.LATE)
-                if current or item.late:
-                    leased.done[seq - first] = 1
-                    known = acks.get(first)
-                    if known is None:
-                        acks[first] = (leased, [seq])
-                    else:
-                        known[1].append(seq)
+                outcomes.append(_ack_of_range(leased, item, acks, now_ms))
                 continue
             if rows is None:
                 rows = await self._rows(line, items)
@@ -395,6 +376,19 @@ class Leases:
             draft = dead_letter(message, delivery, "attempts", source=line, target=target)
             self._book.blocks.copied(message.size)
             await self._publishing.insert(target, [draft], BROKER, now_ms)
+
+
+def _ack_of_range(
+    leased: Range, item: Ack, acks: dict[int, tuple[Range, list[int]]], now_ms: int
+) -> Outcome:
+    """Adds it to the acks, by the first sequence of its range, if it takes effect."""
+    current = leased.until_ms > now_ms
+    if item.attempt != 1:
+        return Outcome.GONE
+    if current or item.late:
+        leased.done[item.seq - leased.first] = 1
+        acks.setdefault(leased.first, (leased, []))[1].append(item.seq)
+    return Outcome.DONE if current else Outcome.LATE
 
 
 def _acked_neighbours(

@@ -175,7 +175,7 @@ class Reading(Verbs):
                 _judged, queue, rows, (first, last), None if renamed else fits
             )
         except StoreDamaged as error:
-            self.calls.note_damage(error)
+            self.calls.room.met_damage(error.place)
             raise
         found.sort(key=lambda message: message.seq, reverse=newest)
         if not renamed and len(found) > limit:

@@ -11,7 +11,7 @@ from courier.core.types import BROKER, DAY_MS, MINUTE_MS, Swept
 from courier.store.engine.book import Book, Heap
 from courier.store.engine.deliveries import Deliveries
 from courier.store.engine.disk import Between, Cutoffs, Due
-from courier.store.engine.endings import Endings
+from courier.store.engine.endings import INLINE_MAX, Endings
 from courier.store.engine.layout import (
     DELAYED,
     LEASED,
@@ -23,7 +23,6 @@ from courier.store.engine.layout import (
 from courier.store.engine.leases import Leases
 from courier.store.engine.lines import Delivery, PushLine, QueueLine
 from courier.store.engine.pushes import SILENCE, FailedPush, Pushes
-from courier.store.engine.retention import INLINE_MAX, Retention
 
 MINUTES_KEPT_MS = 16 * DAY_MS
 HOURS_KEPT_MS = 460 * DAY_MS
@@ -47,14 +46,12 @@ class Sweep:
         deliveries: Deliveries,
         leases: Leases,
         endings: Endings,
-        retention: Retention,
         pushes: Pushes,
     ) -> None:
         self._book = book
         self._deliveries = deliveries
         self._leases = leases
         self._endings = endings
-        self._retention = retention
         self._pushes = pushes
         self._forgot_minute = 0
 
@@ -129,11 +126,14 @@ class Sweep:
             self._book.damaged.add(line.no)
             raise
 
-    async def _look_ahead(self) -> None:
+    async def _look_ahead(self) -> tuple[int, int] | None:
+        """Note when the next thing is due; time and key of the next block with an expiry."""
         await self._book.spill()
-        rows_ms, expiry = await self._book.disk.next_due()
-        found = [NEVER_MS if rows_ms is None else rows_ms, expiry[0] if expiry else NEVER_MS]
-        self._book.next_due_ms = min(found)
+        first = await self._book.disk.due(NEVER_MS, limit=1)
+        found = [row.due_ms for row in (*first.deliveries, *first.pushes)]
+        found += [at_ms for at_ms, _ in first.expiries]
+        self._book.next_due_ms = min(found, default=NEVER_MS)
+        return first.expiries[0] if first.expiries else None
 
     # --- leases and delays ---
 
@@ -298,8 +298,7 @@ class Sweep:
         """When the next thing is due. Blocks whose messages with an expiry went are passed."""
         book = self._book
         for _ in range(limit):
-            await book.spill()
-            rows_ms, expiry = await book.disk.next_due()
+            expiry = await self._look_ahead()
             if expiry is None:
                 break
             at_ms, key = expiry
@@ -312,8 +311,7 @@ class Sweep:
                 break
             book.changes.expiries[key] = min(coming, default=None)
             book.changed = True
-        found = [NEVER_MS if rows_ms is None else rows_ms, expiry[0] if expiry else NEVER_MS]
-        book.next_due_ms = min(found)
+        found = [book.next_due_ms]
         for heap in (book.due, book.due_pushes):
             while heap and self._book.range_of(heap[0]) is None:
                 heapq.heappop(heap)
@@ -326,7 +324,7 @@ class Sweep:
         for line in self._book.lines.values():
             if line.expiry_ms <= now_ms and line.no not in self._book.damaged:
                 with self._noting_damage(line):
-                    ended = await self._retention.expire(line, left, now_ms)
+                    ended = await self._endings.expire(line, left, now_ms)
                 expired += ended
                 left -= ended * line.weight
                 if left <= 0:

@@ -5,7 +5,7 @@ line has to do with any of its messages; when few of them are left, the bodies o
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from courier.core.errors import StoreDamaged
 from courier.core.limits import Rate
@@ -20,15 +20,14 @@ from courier.core.types import (
 from courier.store.engine.blocks import Block
 from courier.store.engine.calls import GroupRunner, Verbs
 from courier.store.engine.deliveries import Deliveries
-from courier.store.engine.disk import Loose
+from courier.store.engine.disk import Loose, Since
 from courier.store.engine.journal import headers_of, packet_bytes, unfolded
 from courier.store.engine.layout import SEQ_BITS, SEQ_MASK
 from courier.store.engine.lines import QueueLine
 from courier.store.engine.messages import name_key
 
-# Packets forgotten and blocks looked at by one call.
-PACKETS_MAX = 1_000
-BLOCKS_MAX = 1_000
+# Packets forgotten, and blocks looked at, by one call.
+PARTS_MAX = 1_000
 # A block loses the bodies of its dead when fewer than one in this many of its messages are alive.
 SPARSE = 4
 # Longer pages of the journal are unfolded on a thread, and two are read at a time: each is in
@@ -39,7 +38,7 @@ PAGES_AT_ONCE = 2
 
 class EnginePast(Verbs):
     async def tally(self, counts: Mapping[tuple[str, str], int], *, now_ms: int) -> None:
-        def tally() -> None:
+        async def tally() -> None:
             for (tenant, kind), count in counts.items():
                 self._book.tally(kind, tenant, tenant, count=count, now_ms=now_ms)
 
@@ -79,7 +78,7 @@ class EngineJournal(Verbs):
                     columns={"detail": each.detail},
                 )
 
-        await self.calls.run(note)
+        await self.calls.writer.submit(note)
 
     async def head(self) -> JournalHead:
         book = self._book
@@ -98,39 +97,39 @@ class EngineJournal(Verbs):
                     return await asyncio.to_thread(unfolded, page)
                 return unfolded(page)
         except StoreDamaged as error:
-            self.calls.note_damage(error)
+            self.calls.room.met_damage(error.place)
             raise
 
     async def offset_at(self, at_ms: int) -> int:
-        before, packet = await self._book.disk.packet_at(at_ms)
+        last = (await self.head()).last
         try:
-            runs = headers_of(packet) if packet else []
+            for packet, _ in await self._book.disk.packets(Since(at_ms), limit=1, bytes_max=None):
+                runs = headers_of(packet)
+                return next(offset - 1 for offset, run_ms in runs if run_ms >= at_ms)
         except StoreDamaged as error:
-            self.calls.note_damage(error)
+            self.calls.room.met_damage(error.place)
             raise
-        return next((offset - 1 for offset, run_ms in runs if run_ms >= at_ms), before)
+        return last
 
     async def trim(self, *, upto: int, before_ms: int | None = None) -> int:
-        return await self.calls.run(lambda: self._trim(upto, before_ms))
+        return await self.calls.writer.submit(lambda: self._trim(upto, before_ms))
 
     async def _trim(self, upto: int, before_ms: int | None) -> int:
         """Forget packets, never the newest one: it says where the journal ends."""
         book = self._book
-        trimmed = await book.disk.trim(upto, before_ms=before_ms, limit=PACKETS_MAX)
-        forgotten = 0
-        if trimmed is not None:
-            forgotten = trimmed[0] - book.journal_first
-            book.journal_first, book.journal_start_bytes = trimmed
+        first, before_bytes, loose = await book.disk.trim(
+            upto, before_ms=before_ms, loose_after=self._looked, limit=PARTS_MAX
+        )
+        forgotten = first - book.journal_first
+        if forgotten:
+            book.journal_first, book.journal_start_bytes = first, before_bytes
             book.changed = True
-        await self._free()
+        await self._free(loose)
         return forgotten
 
-    async def _free(self) -> None:
+    async def _free(self, found: Sequence[Loose]) -> None:
         """Look at some of the blocks that the journal is past, in turn."""
         book = self._book
-        await book.spill()
-        past = book.journal_first - 1
-        found = await book.disk.loose(self._looked, past, limit=BLOCKS_MAX)
         emptied: set[int] = set()
         for loose in found:
             line = book.by_no[loose.key >> SEQ_BITS]
@@ -141,7 +140,7 @@ class EngineJournal(Verbs):
                 emptied.add(line.no)
             elif SPARSE * len(alive) < loose.length:
                 await self._thin(line, loose, alive)
-        self._looked = found[-1].last if len(found) == BLOCKS_MAX else 0
+        self._looked = found[-1].last if len(found) == PARTS_MAX else 0
         for no in emptied & book.spent.keys():
             if not await book.blocks.are_left(no, but=book.changes.freed):
                 book.forget_line(book.spent[no])
@@ -193,7 +192,10 @@ class EngineJournal(Verbs):
         self._book.changed = True
 
     async def backlogs(self, *, tenant: str | None = None) -> tuple[int, dict[str, int]]:
-        return await self.calls.writer.submit(lambda: self._book.backlogs(tenant))
+        async def backlogs() -> tuple[int, dict[str, int]]:
+            return self._book.backlogs(tenant)
+
+        return await self.calls.writer.submit(backlogs)
 
 
 class EngineRates:
@@ -214,9 +216,10 @@ class EngineHealth(Verbs):
         super().__init__(calls)
         self._damage_accepted = int(damage_accepted)
         self.unseen = calls.writer.unseen
+        self.ahead_ns: Callable[[], int | None] = lambda: None
 
     async def check(self) -> None:
-        def check() -> None:
+        async def check() -> None:
             self.calls.room.look()
             self.calls.room.touch()
             self._book.changed = True
@@ -225,9 +228,6 @@ class EngineHealth(Verbs):
         self.calls.writer.require_no_doubt()
         await self.calls.writer.submit(check)
         self.calls.room.require_space()
-
-    def ahead_ns(self) -> int | None:
-        return self._book.disk.ahead_ns()
 
     def free_bytes(self) -> int | None:
         return self.calls.room.free_bytes
