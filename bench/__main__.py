@@ -174,7 +174,8 @@ def _postgres(plan: Plan, root: Path) -> Found:
 
     found = postgres.measure(plan)
     grown = postgres_growth.measure(plan)
-    apart = postgres_apart.measure(plan)
+    with tempfile.TemporaryDirectory(dir=root) as directory:
+        apart = postgres_apart.measure(plan, Path(directory))
     rows = found.rows() + grown.rows() + apart.rows()
     return rows, postgres_bars(found) + grown.bars() + apart.bars()
 

@@ -80,6 +80,10 @@ class Process:
                 self._child.wait()
                 raise
 
+    @property
+    def pid(self) -> int:
+        return self._child.pid
+
     def cpu_s(self) -> float:
         """CPU time of all its threads and children, also of those that it has waited for."""
         return cpu_s_of(self._child.pid)
