@@ -1,6 +1,5 @@
 """Servers that share a database are killed again and again, and so is the database."""
 
-import os
 from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
@@ -13,11 +12,6 @@ from tests.faults.test_kill import PullTrial
 from tests.faults.test_kill_fifo import QUEUES, FifoTrial
 from tests.faults.trial import CALLERS, KILLS, SEED, TIMEOUT_SECONDS
 from tests.report import TOLD
-
-
-class FifoClusterTrial(FifoTrial):
-    # One of each.
-    kills = KILLS if "KILLS" in os.environ else 5
 
 
 @pytest.mark.slow
@@ -50,7 +44,7 @@ def test_groups_keep_their_order_over_kills_of_servers_and_their_database(
 ) -> None:
     with (
         Cluster(tmp_path, seed=SEED).start() as cluster,
-        closing(FifoClusterTrial(cluster)) as trial,
+        closing(FifoTrial(cluster)) as trial,
     ):
         trial.run([trial.caller(f"caller{n}", SEED * 1_000 + n) for n in range(CALLERS)])
         for queue in QUEUES:
