@@ -10,6 +10,8 @@ from typing import Any
 import httpx
 import pytest
 
+from courier.console.consumers import shared
+from courier.console.lake import AWAY
 from courier.console.pages import PARAMETERS
 from tests.console.conftest import Visitor, new_exchange, new_key, new_queue
 from tests.server import Server
@@ -130,6 +132,25 @@ def test_consumers_are_known_by_their_keys(server: Server, operator: Visitor) ->
     assert (row["name"], row["dialect"], row["leased"], row["acked"]) == (
         "first", "cloudflare", 1, 1,
     )  # fmt: skip
+
+
+def test_without_a_lake_shares_of_consumers_say_what_keeps_it(
+    server: Server, operator: Visitor
+) -> None:
+    path = f"/console/queues/{new_queue(server, 'shared')}"
+    assert "shares=1#consumers" in operator.get(f"{path}?state=leased").text
+    assert operator.facts(path)["shares"] is None
+    assert operator.facts(f"{path}?shares=1")["shares"]["says"] == AWAY
+    assert "<code>courier up</code> keeps it" in operator.get(f"{path}?shares=1").text
+    short = f"{path}?shares=1&since=2026-11-17T02:41Z&until=2026-11-17T03:10Z"
+    assert "select an hour or more" in operator.facts(short)["shares"]["says"]
+
+
+def test_shares_are_parts_of_all_that_was_leased() -> None:
+    rows = [{"actor": "a", "leased": 30, "acked": 29, "returned": 1},
+            {"actor": "b", "leased": 10, "acked": 2, "returned": 8}]  # fmt: skip
+    found = [(each.name, each.share) for each in shared(rows, str.upper)]
+    assert found == [("A", 0.75), ("B", 0.25)] and shared([], str.upper) == []
 
 
 def test_a_consumer_is_shown_how_many_of_its_leases_expired(

@@ -22,8 +22,10 @@ from courier.core.types import (
     MINUTE_MS,
     SECOND_MS,
     Ack,
+    Actor,
     Draft,
     Extend,
+    Key,
     Message,
     Queue,
     QueueStats,
@@ -174,6 +176,31 @@ def test_a_past_minute_is_not_changed_by_what_became_due_since(tmp_path: Path) -
         world.clock.advance(3 * MINUTE_MS)
         [row] = (await world.facts("/console", f"at={iso(at_ms)}"))["rows"]
         assert (row["waiting"], row["delayed"]) == (0, 1)
+        await world.store.close()
+
+    asyncio.run(history())
+
+
+def test_who_consumed_then_is_said_of_a_past_minute(tmp_path: Path) -> None:
+    async def history() -> None:
+        world = World(await EmbeddedStore.open(None), tmp_path)
+        [queue] = await world.begin("orders")
+        [key] = world.store.records.scan(Key)
+        at = Actor(key.id, "cloudflare")
+        path, before = f"/console/queues/{queue.id}", iso(world.now_ms + MINUTE_MS)
+        world.clock.advance(5 * MINUTE_MS)
+        drafts = [Draft(b"x")] * 3
+        await world.store.publish([(queue.id, drafts)], actor=at, now_ms=world.now_ms)
+        leased = {"count": 2, "lease_ms": 40_000, "actor": at, "now_ms": world.now_ms}
+        await world.store.lease(queue.id, **leased)
+        then = iso(world.now_ms + 2 * MINUTE_MS)
+        world.clock.advance(40 * 3_600_000)
+        assert (await world.facts(path))["consumers"] == []
+        [row] = (await world.facts(path, f"at={then}"))["consumers"]
+        assert (row["name"], row["leased"]) == ("first", 2)
+        assert (await world.facts(path, f"at={before}"))["consumers"] == []
+        text = bytes((await world.get(path, f"at={before}", html=True)).body).decode()
+        assert "Nobody had leased from this queue in the 24 hours before." in text
         await world.store.close()
 
     asyncio.run(history())

@@ -207,6 +207,23 @@ def test_a_life_that_the_journal_does_not_find_comes_from_the_lake(
     assert odd.status_code == 404
 
 
+def test_shares_of_consumers_come_from_the_lake(small: SmallLake, visitor: Visitor) -> None:
+    sql = """SELECT queue_id, count(*) FILTER (kind = 'leased') AS leased,
+        count(*) FILTER (kind = 'acked') AS acked, count(*) FILTER (kind = 'retried') AS returned
+        FROM events WHERE queue = 'orders' GROUP BY ALL"""
+    [told] = _asked(visitor, sql, **{"as": "json"}).json()
+    path = f"/console/queues/{told.pop('queue_id')}"
+    assert visitor.facts(path)["shares"] is None
+    assert "Shares of the last 1h" in visitor.get(path).text
+    [share] = visitor.facts(f"{path}?shares=1")["shares"]["rows"]
+    assert share.items() >= {**told, "share": 1.0, "name": "first"}.items()
+    page = visitor.get(f"{path}?shares=1&last=24h").text
+    assert 'id="shares"' in page and '<td class="n">100 %</td>' in page
+    before = f"{path}?shares=1&since=2026-01-01T00:00Z&until=2026-01-01T05:30Z"
+    assert visitor.facts(before)["shares"]["rows"] == []
+    assert "Nobody leased anything in these hours" in visitor.get(before).text
+
+
 def test_the_audit_says_that_everything_adds_up(visitor: Visitor) -> None:
     page = visitor.get("/console/lake/audit")
     assert page.status_code == 200 and "Everything adds up" in page.text

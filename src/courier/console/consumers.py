@@ -2,12 +2,18 @@
 say in which minute something happened last, and the journal of that minute says by whom.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 from msgspec import Struct
 
+from courier.console.events import name_of
+from courier.console.lake import SHARES, LakePages
 from courier.console.reading import read
 from courier.core import journal
+from courier.core.errors import InvalidRequest, RateLimited
 from courier.core.store import StoreReads
-from courier.core.types import HOUR_MS, MINUTE_MS, Key, Queue
+from courier.core.types import HOUR_MS, MINUTE_MS, Queue
 
 LOOKED_BACK_MS = 24 * HOUR_MS
 # Of the journal, for the consumers of a minute; and for one of two spans that are compared.
@@ -15,6 +21,9 @@ EVENTS_MAX = 50_000
 # Leases of that minute are followed for so long at most.
 LEASE_MS_MAX = 10 * MINUTE_MS
 REMEMBERED_MAX = 200
+SHARES_MAX = 100
+SHORT = "Shares are counted by the hour: select an hour or more."
+BUSY = "The lake is busy with another question: ask again in a few seconds."
 _DONE = ("leased", "acked", "retried")
 
 
@@ -38,6 +47,26 @@ class ConsumerRow(Struct):
         return self.expired / self.leased if self.leased else 0.0
 
 
+class ConsumerShare(Struct):
+    """What one consumer leased of all that was, and what came of it."""
+
+    key: str
+    name: str
+    leased: int
+    acked: int
+    returned: int
+    share: float
+
+
+class ConsumerShares(Struct):
+    """Those of the hours between two times, as the lake has them; or why not."""
+
+    since_ms: int
+    until_ms: int
+    rows: list[ConsumerShare] = []
+    says: str = ""
+
+
 class Work(Struct):
     """How a queue was consumed in a span: waits before first leases, and who leased most.
 
@@ -51,8 +80,9 @@ class Work(Struct):
 
 
 class Consumers:
-    def __init__(self, store: StoreReads) -> None:
+    def __init__(self, store: StoreReads, lake: LakePages) -> None:
         self._store = store
+        self._lake = lake
         self._known: dict[str, tuple[int, list[ConsumerRow]]] = {}
 
     async def of(self, queue: Queue, now_ms: int) -> list[ConsumerRow]:
@@ -90,7 +120,9 @@ class Consumers:
                     if holder is not None:
                         holder.expired += 1
             elif run.kind in _DONE and run.actor and run.at_ms < since_ms + MINUTE_MS:
-                fresh = ConsumerRow(run.actor, self._name(run.actor), since_ms, dialect=run.dialect)
+                fresh = ConsumerRow(
+                    run.actor, name_of(self._store, run.actor), since_ms, dialect=run.dialect
+                )
                 row = rows.setdefault((run.actor, run.dialect), fresh)
                 setattr(row, run.kind, getattr(row, run.kind) + stop - start)
                 if run.kind == "leased":
@@ -98,6 +130,23 @@ class Consumers:
                     for place in range(start, stop):
                         holders[seqs[place], attempts[place]] = row
         return sorted(rows.values(), key=lambda row: -row.leased)
+
+    async def shares(self, queue: Queue, since_ms: int, until_ms: int) -> ConsumerShares:
+        """Who leased how much of it, in the hours that touch this time."""
+        if until_ms - since_ms < HOUR_MS:
+            return ConsumerShares(since_ms, until_ms, says=SHORT)
+        first_ms, last_ms = since_ms // HOUR_MS * HOUR_MS, -(-until_ms // HOUR_MS) * HOUR_MS
+        sql = SHARES.format(queue=queue.id, since_ms=first_ms, until_ms=last_ms)
+        found = ConsumerShares(first_ms, last_ms)
+        try:
+            rows = await self._lake.rows(sql, SHARES_MAX)
+        except InvalidRequest as error:
+            found.says = error.reason
+        except RateLimited:
+            found.says = BUSY
+        else:
+            found.rows = shared(rows, lambda actor: name_of(self._store, actor))
+        return found
 
     async def between(self, queue: Queue, since_ms: int, until_ms: int) -> Work:
         """How it was consumed between two times, as far as the journal has that."""
@@ -117,7 +166,10 @@ class Consumers:
         waits.sort()
         busiest = max(leased, key=lambda actor: leased[actor], default="")
         return Work(
-            _share(waits, 0.5), _share(waits, 0.95), self._name(busiest) or busiest, upto == high
+            _within(waits, 0.5),
+            _within(waits, 0.95),
+            name_of(self._store, busiest) or busiest,
+            upto == high,
         )
 
     async def _offsets(self, since_ms: int, until_ms: int) -> tuple[int, int]:
@@ -126,11 +178,23 @@ class Consumers:
         low = max(await self._store.journal.offset_at(since_ms), head.first - 1)
         return low, max(low, min(await self._store.journal.offset_at(until_ms), head.last))
 
-    def _name(self, actor: str) -> str:
-        key = self._store.records.get(Key, actor)
-        return key.name if key else ""
 
-
-def _share(values: list[int], share: float) -> int | None:
+def _within(values: list[int], share: float) -> int | None:
     """Of sorted values, the one that this share of them does not exceed; None of none."""
     return values[min(len(values) - 1, int(share * len(values)))] if values else None
+
+
+def shared(rows: list[dict[str, Any]], named: Callable[[str], str]) -> list[ConsumerShare]:
+    """Rows of the lake as shares of all that was leased. Pure."""
+    whole = sum(row["leased"] for row in rows)
+    return [
+        ConsumerShare(
+            row["actor"],
+            named(row["actor"]),
+            row["leased"],
+            row["acked"],
+            row["returned"],
+            row["leased"] / whole,
+        )
+        for row in rows
+    ]

@@ -56,6 +56,11 @@ FROM messages JOIN seen USING (seq)
 WHERE queue_id = '{queue}' AND epoch_ms(published_at) < {at_ms}
   AND (done_at IS NULL OR epoch_ms(done_at) >= {at_ms}) ORDER BY seq"""
 HELD_ROWS_MAX = 50
+# What each consumer of a queue took in whole hours, the busiest first.
+SHARES = """SELECT actor, sum(attempts) AS leased, sum(acked) AS acked, sum(wasted) AS returned
+FROM consumers_hours WHERE queue_id = '{queue}' AND attempts > 0
+  AND epoch_ms(hour) >= {since_ms} AND epoch_ms(hour) < {until_ms}
+GROUP BY actor ORDER BY leased DESC, actor"""
 # A publisher may use an id again: the last message that had it.
 LIVED = """SELECT "offset", epoch_ms("at") AS at_ms, kind, queue, actor, dialect, attempt, lease_ms,
   delay_ms, detail
@@ -181,23 +186,25 @@ class LakePages:
             raise InvalidRequest("sql", answer.error)
         return answer
 
+    async def rows(self, sql: str, limit: int) -> list[dict[str, Any]]:
+        """The first rows of all tenants that answer a question of ours; raises as `ask` does."""
+        if not self._here:
+            raise InvalidRequest("sql", AWAY)
+        return _dicts(await self._ask(sql, "", limit, None))
+
     async def held(self, queue: str, at_ms: int) -> list[dict[str, Any]] | None:
         """Messages that a queue held at a time, with the state of each; None without a lake."""
-        if not self._here:
-            return None
         sql = HELD.format(queue=queue.replace("'", ""), at_ms=at_ms)
         try:
-            return _dicts(await self._ask(sql, "", HELD_ROWS_MAX, None))
+            return await self.rows(sql, HELD_ROWS_MAX)
         except (InvalidRequest, RateLimited):
             return None
 
     async def lived(self, queue: str, message: str, limit: int) -> list[dict[str, Any]]:
         """The first events of a message that the journal no longer has, or cannot find."""
-        if not self._here:
-            return []
         sql = LIVED.format(queue=queue.replace("'", ""), message=message.replace("'", "''"))
         try:
-            return _dicts(await self._ask(sql, "", limit, None))
+            return await self.rows(sql, limit)
         except (InvalidRequest, RateLimited):
             return []
 

@@ -1,7 +1,8 @@
 """One queue: how it is now, its past, its messages, who consumes it, its settings."""
 
 import base64
-from collections.abc import Awaitable, Callable
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Container
 from typing import Any
 
 import msgspec
@@ -10,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from courier.console import Page, Services, browsing, charts, operates, spans
-from courier.console.consumers import ConsumerRow, Consumers, Work
+from courier.console.consumers import ConsumerRow, Consumers, ConsumerShares, Work
 from courier.console.facts import BEYOND, Facts, Known
 from courier.console.lake import AWAY, LakePages
 from courier.console.past import Past, SetBy
@@ -67,6 +68,21 @@ class Compared(Struct):
     work_there: Work
 
 
+class Listed(Struct):
+    """Which messages the address asks for: of a state, with a text, from where on."""
+
+    q: str
+    path: str
+    state: str
+    order: str
+    after: int
+
+    def wanted(self, queue: Queue, chosen: spans.ChartSpan) -> browsing.Wanted:
+        times = chosen.chosen or (0, 1 << 62)
+        origin = queue.id if self.state == "dead" else ""
+        return browsing.Wanted(self.q, self.path, *times, STATES.get(self.state), origin)
+
+
 class Messages(Struct):
     """`queue` is where they are: of dead letters another one than the page's. `share` of it was
     searched, as far as `last_ms`. `encrypted`: the tenant has queues with bodies that cannot be
@@ -115,11 +131,7 @@ class ShownQueue(Struct):
     consumers: list[ConsumerRow]
     listeners: list[Listening]
     troubles: dict[str, str]
-    q: str
-    path: str
-    state: str
-    order: str
-    after: int
+    listed: Listed
     modified_ms: int
     problem: Problem | None = None
     draft: dict[str, str] = {}
@@ -128,6 +140,7 @@ class ShownQueue(Struct):
     shell: list[tuple[str, str]] = []
     against_line: tuple[int, ...] = ()
     who_left: str = ""
+    shares: ConsumerShares | None = None
 
     @property
     def chart(self) -> Markup:
@@ -167,7 +180,7 @@ class QueuePage:
         self._store = services.store
         self._records = services.store.records
         self._facts = facts
-        self._consumers = Consumers(services.store)
+        self._consumers = Consumers(services.store, lake)
         self._past = Past(services)
         self._lake = lake
         self.gone: Callable[[Call], Awaitable[Page]]
@@ -215,33 +228,22 @@ class QueuePage:
     async def facts(self, call: Call, queue: Queue) -> ShownQueue:
         at_ms = self._past.at(call)
         now_ms = at_ms - 1 if at_ms else self._services.clock.now_ms()
-        query = {name: values[-1] for name, values in call.request.query.items()}
-        get = query.get
-        if at_ms:
-            known = await self._past.of_queue(queue, at_ms)
-            queue = known.queue
-        else:
-            known = await self._facts.of_queue(queue, call.reach, now_ms)
-        held = known.held
-        chosen = spans.span(get("since", ""), get("until", ""), get("last", ""), now_ms)
-        series, tallies = await spans.series(self._store, queue, chosen, held.count)
-        against = get("against", "") if get("against", "") in spans.AGAINST else ""
-        other = spans.shifted(chosen, against, get("other_since", ""), get("other_until", ""))
+        given = {name: values[-1] for name, values in call.request.query.items()}
+        query = defaultdict(str, given)
+        known = await self._known(call, queue, at_ms, now_ms)
+        queue = known.queue
+        chosen = spans.span(query["since"], query["until"], query["last"], now_ms)
+        shown = chosen.chosen or (chosen.since_ms, chosen.until_ms)
+        series, tallies = await spans.series(self._store, queue, chosen, known.held.count)
+        against = _one_of(query, "against", spans.AGAINST)
+        other = spans.shifted(chosen, against, query["other_since"], query["other_until"])
         compared, line = await self._compared(queue, chosen, other, tallies)
         dead = self._records.get(Queue, queue.dead_letter) if queue.dead_letter else None
-        reach = call.reach
-        order = "oldest" if get("order", "") == "oldest" else "newest"
-        after = _number(get("after", ""))
-        state = get("state", "") if get("state", "") in STATES else ""
-        wanted = browsing.Wanted(
-            get("q", "")[: browsing.SEARCH_CHARACTERS_MAX],
-            get("path", "")[: browsing.SEARCH_CHARACTERS_MAX],
-            *(chosen.chosen or (0, 1 << 62)),
-            STATES.get(state),
-            queue.id if state == "dead" else "",
-        )
-        reached = dead if dead and dead.id in reach else None
-        consumers = [] if at_ms else await self._consumers.of(queue, now_ms)
+        reached = dead if dead and dead.id in call.reach else None
+        listed = _listed(query)
+        consumers = await self._consumers.of(queue, now_ms)
+        told = may(call.key, "listeners:read", queue.id)
+        troubles = {each.id: listener_trouble(each, now_ms) for each in known.listeners}
         return ShownQueue(
             id=queue.id,
             name=queue.name,
@@ -250,32 +252,26 @@ class QueuePage:
             dead_letter=(dead.name if reached else BEYOND) if dead else "",
             dead_letter_id=reached.id if reached else "",
             buriers=[(each.id, each.name) for each in self._services.admin.buriers(queue)
-                     if each.id in reach],
-            exchanges=self._exchanges(queue, reach),
+                     if each.id in call.reach],
+            exchanges=self._exchanges(queue, call.reach),
             now=self._now(known, now_ms),
             looks=[*known.looks],
             since_ms=chosen.since_ms,
             until_ms=chosen.until_ms,
             last=chosen.last,
             chosen=chosen.chosen,
-            chosen_totals=spans.totals(tallies, *(chosen.chosen or (chosen.since_ms,
-                                                                    chosen.until_ms))),
+            chosen_totals=spans.totals(tallies, *shown),
             series=series,
             marks=[*spans.marks(tallies), *await self._plan_marks(call, queue, chosen)],
             against=against,
             compared=compared,
             messages=await self._then(call, queue, at_ms) if at_ms else
-            await self._messages(call, queue, reached, wanted, order, state, after, now_ms),
+            await self._messages(call, queue, reached, listed, chosen, now_ms),
             consumers=consumers,
-            listeners=[*known.listeners] if await self._may(call, "listeners:read", queue) else [],
-            troubles={each.id: said for each in known.listeners
-                      if (said := listener_trouble(each, now_ms))
-                      and may(call.key, "listeners:read", queue.id)},
-            q=wanted.text,
-            path=wanted.path,
-            state=state,
-            order=order,
-            after=after,
+            shares=await self._consumers.shares(queue, *shown) if query["shares"] else None,
+            listeners=[*known.listeners] if told else [],
+            troubles={id: said for id, said in troubles.items() if said and told},
+            listed=listed,
             modified_ms=queue.modified_ms,
             shell=queue_lines(self._services.url, queue.id, queue.name,
                               self._services.other_tenant(queue.tenant)),
@@ -283,8 +279,10 @@ class QueuePage:
             who_left=_who_left(consumers, known, now_ms),
         )  # fmt: skip
 
-    async def _may(self, call: Call, scope: Any, queue: Queue) -> bool:
-        return may(call.key, scope, queue.id)
+    async def _known(self, call: Call, queue: Queue, at_ms: int, now_ms: int) -> Known:
+        if at_ms:
+            return await self._past.of_queue(queue, at_ms)
+        return await self._facts.of_queue(queue, call.reach, now_ms)
 
     def _now(self, known: Known, now_ms: int) -> Now:
         held, history = known.held, known.history
@@ -369,13 +367,12 @@ class QueuePage:
         call: Call,
         queue: Queue,
         dead: Queue | None,
-        wanted: browsing.Wanted,
-        order: str,
-        state: str,
-        after: int,
+        listed: Listed,
+        chosen: spans.ChartSpan,
         now_ms: int,
     ) -> Messages:
-        if state == "dead":
+        wanted = listed.wanted(queue, chosen)
+        if listed.state == "dead":
             if dead is None:
                 return Messages([], None, readable=True, says=NO_LETTERS)
             queue = dead
@@ -391,7 +388,7 @@ class QueuePage:
                 found.buried_from = ""
             return found
 
-        if state == "ready":
+        if listed.state == "ready":
             allowance = Allowance(ANSWER_BYTES_MAX)
             ready = await self._store.messages.ready(
                 queue.id, count=browsing.ROWS, now_ms=now_ms, allowance=allowance
@@ -399,10 +396,10 @@ class QueuePage:
             fits = browsing.fitting(queue, wanted)
             found = browsing.FoundPage([row(each) for each in ready if fits(each)])
         else:
-            newest = order == "newest"
             found = await browsing.browse(
-                self._store, queue, wanted, row, newest=newest, after=after, now_ms=now_ms
-            )
+                self._store, queue, wanted, row, newest=listed.order == "newest",
+                after=listed.after, now_ms=now_ms,
+            )  # fmt: skip
         return Messages(
             found.rows, found.next, readable, found.share, found.last_ms,
             wanted.searches and self._has_encrypted(queue.tenant), queue=queue.id,
@@ -448,6 +445,22 @@ def settings_of(queue: Queue) -> dict[str, Any]:
         "schema": bool(queue.schema),
         "created_ms": queue.created_ms,
     }
+
+
+def _listed(query: defaultdict[str, str]) -> Listed:
+    longest = browsing.SEARCH_CHARACTERS_MAX
+    return Listed(
+        query["q"][:longest],
+        query["path"][:longest],
+        _one_of(query, "state", STATES),
+        _one_of(query, "order", ("oldest",)) or "newest",
+        _number(query["after"]),
+    )
+
+
+def _one_of(query: defaultdict[str, str], name: str, known: Container[str]) -> str:
+    value = query[name]
+    return value if value in known else ""
 
 
 def _number(text: str) -> int:
