@@ -109,6 +109,42 @@ def test_events_are_followed_live(window: Watched, story: Story) -> None:
     expect(window.page.locator("h1")).to_have_text("payments")
 
 
+def test_what_is_not_json_is_said_beside_its_field_before_it_is_sent(
+    window: Watched, story: Story
+) -> None:
+    page, at = window.page, f"/console/queues/{story.queues['emails']}"
+    sent: list[str] = []
+    page.on("request", lambda request: sent.extend([request.url] * (request.method == "POST")))
+    page.goto(at)
+    body, headers = page.locator("#body"), page.locator("#publish-headers")
+    said = page.locator("#body-json")
+    body.fill('{"order": }')
+    expect(said).to_contain_text("This is not JSON: ")
+    expect(body).to_have_attribute("aria-invalid", "true")
+    assert window.problems() == []
+    page.click("text=Publish >> nth=-1")
+    expect(body).to_be_focused()
+    page.select_option("#kind", "text")
+    expect(said).to_have_text("")
+    page.select_option("#kind", "json")
+    expect(said).to_contain_text("This is not JSON: ")
+    body.fill("[1]")
+    for wrong in ("[1]", "colour: blue"):
+        headers.fill(wrong)
+        expect(page.locator("#publish-headers-json")).to_contain_text("This is not")
+        page.click("text=Publish >> nth=-1")
+        expect(headers).to_be_focused()
+    assert sent == []
+    headers.fill('{"colour": "blue"}')
+    expect(page.locator("#publish-headers-json")).to_have_text("")
+    page.click("text=Publish >> nth=-1")
+    expect(page.locator("#body-text")).to_contain_text("1")
+    assert sent == [f"{story.server.url}{at}/publish"]
+    page.goto(f"/console/exchanges/{story.exchange}")
+    page.fill("#headers", "country = NL")
+    expect(page.locator("#headers-json")).to_contain_text("This is not JSON: ")
+
+
 def test_a_span_is_selected_by_dragging(window: Watched, story: Story) -> None:
     window.page.goto(f"/console/queues/{story.queues['orders']}")
     box = window.page.locator("#chart").bounding_box()

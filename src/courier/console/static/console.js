@@ -159,6 +159,31 @@
     });
   }
 
+  // --- what is not JSON is said beside its field before it is sent; the server looks again ---
+  document.querySelectorAll("[data-json]").forEach((field) => {
+    const said = document.createElement("p"), kind = field.form.elements.kind;
+    said.className = "problem"; said.id = field.id + "-json"; said.setAttribute("role", "status");
+    field.after(said);
+    const wrong = () => {
+      const body = field.dataset.json === "kind";
+      if (body ? kind.value !== "json" : !field.value.trim()) return "";
+      try {
+        const value = JSON.parse(field.value);
+        return body || Object.prototype.toString.call(value) === "[object Object]" ? "" : "This is not a JSON object.";
+      } catch (error) { return "This is not JSON: " + error.message + "."; }
+    };
+    const look = () => {
+      said.textContent = wrong();
+      field.setAttribute("aria-invalid", !!said.textContent);
+      field.setAttribute("aria-describedby", said.id);
+      return said.textContent;
+    };
+    let later = 0;
+    field.addEventListener("input", () => { clearTimeout(later); later = setTimeout(look, 400); });
+    kind?.addEventListener("change", look);  // not the field's: what moves under a click takes it
+    field.form.addEventListener("submit", (e) => { if (look()) { e.preventDefault(); field.focus(); } });
+  });
+
   // --- copying ---
   document.querySelectorAll("[data-copy]").forEach((button) => {
     if (!navigator.clipboard) return;
