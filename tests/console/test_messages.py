@@ -1,19 +1,29 @@
 """Messages of a queue by their state, as a file, published again; settings set back."""
 
+import asyncio
 import json
 from collections.abc import Callable
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from courier.console.browsing import neighbours
+from courier.console.consumers import Consumers
+from courier.core import keys
+from courier.core.types import BROKER, Ack, Actor, Draft, Message
+from courier.store.embedded import EmbeddedStore
+from courier.words import clock
 from tests.console.conftest import SAME, Visitor, new_fifo_queue, new_key, new_queue
+from tests.console.test_past import World
 from tests.delivery.receiver import Receiver, status
 from tests.server import Server
 from tests.wire.cloudflare.patience import eventually
 
 _NUMBERS = count()
+NO_LAKE: Any = None
 
 
 @pytest.fixture
@@ -277,3 +287,57 @@ def test_the_earlier_message_of_a_group_is_linked(server: Server, operator: Visi
     assert facts["why"] == "An earlier message of its group has to be done first."
     assert first.replace("/console", "") in operator.get(second).text
     assert operator.facts(first)["earlier"] == ""
+
+
+def test_a_lease_that_is_shorter_than_the_work_is_why_a_message_is_late(tmp_path: Path) -> None:
+    """Work takes 9 s; the lease was 2 min, and is 5 s now."""
+
+    async def history() -> None:
+        world = World(await EmbeddedStore.open(None), tmp_path)
+        [queue] = await world.begin("orders")
+        store, by = world.store, Actor("shop", "cloudflare")
+
+        async def edit(lease_ms: int) -> None:
+            await world.courier.admin.update_queue(
+                world.tenant.id, queue.id, lambda each: replace(each, lease_ms=lease_ms),
+                reach=keys.Reach("x"), actor=BROKER,
+            )  # fmt: skip
+
+        async def lease(lease_ms: int) -> Message:
+            leased = {"count": 1, "lease_ms": lease_ms, "actor": by, "now_ms": world.now_ms}
+            [message] = (await store.lease(queue.id, **leased)).messages
+            return message  # type: ignore[no-any-return]
+
+        await edit(120_000)
+        drafts = [Draft(b"{}", "json")] * 5
+        await store.publish([(queue.id, drafts)], actor=by, now_ms=world.now_ms)
+        last = (await store.messages.browse(queue.id, after_seq=4, limit=1, now_ms=world.now_ms))[0]
+        path, query = f"/console/messages/{last.id}", f"queue={queue.id}"
+        for number in range(4):
+            found = await lease(120_000)
+            world.clock.advance(9_000)
+            item = Ack(seq=found.seq, attempt=found.attempts)
+            await store.settle(queue.id, [item], actor=by, now_ms=world.now_ms)
+            usual = await Consumers(store, NO_LAKE).usual_work_ms(queue.id, 3)
+            assert usual == (9_000 if number > 1 else None)
+        await lease(120_000)
+        why = (await world.facts(path, query))["why"]
+        assert why.endswith(": attempt 1. Its work usually takes 9 s.")
+        world.clock.advance(200_000)
+        await edit(5_000)
+        world.clock.advance(60_000)
+        await lease(5_000)
+        world.clock.advance(6_000)
+        facts = await world.facts(path, query)
+        since = clock(world.now_ms - 66_000, world.now_ms)
+        said = (
+            f"Its work usually takes 9 s: longer than the lease (5 s since {since}; before, 2 min)."
+        )
+        assert facts["why"].endswith(said)
+        hints = [each["hint"] for each in facts["life"]["steps"] if each["kind"] == "lease_expired"]
+        assert hints[-1] == "its work usually takes 9 s: longer than the lease"
+        page = bytes((await world.get(path, query, html=True)).body).decode()
+        assert "no answer" in page and hints[-1] in page
+        await store.close()
+
+    asyncio.run(history())

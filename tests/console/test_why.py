@@ -2,10 +2,20 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from courier.console.life import Step, folded
-from courier.console.why import Owed, Waiting, is_over, where_it_went, why_late
+from courier.console.why import (
+    UNKNOWN,
+    Owed,
+    UsualWork,
+    Waiting,
+    is_over,
+    note_work,
+    where_it_went,
+    why_late,
+)
 
 NOW_MS = 1_794_950_030_000
 HOME = "home"
@@ -121,6 +131,57 @@ def test_a_pause_is_told_from_waiting(switches: list[tuple[int, bool]], says: st
     steps = [PUBLISHED, step(0, "leased", lease_ms=5_000), step(1, "acked")]
     at = [(NOW_MS + at_s * 1_000, paused) for at_s, paused in switches]
     assert where_it_went(steps, at) == f"1 min 1 s in all: {says}, 1 s of work."
+
+
+LOST = [PUBLISHED, step(-50, "leased", lease_ms=5_000), step(-45, "lease_expired")]
+AGAIN = step(-2, "leased", attempt=2, lease_ms=5_000, actor_name="shop")
+NEXT = "It is the next to be handed out."
+HELD = "shop has it, leased until 21:13:53: attempt 2."
+CHANGED = "5 s since 02:40; before, 2 min"
+
+
+@pytest.mark.parametrize(
+    ("steps", "usual", "says", "more"),
+    [
+        (LOST, UNKNOWN, NEXT, "takes longer than the lease of 5 s, or its consumer failed."),
+        (LOST, UsualWork(9_000), NEXT, "usually takes 9 s: longer than the lease of 5 s."),
+        (LOST, UsualWork(9_000, CHANGED), NEXT,
+         f"usually takes 9 s: longer than the lease ({CHANGED})."),
+        (LOST, UsualWork(5_000), NEXT,
+         "usually takes 5 s, within the lease of 5 s: its consumer failed or hung."),
+        ([*LOST, AGAIN], UsualWork(9_000), HELD, "usually takes 9 s: longer than the lease of 5 s."),
+        ([PUBLISHED, AGAIN], UsualWork(800), HELD, "usually takes 800 ms."),
+        ([PUBLISHED, AGAIN], UNKNOWN, HELD, ""),
+        ([PUBLISHED], UsualWork(9_000), NEXT, ""),
+    ],
+)  # fmt: skip
+def test_how_long_work_usually_takes_is_why_it_is_late(
+    steps: list[Step], usual: UsualWork, says: str, more: str
+) -> None:
+    found = why_late(Waiting(leased_lately=True), steps, NOW_MS, usual)
+    assert found == (f"{says} Its work {more}" if more else says)
+
+
+def test_how_long_work_usually_takes_is_where_the_time_went() -> None:
+    steps = [*LOST, step(-44, "leased", lease_ms=5_000), step(-43, "acked")]
+    assert where_it_went(steps, (), UsualWork(9_000)).endswith(
+        "Its work usually takes 9 s: longer than the lease of 5 s."
+    )
+    assert "usually" not in where_it_went([*steps[:1], *steps[3:]], (), UsualWork(9_000))
+
+
+@pytest.mark.parametrize(
+    ("usual", "hint"),
+    [
+        (UNKNOWN, ""),
+        (UsualWork(5_000), "its work usually takes 5 s"),
+        (UsualWork(9_000), "its work usually takes 9 s: longer than the lease"),
+    ],
+)
+def test_a_lease_that_ended_unanswered_has_it_beside(usual: UsualWork, hint: str) -> None:
+    steps = [msgspec.structs.replace(each) for each in LOST]
+    note_work(steps, usual)
+    assert [each.hint for each in steps] == ["", "", hint]
 
 
 def test_of_nothing_nothing_is_said() -> None:

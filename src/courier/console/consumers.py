@@ -3,6 +3,7 @@ say in which minute something happened last, and the journal of that minute says
 """
 
 from collections.abc import Callable
+from itertools import islice
 from typing import Any
 
 from msgspec import Struct
@@ -22,6 +23,8 @@ EVENTS_MAX = 50_000
 LEASE_MS_MAX = 10 * MINUTE_MS
 REMEMBERED_MAX = 200
 SHARES_MAX = 100
+# Acks around an event of which half say how long work usually takes; fewer say nothing.
+ACKS_MIN = 3
 SHORT = "Shares are counted by the hour: select an hour or more."
 BUSY = "The lake is busy with another question: ask again in a few seconds."
 _DONE = ("leased", "acked", "retried")
@@ -171,6 +174,29 @@ class Consumers:
             name_of(self._store, busiest) or busiest,
             upto == high,
         )
+
+    async def usual_work_ms(self, queue: str, offset: int) -> int | None:
+        """The time from lease to ack that half of the acks around that event took at most.
+
+        None where the journal no longer has the event, or few acks around it.
+        """
+        head = await self._store.journal.head()
+        if offset < head.first:
+            return None
+        low = max(head.first - 1, offset - EVENTS_MAX // 2)
+        began: dict[tuple[int, int], int] = {}
+        took: list[int] = []
+        async for run, start, stop in read(self._store, low, min(head.last, low + EVENTS_MAX)):
+            if run.queue != queue or run.kind not in ("leased", "acked"):
+                continue
+            pairs = zip(journal.column(run, "seq"), journal.column(run, "attempt"), strict=True)
+            for lease in islice(pairs, start, stop):
+                if run.kind == "leased":
+                    began[lease] = run.at_ms
+                elif lease in began:
+                    took.append(run.at_ms - began.pop(lease))
+        took.sort()
+        return _within(took, 0.5) if len(took) >= ACKS_MIN else None
 
     async def _offsets(self, since_ms: int, until_ms: int) -> tuple[int, int]:
         """The events of that time are those with offsets in (low, high]."""

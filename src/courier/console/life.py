@@ -32,7 +32,8 @@ _ENDS = ("acked", "buried", "expired", "purged", "deleted")
 
 class Step(Struct):
     """One event. `wait_ms` is the time since the one before on the same message; of a lease,
-    `before` counts those that were made of other messages of the queue meanwhile."""
+    `before` counts those that were made of other messages of the queue meanwhile. `hint` is what
+    else is known that explains it."""
 
     offset: int
     at_ms: int
@@ -55,6 +56,7 @@ class Step(Struct):
     answer: str = ""
     into: str = ""
     reason: str = ""
+    hint: str = ""
 
 
 class Life(Struct):

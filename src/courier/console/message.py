@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from courier import ids
 from courier.console import Page, Redirect, Services, life, wants_json
+from courier.console.consumers import Consumers
 from courier.console.facts import Facts, Known, answered
 from courier.console.guard import HEADERS, NOT_KEPT
 from courier.console.lake import LakePages
@@ -17,10 +18,20 @@ from courier.console.past import Past
 from courier.console.queue import may
 from courier.console.shell import message_lines
 from courier.console.troubles import nearest
-from courier.console.why import BEFORE_MAX, Owed, Waiting, is_over, where_it_went, why_late
+from courier.console.why import (
+    BEFORE_MAX,
+    Owed,
+    UsualWork,
+    Waiting,
+    is_over,
+    note_work,
+    where_it_went,
+    why_late,
+)
 from courier.core.errors import NotFound
 from courier.core.types import MINUTE_MS, SECOND_MS, Consumer, Message, Queue
 from courier.web import Call, Handler, Response
+from courier.words import clock, duration
 
 # What of a body a page shows; all of it can be downloaded.
 SHOWN_BYTES_MAX = 64 << 10
@@ -88,6 +99,7 @@ class MessagePage:
         self._records = services.store.records
         self._facts = facts
         self._past = Past(services)
+        self._consumers = Consumers(services.store, lake)
 
     def handlers(self) -> dict[str, Handler]:
         return {
@@ -109,10 +121,12 @@ class MessagePage:
         if message is None and not lived.steps:
             raise NotFound("message", id)
         over = message is None and is_over(lived.steps)
+        usual = await self._usual(lived.steps)
+        note_work(lived.steps, usual)
         why = earlier = ""
         if message is not None and not at_ms:
             waiting = await self._waiting(call, queue, message, now_ms)
-            why, earlier = why_late(waiting, lived.steps, now_ms), waiting.group_before
+            why, earlier = why_late(waiting, lived.steps, now_ms, usual), waiting.group_before
         form = call.request.query.get("body", ["pretty"])[-1]
         body = self._body(queue, message, form if form in FORMS else "pretty") if readable else None
         published = message.published_ms if message else ids.message_ms(id)
@@ -131,7 +145,7 @@ class MessagePage:
                 why=why,
                 over=over,
                 earlier=earlier,
-                took=where_it_went(lived.steps, lived.switches) if over else "",
+                took=where_it_went(lived.steps, lived.switches, usual) if over else "",
                 life=lived,
                 body=body,
                 headers=(message.headers or {}) if message and readable else {},
@@ -162,6 +176,25 @@ class MessagePage:
             if rows:
                 return life.of_lake(self._store, rows, queue.id, id, within=within)
         return lived
+
+    async def _usual(self, steps: list[Step]) -> UsualWork:
+        """How long work takes, where a lease ended unanswered or still runs."""
+        asked = [step for step in steps if step.kind == "lease_expired"]
+        asked = asked or [step for step in steps[-1:] if step.kind in ("leased", "extended")]
+        if not asked:
+            return UsualWork()
+        step = asked[-1]
+        usual_ms = await self._consumers.usual_work_ms(step.queue, step.offset)
+        queue = self._records.get(Queue, step.queue)
+        if usual_ms is None or queue is None or usual_ms <= queue.lease_ms:
+            return UsualWork(usual_ms)
+        changed = (await self._past.changes(queue)).get("lease_ms")
+        if changed is None or changed.at_ms > step.at_ms:
+            return UsualWork(usual_ms)
+        before = await self._past.settings_before(queue, changed.offset)
+        since, now_ms = changed.at_ms, self._services.clock.now_ms()
+        lease, was = duration(queue.lease_ms), duration(before.lease_ms)
+        return UsualWork(usual_ms, f"{lease} since {clock(since, now_ms)}; before, {was}")
 
     def _within(self, call: Call) -> Callable[[str], bool]:
         reach = call.reach

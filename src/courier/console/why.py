@@ -46,13 +46,29 @@ class Waiting(Struct):
     consumed: bool = True
 
 
-def why_late(waiting: Waiting, steps: Sequence[Step], now_ms: int) -> str:
+class UsualWork(Struct, frozen=True):
+    """How long work on the queue usually takes, from lease to ack; None if that is not known.
+
+    `changed` tells of the lease's length, and since when: "5 s since 02:40; before, 2 min".
+    """
+
+    ms: int | None = None
+    changed: str = ""
+
+
+UNKNOWN = UsualWork()
+
+
+def why_late(
+    waiting: Waiting, steps: Sequence[Step], now_ms: int, usual: UsualWork = UNKNOWN
+) -> str:
     """Why nobody has it done yet."""
-    last = next((step for step in reversed(steps) if not step.listener), None)
-    if last is not None:
-        said = _held(last, now_ms)
-        if said:
-            return said
+    own = [step for step in steps if not step.listener]
+    said = _held(own[-1], now_ms) if own else ""
+    return (said or _unheld(waiting, now_ms)) + _work(own, usual)
+
+
+def _unheld(waiting: Waiting, now_ms: int) -> str:
     if waiting.encrypted_without_key:
         return "Its body was encrypted with a key that this server does not have."
     if waiting.paused:
@@ -189,7 +205,11 @@ def is_over(steps: Sequence[Step]) -> bool:
     return bool(own) and own[-1].kind in (*_ENDS, "buried")
 
 
-def where_it_went(steps: Sequence[Step], switches: Sequence[tuple[int, bool]] = ()) -> str:
+def where_it_went(
+    steps: Sequence[Step],
+    switches: Sequence[tuple[int, bool]] = (),
+    usual: UsualWork = UNKNOWN,
+) -> str:
     """Of a life that is over: how long it took, and on what; the longest part first."""
     own = [step for step in steps if not step.listener]
     if not own:
@@ -208,18 +228,41 @@ def where_it_went(steps: Sequence[Step], switches: Sequence[tuple[int, bool]] = 
         (found.work, f"{duration(found.work)} of work"),
     ]
     said = ", ".join(text for ms, text in sorted(named, key=lambda each: -each[0]) if ms)
-    return (
-        f"{duration(whole)} in all{': ' if said else ''}{said}.{_hint(own, found)}{_end(own[-1])}"
-    )
+    hint = _work(own, usual) if found.losses else ""
+    return f"{duration(whole)} in all{': ' if said else ''}{said}.{hint}{_end(own[-1])}"
 
 
-def _hint(steps: Sequence[Step], found: TimeParts) -> str:
-    """What to change, where the events say it."""
-    leases = [step.lease_ms for step in steps if step.kind == "leased" and step.lease_ms]
-    if found.losses and leases and found.lost >= 0.95 * found.losses * min(leases):
-        lease = duration(min(leases))
-        return f" Its work takes longer than the lease of {lease}, or its consumer failed."
-    return ""
+def _work(own: Sequence[Step], usual: UsualWork) -> str:
+    """What leases that ended unanswered, and the one that runs, say about the work."""
+    leases = [step.lease_ms for step in own if step.kind == "leased" and step.lease_ms]
+    losses = sum(step.kind == "lease_expired" for step in own)
+    if not leases or not (losses or own[-1].kind in ("leased", "extended")):
+        return ""
+    lease = min(leases)
+    if usual.ms is None:
+        failed = (
+            f" Its work takes longer than the lease of {duration(lease)}, or its consumer failed."
+        )
+        return failed if losses else ""
+    takes = f" Its work usually takes {duration(usual.ms)}"
+    if usual.ms > lease:
+        of = f" ({usual.changed})" if usual.changed else f" of {duration(lease)}"
+        return f"{takes}: longer than the lease{of}."
+    if losses:
+        return f"{takes}, within the lease of {duration(lease)}: its consumer failed or hung."
+    return f"{takes}."
+
+
+def note_work(steps: Sequence[Step], usual: UsualWork) -> None:
+    """Beside each lease that ended unanswered: how long work usually takes."""
+    leases: dict[str, int] = {}
+    for step in steps:
+        if step.kind in ("leased", "extended"):
+            leases[step.message] = step.lease_ms
+        elif step.kind == "lease_expired" and usual.ms is not None:
+            longer = usual.ms > leases.get(step.message, usual.ms)
+            step.hint = f"its work usually takes {duration(usual.ms)}"
+            step.hint += ": longer than the lease" if longer else ""
 
 
 def _end(last: Step) -> str:
