@@ -97,11 +97,16 @@ def test_dead_letters_are_listed_where_they_came_from(server: Server, operator: 
             http.post(f"{at}/ack", json={"retries": [{"lease_id": got["lease_id"]}]})
     found, facts = listed(operator, one, "state=dead")
     assert (found, facts["queue"]) == (["one"], dead)
+    letter = f"/console/messages/{facts['rows'][0]['id']}?queue={dead}"
+    assert operator.facts(letter)["why"].startswith("It is a dead letter of one, and nobody")
+    assert 'aria-label="Redrive the message"' in operator.get(letter).text
     planned = operator.post("/console/plans", action="redrive", queue=dead, which="all", origin=one)
     page = operator.follow(planned)
     assert "Redrive 1 dead letter" in page.text
     operator.follow(operator.post(f"{page.url.path}/run"))
-    assert listed(operator, one, "")[0] == ["one"]
+    found, facts = listed(operator, one, "")
+    back = f"/console/messages/{facts['rows'][0]['id']}?queue={one}"
+    assert found == ["one"] and "Redrive the message" not in operator.get(back).text
     assert listed(operator, dead, "")[0] == ["other"]
     assert "go where this key" in operator.get(f"/console/queues/{dead}?state=dead").text
 

@@ -240,6 +240,7 @@ def test_what_does_not_add_up_is_named() -> None:
            "gaps": 0, "run_at": "2026-11-17T14:05:12Z"}  # fmt: skip
     facts = audited([row], "", {})
     assert not facts.good and "difference 1 on orders" in facts.sentence
+    assert facts.sentence.endswith("; checked 2026-11-17 14:05:12.")
     assert "not audited yet" in audited([], "", {}).sentence
 
 

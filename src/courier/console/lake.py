@@ -377,7 +377,7 @@ def audited(rows: list[dict[str, Any]], failed: str, offsets: dict[str, Any]) ->
     accepted = sum(row["accepted"] or 0 for row in queues)
     ended = sum(row[kind] or 0 for row in queues for kind in ENDS)
     live = sum(row["live_lake"] or 0 for row in queues)
-    checked = max((str(row["run_at"]) for row in rows), default="")
+    checked = _second(max((str(row["run_at"]) for row in rows), default=""))
     known = all(row["live_broker"] is not None for row in queues)
     if not rows:
         sentence = "The pipeline has not audited yet; it does so once a minute."
@@ -399,4 +399,9 @@ def audited(rows: list[dict[str, Any]], failed: str, offsets: dict[str, Any]) ->
         ("When it last failed", _FAILED),
         ("The offsets", _OFFSETS),
     ]
-    return AuditFacts("", sentence, not wrong, checked, failed, queues, figures)
+    return AuditFacts("", sentence, not wrong, checked, _second(failed), queues, figures)
+
+
+def _second(text: str) -> str:
+    """A time of the lake as pages show times."""
+    return text[:19].replace("T", " ")

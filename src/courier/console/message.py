@@ -10,7 +10,7 @@ from msgspec import Struct
 from courier import ids
 from courier.console import Page, Redirect, Services, life, wants_json
 from courier.console.consumers import Consumers
-from courier.console.facts import Facts, Known, answered
+from courier.console.facts import BEYOND, Facts, Known, answered
 from courier.console.guard import HEADERS, NOT_KEPT
 from courier.console.lake import LakePages
 from courier.console.life import Step, folded
@@ -41,6 +41,8 @@ FOUND_MAX = 50
 # Queues in which a publisher's own id is looked for.
 ASKED_QUEUES_MAX = 500
 STREAM = b"application/octet-stream"
+# Why a message is copied to another queue as a dead letter.
+BURIALS = ("attempts", "push")
 FORMS = ("pretty", "raw", "hex")
 
 
@@ -75,6 +77,7 @@ class MessageFacts(Struct):
     readable: bool
     own_id: bool
     seq: int = 0
+    buried: bool = False
     shell: list[tuple[str, str]] = []
 
     @property
@@ -152,6 +155,7 @@ class MessagePage:
                 readable=readable,
                 own_id=ids.message_seq(id, queue=queue.id) is None,
                 seq=message.seq if message else 0,
+                buried=bool(message and self._buried(call, message)),
                 shell=message_lines(
                     self._services.url,
                     id,
@@ -220,7 +224,16 @@ class MessagePage:
             expires_ms=_expires(queue, message),
             owed=owed,
             consumed=leased_lately or bool(self._records.scan(Consumer, parent=queue.id)),
+            buried=self._buried(call, message),
         )
+
+    def _buried(self, call: Call, message: Message) -> str:
+        """The name of the queue whose dead letter it is, "" if it is none."""
+        origin = message.origin
+        if origin is None or origin.reason not in BURIALS:
+            return ""
+        queue = self._records.get(Queue, origin.queue)
+        return queue.name if queue and queue.id in call.reach else BEYOND
 
     async def _owed(
         self, queue: Queue, message: Message, known: Known, now_ms: int

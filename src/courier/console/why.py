@@ -32,7 +32,8 @@ class Waiting(Struct):
     """What is known of a message that is still there.
 
     `before` counts messages that come before it, BEFORE_MAX at most; `group_before` is one of the
-    same FIFO group. `consumed`: others than the listeners in `owed` take from the queue.
+    same FIFO group. `consumed`: others than the listeners in `owed` take from the queue. `buried`
+    is the queue whose dead letter it is.
     """
 
     paused: bool = False
@@ -44,6 +45,7 @@ class Waiting(Struct):
     encrypted_without_key: bool = False
     owed: tuple[Owed, ...] = ()
     consumed: bool = True
+    buried: str = ""
 
 
 class UsualWork(Struct, frozen=True):
@@ -101,6 +103,11 @@ def _unleased(waiting: Waiting) -> str:
     """Why nobody who asks for messages has it."""
     if waiting.group_before:
         return "An earlier message of its group has to be done first."
+    if waiting.buried and not waiting.leased_lately:
+        return (
+            f"It is a dead letter of {waiting.buried}, and nobody leases from this queue. "
+            "A redrive sends it back."
+        )
     if not waiting.leased_lately:
         return f"Nobody has leased from the queue in the last ten minutes.{_before(waiting)}"
     if waiting.before and waiting.out_rate:
