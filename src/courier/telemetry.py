@@ -19,6 +19,7 @@ from prometheus_client.core import (
     Metric,
 )
 
+from courier import ids
 from courier.clock import SteadyClock
 from courier.masking import scrubbed
 
@@ -29,6 +30,13 @@ COUNTED_AT_ONCE = 256
 _KNOWN = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
 
 log = logging.getLogger("courier.requests")
+
+
+def note_failure(path: str, site: str) -> str:
+    """Log the exception that is being handled; the id that its line has."""
+    id = ids.new_id()
+    log.exception("request_failed", extra={"path": path, "site": site, "request": id})
+    return id
 
 
 class Meter:

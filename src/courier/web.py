@@ -36,7 +36,7 @@ from courier.core.limits import ANSWER_BYTES_MAX, Allowance, AnswerRoom
 from courier.core.signins import Failure, SignIns
 from courier.core.types import Actor, Key, Scope
 from courier.long_texts import LongTexts
-from courier.telemetry import Meter, Telemetry
+from courier.telemetry import Meter, Telemetry, note_failure
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 
@@ -464,8 +464,8 @@ class Site(Protocol):
 
     def refuse(self, error: BrokerError, route: Route | None, request: Request) -> Response: ...
 
-    def broken(self) -> Response:
-        """The answer to a bug of ours."""
+    def broken(self, id: str) -> Response:
+        """The answer to a bug of ours; `id` is what its line in the log has."""
         ...
 
 
@@ -653,8 +653,7 @@ class App:
         except ClientGone:
             return None
         except Exception:
-            log.exception("request_failed", extra={"path": request.path, "site": site.name})
-            response = site.broken()
+            response = site.broken(note_failure(request.path, site.name))
         found.meter.answered(response.status, perf_counter() - started, request.path)
         return response
 

@@ -34,7 +34,7 @@ from courier.core.types import (
 )
 from courier.store.embedded import EmbeddedStore
 from courier.web import Head, Response
-from courier.words import iso
+from courier.words import exact, iso
 from tests.console.test_budget import Asked, Waiting
 from tests.oracle.store import Oracle
 
@@ -204,6 +204,58 @@ def test_who_consumed_then_is_said_of_a_past_minute(tmp_path: Path) -> None:
         await world.store.close()
 
     asyncio.run(history())
+
+
+def test_a_message_whose_events_are_trimmed_is_told_from_one_that_never_was(tmp_path: Path) -> None:
+    async def history() -> None:
+        world = World(await EmbeddedStore.open(None), tmp_path)
+        [queue] = await world.begin("orders")
+        store, draft = world.store, Draft(b"x")
+        for _ in range(2):
+            await store.publish([(queue.id, [draft])], actor=BROKER, now_ms=world.now_ms)
+            [done] = (
+                await store.lease(
+                    queue.id, count=1, lease_ms=9_000, actor=BROKER, now_ms=world.now_ms
+                )
+            ).messages
+            item = Ack(seq=done.seq, attempt=done.attempts)
+            await store.settle(queue.id, [item], actor=BROKER, now_ms=world.now_ms)
+            world.clock.advance(MINUTE_MS)
+        first = ids.message_id(published_ms=world.now_ms - 2 * MINUTE_MS, seq=1, queue=queue.id)
+        never = ids.message_id(published_ms=world.now_ms, seq=7, queue=queue.id)
+        query = f"queue={queue.id}"
+        assert (await world.get(f"/console/messages/{first}", query)).status == 200
+        before = await store.journal.offset_at(world.now_ms - MINUTE_MS)
+        await store.journal.trim(upto=before)
+        assert (await world.get(f"/console/messages/{never}", query)).status == 404
+        answer = await world.get(f"/console/messages/{first}", query, html=True)
+        began = exact(world.now_ms - MINUTE_MS)[:16]
+        text = bytes(answer.body).decode()
+        assert answer.status == 410 and "No longer kept" in text
+        assert f"the journal begins at {began}." in text
+        await store.close()
+
+    asyncio.run(history())
+
+
+def test_a_bug_of_ours_has_an_id_in_page_and_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def broken(*_: Any, **__: Any) -> None:
+        raise RuntimeError("a bug")
+
+    async def visit() -> Response:
+        world = World(await EmbeddedStore.open(None), tmp_path)
+        await world.begin("orders")
+        monkeypatch.setattr(world.store, "stats", broken)
+        answer = await world.get("/console", html=True)
+        await world.store.close()
+        return answer
+
+    answer = asyncio.run(visit())
+    [logged] = [each for each in caplog.records if each.message == "request_failed"]
+    id = vars(logged)["request"]
+    assert answer.status == 500 and f"as request {id}." in bytes(answer.body).decode()
 
 
 def test_pages_of_the_past_are_read_only_and_their_links_keep_the_time(tmp_path: Path) -> None:

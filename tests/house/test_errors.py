@@ -48,6 +48,7 @@ EXAMPLES: dict[type[errors.BrokerError], errors.BrokerError] = {
         courier.console.Guessing("signing in", retry_after_ms=1),
         courier.console.guard.ForeignForm("another site sent it"),
         courier.console.troubles.PlanConflict("another plan runs on this queue"),
+        courier.console.troubles.LifeTrimmed("message", 0),
         courier.console.troubles.Unmatched("queue", "ordrs", [("orders", "/console/queues/1")]),
     )
 }
@@ -86,6 +87,7 @@ OF_ONE_SITE = {
     courier.ops.journal.OffsetTrimmed,
     courier.console.Guessing,
     courier.console.guard.ForeignForm,
+    courier.console.troubles.LifeTrimmed,
     courier.console.troubles.PlanConflict,
     courier.console.troubles.Unmatched,
 }

@@ -1469,8 +1469,8 @@ FAULTS = (
     ),
     Fault(
         "console/why.py",
-        "    last = next((step for step in reversed(steps) if not step.listener), None)",
-        "    last = steps[-1] if steps else None",
+        "    said = _held(own[-1], now_ms) if own",
+        "    said = _held(steps[-1], now_ms) if steps",
         "tests/console/test_why.py::test_why_it_is_late",
     ),
     Fault(

@@ -510,8 +510,9 @@ class Console:
         body = self._loaded.render(Page("trouble.html", trouble, status), request)
         return Response(body, status, HTML, headers)
 
-    def broken(self) -> Response:
-        body = b"<!doctype html><title>Courier</title><h1>Internal error</h1><p>The log has it."
+    def broken(self, id: str) -> Response:
+        says = f"<h1>Internal error</h1><p>The log has it as request {id}."
+        body = f"<!doctype html><title>Courier</title>{says}".encode()
         return Response(body, 500, HTML, (*HEADERS, NOT_KEPT))
 
 

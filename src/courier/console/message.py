@@ -17,7 +17,7 @@ from courier.console.life import Step, folded
 from courier.console.past import Past
 from courier.console.queue import may
 from courier.console.shell import message_lines
-from courier.console.troubles import nearest
+from courier.console.troubles import LifeTrimmed, nearest
 from courier.console.why import (
     BEFORE_MAX,
     Owed,
@@ -28,7 +28,7 @@ from courier.console.why import (
     where_it_went,
     why_late,
 )
-from courier.core.errors import NotFound
+from courier.core.errors import NotFound, Rejected
 from courier.core.types import MINUTE_MS, SECOND_MS, Consumer, Message, Queue
 from courier.web import Call, Handler, Response
 from courier.words import clock, duration
@@ -122,7 +122,7 @@ class MessagePage:
         if at_ms:
             lived.steps = [step for step in lived.steps if step.at_ms < at_ms]
         if message is None and not lived.steps:
-            raise NotFound("message", id)
+            raise await self._missing(queue, id, now_ms)
         over = message is None and is_over(lived.steps)
         usual = await self._usual(lived.steps)
         note_work(lived.steps, usual)
@@ -180,6 +180,18 @@ class MessagePage:
             if rows:
                 return life.of_lake(self._store, rows, queue.id, id, within=within)
         return lived
+
+    async def _missing(self, queue: Queue, id: str, now_ms: int) -> Rejected:
+        """Why nothing is known of it: it never was, or its events are no longer kept."""
+        seq, published_ms = ids.message_seq(id, queue=queue.id), ids.message_ms(id)
+        if seq is None or published_ms is None:
+            return NotFound("message", id)
+        head = await self._store.journal.head()
+        first = await self._store.journal.read(after=head.first - 1, limit=1)
+        began_ms = first[0].at_ms if first else now_ms
+        if published_ms >= began_ms or seq > await self._store.messages.tail(queue.id):
+            return NotFound("message", id)
+        return LifeTrimmed(id, began_ms)
 
     async def _usual(self, steps: list[Step]) -> UsualWork:
         """How long work takes, where a lease ended unanswered or still runs."""

@@ -17,6 +17,7 @@ from courier.core.errors import (
     SchemaBroken,
 )
 from courier.refusals import OURS, Refusal, Refusals
+from courier.words import exact
 
 RETRY_AFTER_S = 5
 NEAREST_MAX = 5
@@ -28,6 +29,16 @@ ALIKE_MIN = 0.55
 
 class PlanConflict(Rejected):
     """A plan cannot do this now, because of another one or of what it has done."""
+
+
+class LifeTrimmed(Rejected):
+    """A message has ended, and the journal no longer has its events."""
+
+    def __init__(self, ref: str, began_ms: int) -> None:
+        super().__init__(
+            f"message '{ref}' has left its queue, and its events are no longer kept: the journal "
+            f"begins at {exact(began_ms)[:16]}"
+        )
 
 
 class Unmatched(NotFound):
@@ -85,6 +96,7 @@ _REFUSALS = Refusals(
         ForeignForm: Refusal(403, "forbidden"),
         RowsChanged: Refusal(409, "conflict"),
         PlanConflict: Refusal(409, "conflict"),
+        LifeTrimmed: Refusal(410, "trimmed"),
     }
 )
 

@@ -108,7 +108,7 @@ class Ops(DocumentedSite):
         body = {"error": {"code": refused.code, "message": refused.message}}
         return Response(encode(body), refused.status)
 
-    def broken(self) -> Response:
+    def broken(self, id: str) -> Response:
         return Response(b'{"error":{"code":"internal","message":"internal error"}}', 500)
 
 

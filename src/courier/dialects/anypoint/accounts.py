@@ -61,7 +61,7 @@ class AccountsSite(AnypointSite):
     def refused(self, refused: Refusal, request: Request) -> Response:
         return Response(refused.message.encode(), refused.status, TEXT)
 
-    def broken(self) -> Response:
+    def broken(self, id: str) -> Response:
         return Response(b"internal error", 500, TEXT)
 
 

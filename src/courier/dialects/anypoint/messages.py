@@ -89,7 +89,7 @@ class BrokerSite(AnypointSite):
             body["messageId"] = request.params["messageId"]
         return Response(encode(body), refused.status, JSON)
 
-    def broken(self) -> Response:
+    def broken(self, id: str) -> Response:
         return Response(b'{"status":"failure","statusMessage":"internal error"}', 500, JSON)
 
 

@@ -173,7 +173,7 @@ class AnypointSite(DocumentedSite):
         body = {"status": refused.status, "message": refused.message}
         return Response(encode(body), refused.status, JSON)
 
-    def broken(self) -> Response:
+    def broken(self, id: str) -> Response:
         return Response(encode({"status": 500, "message": "internal error"}), 500, JSON)
 
 

@@ -173,7 +173,7 @@ class Cloudflare(DocumentedSite):
         error = CloudflareError(code, refused.message, chain if code == 6003 else [])
         return _failure(refused.status, error)
 
-    def broken(self) -> Response:
+    def broken(self, id: str) -> Response:
         return _failure(500, CloudflareError(15000, "internal error"))
 
 

@@ -272,7 +272,7 @@ class Discue(DocumentedSite):
         body["request_id"] = ids.new_id()
         return Response(_spelled(encode(body), request), status, JSON)
 
-    def broken(self) -> Response:
+    def broken(self, id: str) -> Response:
         return Response(b'{"title":"Internal Server Error","status":500}', 500, JSON)
 
     def _rate_headers(self, request: Request) -> tuple[tuple[bytes, bytes], ...]:
