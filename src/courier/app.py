@@ -22,7 +22,8 @@ from courier.clock import Clock, SteadyClock, start_ms, wall_ns
 from courier.clock_record import ClockRecord
 from courier.config import Config, described, is_database
 from courier.console import Console
-from courier.console.guard import Guard
+from courier.console import Services as ConsoleServices
+from courier.console.guard import Codes, Guard
 from courier.core import duties
 from courier.core.admin import Admin
 from courier.core.announcer import Announcer
@@ -455,26 +456,29 @@ def _console(
     apis: list[tuple[str, str]],
 ) -> Console:
     return Console(
-        services.reads,
-        services.broker,
-        services.admin,
-        services.clock,
-        guard,
-        greeting=credentials.examples,
-        lines_of=credentials.examples_of,
-        placed=outgoing.batches.places.set_urls,
-        spelled=read_id,
-        url=url,
-        first_tenant=FIRST_TENANT,
-        queue_bytes_max=config.queue_bytes_max,
-        journal_bytes_max=config.journal_bytes_max,
-        disk_free_bytes_min=config.disk_free_bytes_min,
-        settings=described(config),
-        plans=config.data / "plans",
-        plans_bytes_max=config.plans_bytes_max,
-        lake=str((config.data / "lake").resolve()),
-        newcomers=Newcomers(services.sealer, outgoing.listener_urls, services.clock),
-        apis=apis,
+        ConsoleServices(
+            services.reads,
+            services.broker,
+            services.admin,
+            services.clock,
+            guard,
+            Codes(services.clock),
+            greeting=credentials.examples,
+            lines_of=credentials.examples_of,
+            placed=outgoing.batches.places.set_urls,
+            spelled=read_id,
+            url=url,
+            first_tenant=FIRST_TENANT,
+            queue_bytes_max=config.queue_bytes_max,
+            journal_bytes_max=config.journal_bytes_max,
+            disk_free_bytes_min=config.disk_free_bytes_min,
+            settings=described(config),
+            plans=config.data / "plans",
+            plans_bytes_max=config.plans_bytes_max,
+            lake=str((config.data / "lake").resolve()),
+            newcomers=Newcomers(services.sealer, outgoing.listener_urls, services.clock),
+            apis=apis,
+        )
     )
 
 

@@ -103,7 +103,6 @@ class Services(Struct):
     clock: Clock
     guard: Guard
     codes: Codes
-    failures: Rate
     greeting: Callable[[str], list[tuple[str, str]]]
     lines_of: Callable[[Key, str], list[tuple[str, str]]]
     placed: Callable[[str], dict[str, str]]
@@ -119,6 +118,9 @@ class Services(Struct):
     lake: str
     newcomers: Making
     apis: list[tuple[str, str]]
+    failures: Rate = msgspec.field(
+        default_factory=lambda: Rate("signing in", limit=FAILURES_MAX, window_ms=MINUTE_MS)
+    )
 
     def failed(self, request: Request) -> None:
         """Count a failed sign-in. Raises Guessing when its address had too many."""
@@ -170,55 +172,9 @@ class Console:
     segments: Sequence[str] = ()
     loose: frozenset[str] = frozenset()
 
-    def __init__(
-        self,
-        store: StoreReads,
-        broker: Broker,
-        admin: Admin,
-        clock: Clock,
-        guard: Guard,
-        *,
-        greeting: Callable[[str], list[tuple[str, str]]],
-        lines_of: Callable[[Key, str], list[tuple[str, str]]],
-        placed: Callable[[str], dict[str, str]],
-        spelled: Callable[[str], str],
-        url: str,
-        first_tenant: str,
-        queue_bytes_max: int,
-        journal_bytes_max: int,
-        disk_free_bytes_min: int,
-        settings: list[tuple[str, str, str, str]],
-        plans: Path,
-        plans_bytes_max: int,
-        lake: str,
-        newcomers: Making,
-        apis: list[tuple[str, str]],
-    ) -> None:
-        self.services = Services(
-            store,
-            broker,
-            admin,
-            clock,
-            guard,
-            Codes(clock),
-            Rate("signing in", limit=FAILURES_MAX, window_ms=MINUTE_MS),
-            greeting,
-            lines_of,
-            placed,
-            spelled,
-            url,
-            first_tenant,
-            queue_bytes_max,
-            journal_bytes_max,
-            disk_free_bytes_min,
-            settings,
-            plans,
-            plans_bytes_max,
-            lake,
-            newcomers,
-            apis,
-        )
-        self._keyring = keys.Keyring(store.records)
+    def __init__(self, services: Services) -> None:
+        self.services = services
+        self._keyring = keys.Keyring(services.store.records)
         self._loading = asyncio.Lock()
         self._loaded: Any = None
 
@@ -244,35 +200,7 @@ class Console:
             form("/enter", "make_link", "any", "own", forms.Nothing, status=200),
             page("", "show_queues", "queues:read", "listed"),
             form("/queues", "create_queue", "queues:write", "whole", forms.NewQueue),
-            page("/queues/{queue}", "show_queue", "queues:read", "target"),
-            *(
-                form(
-                    f"/queues/{{queue}}/{verb}",
-                    f"{verb}_queue",
-                    "queues:write",
-                    "target",
-                    forms.Switch,
-                )
-                for verb in ("pause", "resume", "freeze", "unfreeze")
-            ),
-            form("/queues/{queue}/publish", "publish", "messages:publish", "target", forms.Publish),
-            form(
-                "/queues/{queue}/settings",
-                "change_settings",
-                "queues:write",
-                "target",
-                forms.Settings,
-                status=200,
-            ),
-            form(
-                "/queues/{queue}/messages",
-                "download",
-                "messages:read",
-                "target",
-                forms.NewPlan,
-                status=200,
-            ),
-            page("/queues/{queue}/settings", "set_back", "queues:write", "target"),
+            *self._of_queue(),
             *self._receivers(),
             page("/exchanges/{exchange}", "show_exchange", "queues:read", "target"),
             page("/messages/{message}", "show_message", "queues:read", "target"),
@@ -294,6 +222,21 @@ class Console:
             form("/plans/{plan}/undo", "undo_plan", "queues:write", "target", forms.Nothing),
             page("/find", "find", "queues:read", "listed"),
             form("/hello", "say_hello", "queues:write", "whole", forms.Nothing),
+        ]
+
+    def _of_queue(self) -> list[Route]:
+        form, page, at = self._form, self._page, "/queues/{queue}"
+        write, read = "queues:write", "messages:read"
+        return [
+            page(at, "show_queue", "queues:read", "target"),
+            *(
+                form(f"{at}/{verb}", f"{verb}_queue", write, "target", forms.Switch)
+                for verb in ("pause", "resume", "freeze", "unfreeze")
+            ),
+            form(f"{at}/publish", "publish", "messages:publish", "target", forms.Publish),
+            form(f"{at}/settings", "change_settings", write, "target", forms.Settings, status=200),
+            form(f"{at}/messages", "download", read, "target", forms.NewPlan, status=200),
+            page(f"{at}/settings", "set_back", "queues:write", "target"),
         ]
 
     def _receivers(self) -> list[Route]:
