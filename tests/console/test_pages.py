@@ -325,6 +325,10 @@ def test_the_life_of_a_message_goes_on_after_its_burial(server: Server, operator
         assert facts["over"] and "as a dead letter" in facts["took"]
     html = operator.get(f"/console/messages/{row['id']}?queue={queue}").text
     assert "lived-failed" in html and "Where did the time go?" in html
+    # Where it goes on is said once: as a dead letter, on the queue again, and when the letter went.
+    life = html.partition('<ol class="life">')[2].partition("</ol>")[0]
+    places = re.findall(r"<span>on <a [^>]*>(\S+) ", life)
+    assert places == ["lived-failed", "lived", "lived-failed", "lived"]
 
 
 def test_finding_by_name_and_id(server: Server, operator: Visitor) -> None:

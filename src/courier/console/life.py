@@ -33,7 +33,7 @@ _ENDS = ("acked", "buried", "expired", "purged", "deleted")
 class Step(Struct):
     """One event. `wait_ms` is the time since the one before on the same message; of a lease,
     `before` counts those that were made of other messages of the queue meanwhile. `hint` is what
-    else is known that explains it."""
+    else is known that explains it. `moved`: the one before is on another message."""
 
     offset: int
     at_ms: int
@@ -57,6 +57,7 @@ class Step(Struct):
     into: str = ""
     reason: str = ""
     hint: str = ""
+    moved: bool = False
 
 
 class Life(Struct):
@@ -319,7 +320,10 @@ def _look(step: Step) -> tuple[str, str, str, str, int]:
 def _note_waits(steps: list[Step]) -> None:
     last: dict[tuple[str, str], int] = {}
     before = 0
+    place = ("", "")
     for step in steps:
+        step.moved = place != (step.queue, step.message)
+        place = step.queue, step.message
         lane = (step.message, step.listener)
         since = last.get(lane, before)
         step.wait_ms = max(0, step.at_ms - since) if since else 0
