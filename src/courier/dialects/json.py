@@ -57,11 +57,17 @@ class _Plan(msgspec.Struct, frozen=True):
 
     decode: Callable[[bytes], Any]
     shape: "_Shape | None"
+    wanted: Any
 
 
-@lru_cache(maxsize=256)
+# By the identity of the type, which the plan keeps alive: some take long to say their hash.
+_plans: dict[int, _Plan] = {}
+
+
 def _plan(wanted: Any) -> _Plan:
-    return _Plan(msgspec.json.Decoder(wanted).decode, _shape(wanted))
+    made = _Plan(msgspec.json.Decoder(wanted).decode, _shape(wanted), wanted)
+    _plans[id(wanted)] = made
+    return made
 
 
 def decode(raw: bytes, wanted: Any) -> Any:
@@ -70,7 +76,7 @@ def decode(raw: bytes, wanted: Any) -> Any:
     A key given twice in a part of the body that has a meaning to us is refused, because either
     value could be the intended one. What a publisher puts inside a message is its own affair.
     """
-    plan = _plan(wanted)
+    plan = _plans.get(id(wanted)) or _plan(wanted)
     try:
         if not raw.isascii():
             raw.decode()

@@ -263,10 +263,11 @@ class AnypointMessageRoutes(Family[AnypointServices]):
         """Settle what can be settled in one transaction; each item has a result of its own."""
         queue = _queue(call)
         leases = self._broker.bound_leases(queue, locks, messages)
+        each = enumerate(zip(settles, leases, strict=True))
         settled = {
             place: settle(*lease)
-            for place, (settle, lease) in enumerate(zip(settles, leases, strict=True))
-            if lease is not None and not isinstance(settle, Rejected)
+            for place, (settle, lease) in each
+            if lease is not None and (settle is Ack or not isinstance(settle, Rejected))
         }
         outcomes = await self._broker.settle(queue, [*settled.values()], actor=call.actor)
         done = f"{what} successful"

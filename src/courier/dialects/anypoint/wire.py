@@ -205,11 +205,12 @@ def plain_drafts(
         if type(body) is not MessageBody or body.properties:
             return None
         texts.append(body.body or "")
-        headers = body.headers
-        if headers and not headers.keys() <= _SILENT_HEADERS:
+        headers = body.headers or _NO_HEADERS
+        id = headers.get("messageId")
+        alone = id is not None and len(headers) == 1
+        if not (alone or headers.keys() <= _SILENT_HEADERS):
             return None
         if not ids:
-            id = headers.get("messageId") if headers else None
             if type(id) is not str or not 0 < len(id) <= MESSAGE_ID_CHARACTERS_MAX:
                 return None
             named.append(id)
@@ -433,23 +434,30 @@ def delivered(
 ) -> list[Delivered]:
     """Messages with their lock ids. Most are short texts of which nothing else is said."""
     plain = texts.short and visibility == "full" and not queue.fifo
-    return [
-        Delivered(headers, _NO_HEADERS, m.body.decode())
-        if plain
-        and (m.content_type == "text" and m.headers is None)
-        and (m.group is None and m.delay_ms is None)
-        else _delivered(m, headers, queue, texts, visibility)
-        for m, headers in [(m, _headers(m, lock, queue)) for m, lock in pulled]
-    ]
+    made: list[Delivered] = []
+    alike: tuple[int, int, int | None] | None = None
+    common: dict[str, Any] = {}
+    for m, lock in pulled:
+        life = m.published_ms, m.attempts, m.expires_ms
+        if life != alike:  # most were published together, and are delivered for the first time
+            alike, common = life, _life(m, queue)
+        headers = {"messageId": m.id, "lockId": lock, **common}
+        if (
+            plain
+            and (m.content_type == "text" and m.headers is None)
+            and (m.group is None and m.delay_ms is None)
+        ):
+            made.append(Delivered(headers, _NO_HEADERS, m.body.decode()))
+        else:
+            made.append(_delivered(m, headers, queue, texts, visibility))
+    return made
 
 
-def _headers(message: Message, lock: str, queue: Queue) -> dict[str, Any]:
-    """Those that every message has."""
+def _life(message: Message, queue: Queue) -> dict[str, Any]:
+    """The headers that tell of its life, which every message has."""
     published_ms, own_ms = message.published_ms, message.expires_ms
     ends_ms = lifecycle.expires_ms(queue, published_ms=published_ms, own_ms=own_ms)
     return {
-        "messageId": message.id,
-        "lockId": lock,
         "created": _http_date(published_ms // SECOND_MS),
         "deliveryCount": str(message.attempts),
         "ttl": str(ends_ms - published_ms),

@@ -75,6 +75,7 @@ class Block:
     """
 
     __slots__ = (
+        "_named",
         "at_ms",
         "bodies",
         "count",
@@ -102,6 +103,7 @@ class Block:
         self.types: str | list[str] = []
         self.rare: dict[int, Rare] = {}
         self.bodies: list[bytes | None] | None = []
+        self._named: tuple[list[str | None], bool] | None = None
 
     @property
     def end(self) -> int:
@@ -124,6 +126,26 @@ class Block:
         if isinstance(self.types, list):
             return self.types[place : place + count]
         return [self.types] * count
+
+    @property
+    def own_ids(self) -> list[str | None]:
+        """Of each message, while any has one."""
+        return self._names()[0]
+
+    @property
+    def only_named(self) -> bool:
+        """Whether nothing rare is said of its messages but their own ids."""
+        return self._names()[1]
+
+    def _names(self) -> tuple[list[str | None], bool]:
+        known = self._named
+        if known is None or len(known[0]) != self.count:
+            rare = [self.rare.get(place, NOT_RARE) for place in range(self.count)]
+            known = self._named = (
+                [each.own_id for each in rare],
+                all([each == Rare(each.own_id) for each in rare]),
+            )
+        return known
 
     def row(self) -> BlockRow:
         assert self.bodies is not None, "a block that is written has its bodies"
@@ -153,6 +175,7 @@ class Block:
         for place in places:
             self.bodies[place] = bodies[place]
         self.rare = {place: self.rare[place] for place in places if place in self.rare}
+        self._named = None
 
 
 def _one(values: Any) -> Any:

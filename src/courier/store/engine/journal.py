@@ -159,7 +159,8 @@ class EventColumns:
             self.sizes += block.sizes_of(0, count)
         self.attempts += [attempt] * count
         if block.rare:
-            self.own += [block.rare.get(seq - first, NOT_RARE).own_id for seq in seqs]
+            own = block.own_ids
+            self.own += [own[seq - first] for seq in seqs]
         else:
             self.own += [None] * count
         if self.lives:

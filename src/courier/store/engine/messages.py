@@ -108,14 +108,20 @@ def messages_of(
 ) -> list[Message]:
     """Messages of one block."""
     first, at_ms, count = block.first, block.at_ms, len(places)
-    made = ids.ids_together(at_ms, [first + place for place in places], queue=queue)
+    made: Sequence[str | None] = ()
+    if block.rare and block.only_named:
+        own = block.own_ids
+        made = [own[place] for place in places]
+    if not made or None in made:
+        ours = ids.ids_together(at_ms, [first + place for place in places], queue=queue)
+        made = [own or id for own, id in zip(made, ours, strict=True)] if made else ours
     texts: list[Any] = [b""] * count
     if bodies:
         assert block.bodies is not None, "the block was read with its bodies"
         texts = [block.bodies[place] for place in places]
         assert None not in texts, "the body of a message that is there"
     types: list[Any] = block.types_of(0, block.count)
-    if not block.rare:
+    if not block.rare or block.only_named:
         return [
             Message(first + place, id, at_ms, text, types[place], None, None, None, None, attempt)
             for place, id, text, attempt in zip(places, made, texts, attempts, strict=True)
