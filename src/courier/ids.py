@@ -265,10 +265,15 @@ class Tokens:
 def _checks(texts: Sequence[str], numbers: Sequence[int], shared: str) -> list[str]:
     """What tokens that share a part say of their numbers and of the texts they are bound to."""
     start = crc32(shared.encode())
-    raw = [text.encode("utf-8", "surrogatepass") for text in texts]
-    sums = [crc32(each, start + n & 0xFFFFFFFF) for each, n in zip(raw, numbers, strict=True)]
-    spelled = struct.pack(f">{len(sums)}I", *sums).hex()
+    # By columns, as far as can be; of the starts no more than 32 bits count.
+    raw = map(str.encode if "".join(texts).isascii() else _encode_any, texts)
+    sums = map(crc32, raw, map(start.__add__, numbers))
+    spelled = struct.pack(f">{len(texts)}I", *sums).hex()
     return [spelled[at : at + 8] for at in range(0, len(spelled), 8)]
+
+
+def _encode_any(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
 
 
 def _encoded(raw: bytes) -> str:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from courier import admissions, heads, ids, web
 from courier.console import consumers, queues, recent
 from courier.core import keys, limits, patterns, sessions
-from courier.delivery import lookups
+from courier.delivery import lookups, transport
 from courier.dialects import json
 from courier.dialects.anypoint import names, wire
 from courier.dialects.discue import lockout, messages
@@ -65,11 +65,13 @@ CACHES = {
     "dialects/discue/messages.py:_collection": Bound(
         messages._collection.cache_info().maxsize or 0, 2 * _ID
     ),
+    # Names of our own, and not of a listener's owner.
+    "delivery/transport.py:_known_names": Bound(transport.NAMES_REMEMBERED_MAX, 10 * _ID),
     "delivery/lookups.py:Lookups._known": Bound(lookups.NAMES_MAX, 1_500),
     "dialects/anypoint/names.py:_id_of": Bound(names._id_of.cache_info().maxsize or 0, 2 * _ID),
     "dialects/anypoint/wire.py:_http_date": Bound(wire._http_date.cache_info().maxsize or 0, _ID),
     # By types, which are in the source.
-    "dialects/json.py:_plan": Bound(json._plan.cache_info().maxsize or 0, 4_000),
+    "dialects/json.py:_plans": Bound(json.PLANS_MAX, 4_000),
     "dialects/json.py:_outline": Bound(json._outline.cache_info().maxsize or 0, 4_000),
     "dialects/json.py:_shape": Bound(json._shape.cache_info().maxsize or 0, 4_000),
 }
@@ -181,6 +183,8 @@ def growing(tree: ast.Module) -> Iterator[str]:
             target = top.target if isinstance(top, ast.AnnAssign) else top.targets[0]
             made = top.value
             if isinstance(made, ast.Call) and named(made) in _DECORATORS:
+                yield ast.unparse(target)
+            if is_empty(made) and ast.unparse(target).islower():  # not a constant
                 yield ast.unparse(target)
     for owner in (each for each in ast.walk(tree) if isinstance(each, ast.ClassDef)):
         for node in ast.walk(owner):

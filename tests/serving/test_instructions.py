@@ -18,8 +18,8 @@ BUDGETS = {
     "cycle 16x10": 96_500,
     "anypoint publish 64x1": 156_000,
     "anypoint cycle 64x1": 518_000,
-    "anypoint publish 16x10": 40_000,
-    "anypoint cycle 16x10": 132_700,
+    "anypoint publish 16x10": 35_500,
+    "anypoint cycle 16x10": 118_600,
     "discue publish 64x1": 161_800,
 }
 

@@ -91,8 +91,8 @@ ERROR_CHARACTERS_MAX = 500
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 # What a header's value may be made of, and the ends of lines.
 _TEXT = bytes({*b"\t\r\n", *range(0x20, 0x7F), *range(0x80, 0x100)})
-# Most requests have headers of the same names.
-NAMES_REMEMBERED_MAX = 100
+# Most pushes have headers of the same names.
+NAMES_REMEMBERED_MAX = 10
 # A byte is looked for much faster as a number.
 _CR, _LF = b"\r\n"
 _TARGET = re.compile(r"[!-~]+")
@@ -128,7 +128,8 @@ class HttpTransport:
         exchange = HttpExchange(pool, self._deadlines, timeout_ms, ended)
         try:
             route = target.route or self._route(target, "POST")
-            own = _fields(push.headers)
+            _known_names(tuple(push.headers))
+            own = _lines(push.headers)
         except (OSError, ValueError) as error:
             asyncio.get_running_loop().call_soon(exchange.failed, error)
         else:
@@ -273,12 +274,14 @@ def _fields(headers: Mapping[str, str]) -> bytes:
     return _lines(headers)
 
 
-@lru_cache(maxsize=NAMES_REMEMBERED_MAX)
 def _check_names(names: tuple[str, ...]) -> None:
     if not _OURS.isdisjoint(map(str.lower, names)):
         raise ValueError("a header is one that only the client itself may set")
     if not all(map(_NAME.fullmatch, names)):
         raise ValueError("a header has characters that headers cannot have")
+
+
+_known_names = lru_cache(maxsize=NAMES_REMEMBERED_MAX)(_check_names)
 
 
 def _lines(headers: Mapping[str, str]) -> bytes:

@@ -62,10 +62,13 @@ class _Plan(msgspec.Struct, frozen=True):
 
 # By the identity of the type, which the plan keeps alive: some take long to say their hash.
 _plans: dict[int, _Plan] = {}
+PLANS_MAX = 256
 
 
 def _plan(wanted: Any) -> _Plan:
     made = _Plan(msgspec.json.Decoder(wanted).decode, _shape(wanted), wanted)
+    if len(_plans) >= PLANS_MAX:
+        _plans.clear()
     _plans[id(wanted)] = made
     return made
 
@@ -96,9 +99,12 @@ def decode(raw: bytes, wanted: Any) -> Any:
     fields: Sequence[Any] = ()
     if isinstance(value, msgspec.Struct):
         fields = astuple(value)
-    elif shape.items is not None and not shape.frees and isinstance(value, list):
+    elif shape.items is not None and shape.items.fields and isinstance(value, list):
         fields = [*chain.from_iterable(map(astuple, value))]
-    if colons == len(fields) - fields.count(UNSET) + shape.tags:
+    keys = len(fields) - fields.count(UNSET) + shape.tags
+    if shape.frees:
+        keys += sum([len(each) for each in fields if type(each) is dict])
+    if colons == keys:
         return value  # every colon follows one of its keys: there are no others, nor below it
     if _may_repeat_a_key(raw, value, shape, colons):
         try:

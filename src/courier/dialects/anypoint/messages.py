@@ -1,6 +1,7 @@
 """The broker API: publish, get, ack, nack, lock TTL, one or up to ten at a time."""
 
 from collections.abc import Callable, Sequence
+from itertools import starmap
 from typing import Any
 
 from msgspec import UNSET
@@ -263,12 +264,16 @@ class AnypointMessageRoutes(Family[AnypointServices]):
         """Settle what can be settled in one transaction; each item has a result of its own."""
         queue = _queue(call)
         leases = self._broker.bound_leases(queue, locks, messages)
-        each = enumerate(zip(settles, leases, strict=True))
-        settled = {
-            place: settle(*lease)
-            for place, (settle, lease) in each
-            if lease is not None and (settle is Ack or not isinstance(settle, Rejected))
-        }
+        settled: dict[int, Settlement] = {}
+        known = [lease for lease in leases if lease is not None]
+        if len(known) == len(leases) and settles.count(Ack) == len(leases):
+            settled.update(enumerate(starmap(Ack, known)))
+        else:
+            settled = {
+                place: settle(*lease)
+                for place, (settle, lease) in enumerate(zip(settles, leases, strict=True))
+                if lease is not None and not isinstance(settle, Rejected)
+            }
         outcomes = await self._broker.settle(queue, [*settled.values()], actor=call.actor)
         done = f"{what} successful"
         items = zip(messages, locks, strict=True)

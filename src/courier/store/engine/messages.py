@@ -108,13 +108,12 @@ def messages_of(
 ) -> list[Message]:
     """Messages of one block."""
     first, at_ms, count = block.first, block.at_ms, len(places)
-    made: Sequence[str | None] = ()
-    if block.rare and block.only_named:
-        own = block.own_ids
-        made = [own[place] for place in places]
-    if not made or None in made:
-        ours = ids.ids_together(at_ms, [first + place for place in places], queue=queue)
-        made = [own or id for own, id in zip(made, ours, strict=True)] if made else ours
+    own_ids = block.own_ids if block.rare else ()
+    made = [id for place in places if (id := own_ids[place])] if own_ids else []
+    if len(made) < count:
+        made = ids.ids_together(at_ms, [first + place for place in places], queue=queue)
+        if own_ids:
+            made = [own_ids[place] or id for place, id in zip(places, made, strict=True)]
     texts: list[Any] = [b""] * count
     if bodies:
         assert block.bodies is not None, "the block was read with its bodies"
@@ -133,7 +132,7 @@ def messages_of(
         found.append(
             Message(
                 first + place,
-                rare.own_id or id,
+                id,
                 at_ms,
                 text,
                 types[place],
