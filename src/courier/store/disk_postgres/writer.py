@@ -34,6 +34,7 @@ from courier.store.disk_postgres.connection import (
     Address,
     InDoubt,
     Overtaken,
+    confirmed,
     sentence,
 )
 from courier.store.disk_postgres.notices import Notices
@@ -72,7 +73,6 @@ ROUNDS_TO_RETURN = 2
 # How often a group is added to by what early answers lead to.
 EARLY_TIMES = 8
 _LOOK = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
-_NOT_ON_STANDBY = "canceling wait for synchronous replication"
 
 log = logging.getLogger("courier.store")
 
@@ -124,12 +124,10 @@ class PostgresWriter:
         self._known_ns = elapsed_ns()
         # Since when the database is away, and what it said last.
         self._away: tuple[float, StoreUnavailable] | None = None
-        self._local_only = False
         self._turns = Turns(address.schema)
         # The last group of this node that changed settings.
         self._settings_group = 0
         self.groups = self.calls = self.doubts = 0
-        self._listen_to_log()
         self._task = asyncio.create_task(self._serve())
 
     def submit(self, op: Op[T]) -> "asyncio.Future[T]":
@@ -330,16 +328,16 @@ class PostgresWriter:
     async def _write(self, calls: list[GroupCall]) -> bool:
         """Write what the group has changed, and commit it; False: nothing."""
         connection = self._connection
-        self._local_only = False
         timer = self._give_up_later(calls) if self._disk.may_commit_at_once else None
         try:
-            if not await self._engine.write():
-                await self._disk.end_unchanged()
-                await self._rollback()
-                return False
-            if not self._disk.is_committed:
-                timer = timer or self._give_up_later(calls)
-                await connection.execute("COMMIT")
+            with confirmed(connection):
+                if not await self._engine.write():
+                    await self._disk.end_unchanged()
+                    await self._rollback()
+                    return False
+                if not self._disk.is_committed:
+                    timer = timer or self._give_up_later(calls)
+                    await connection.execute("COMMIT")
         except LOST as error:
             if timer is None:
                 raise
@@ -347,8 +345,6 @@ class PostgresWriter:
         finally:
             if timer is not None:
                 timer.cancel()
-        if self._local_only:
-            raise InDoubt("no standby has confirmed it")
         return True
 
     async def _begin_group(self, calls: list[GroupCall]) -> bool:
@@ -553,7 +549,6 @@ class PostgresWriter:
                 error = again
                 await asyncio.sleep(DOUBT_RETRY_S)
                 continue
-            self._listen_to_log()
             self._away = None
             log.info("database_back", extra={"away_ms": int((self._loop.time() - since_s) * 1000)})
             return not refused
@@ -583,25 +578,16 @@ class PostgresWriter:
                 return True
             try:
                 connection = self._connection
-                self._local_only = False
-                await connection.execute("BEGIN")
-                happened = await self._disk.happened(connection)
-                await connection.execute("COMMIT")
+                with confirmed(connection):
+                    await connection.execute("BEGIN")
+                    happened = await self._disk.happened(connection)
+                    await connection.execute("COMMIT")
             except ERRORS as error:
                 doubt.__cause__ = error
                 await asyncio.sleep(DOUBT_RETRY_S)
-                continue
-            if self._local_only:
                 continue
             if happened:
                 self._committed(calls)
                 return True
             self._stale = True
             return False
-
-    def _listen_to_log(self) -> None:
-        self._connection.add_log_listener(self._warned)
-
-    def _warned(self, connection: Any, message: Any) -> None:
-        if str(message.message).startswith(_NOT_ON_STANDBY):
-            self._local_only = True
