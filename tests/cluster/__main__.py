@@ -76,15 +76,19 @@ class Pipeline:
 
 
 def _run(command: list[Any]) -> str:
-    done = subprocess.run(
-        [str(part) for part in command],
-        capture_output=True,
-        text=True,
-        timeout=COMMAND_S_MAX,
-        check=False,
-    )
+    name = " ".join(str(part) for part in command[2:6])
+    try:
+        done = subprocess.run(
+            [str(part) for part in command],
+            capture_output=True,
+            text=True,
+            timeout=COMMAND_S_MAX,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise Failed(f"{name}: still at work after {COMMAND_S_MAX:.0f} s") from None
     if done.returncode:
-        raise Failed(f"{' '.join(str(part) for part in command[2:6])}: {done.stderr[-2_000:]}")
+        raise Failed(f"{name}: {done.stderr[-2_000:]}")
     return done.stdout
 
 
