@@ -1712,6 +1712,13 @@ FAULTS = (
     ),
     Fault(
         "store/disk_postgres/__init__.py",
+        "await connection.execute(sql.CONFIRM)",
+        "pass",
+        "tests/store/test_postgres_standby.py::test_no_offset_is_told_before_a_standby_has_it["
+        "backend ended]",
+    ),
+    Fault(
+        "store/disk_postgres/__init__.py",
         "self.went_back = self._head.grp < self.seen or not known",
         "self.went_back = self._head.grp < self.seen",
         "tests/store/test_epochs.py::test_a_standby_that_lacks_commits_begins_a_new_epoch[1]",
