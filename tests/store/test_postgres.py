@@ -264,6 +264,23 @@ def test_another_server_sees_settings_and_hints(tmp_path: Path) -> None:
     assert held == [{"sweep": 1}, {}, {"sweep": 1}, {"sweep": 2}]
 
 
+def test_a_reader_that_loses_its_connection_says_why(tmp_path: Path) -> None:
+    url = postgres.url_of(tmp_path / "reader")
+
+    async def story() -> str:
+        store = await SharedStore.open(url, sealer=SEALER)
+        with pytest.raises(StoreUnavailable) as caught:
+            async with store.disk._reading() as db:
+                pid = await db.fetchval("SELECT pg_backend_pid()")
+                end = f"SELECT pg_terminate_backend({pid})"
+                await asyncio.to_thread(postgres.server().sql, end)
+                await db.fetch("SELECT 1")
+        await store.close()
+        return str(caught.value)
+
+    assert "cannot be reached: the connection was lost" in asyncio.run(story())
+
+
 @pytest.fixture
 def mortal() -> Iterator[postgres.Database]:
     """A server that a test may stop."""

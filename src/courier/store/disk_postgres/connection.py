@@ -154,4 +154,7 @@ def sentence(address: Address, error: BaseException) -> str:
 
 
 def _first_line(error: BaseException) -> str:
-    return str(error).partition("\n")[0]
+    line = str(error).partition("\n")[0]
+    # The driver tells of its own method then.
+    gone = isinstance(error, pg.InterfaceError) and line.startswith("cannot call ")
+    return "the connection was lost" if gone else line
