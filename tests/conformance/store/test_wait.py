@@ -7,7 +7,7 @@ import pytest
 
 from courier import ids
 from courier.core.errors import Conflict, NotFound, OverLimit
-from courier.core.types import DAY_MS, Ack, Draft, Queue
+from courier.core.types import DAY_MS, Ack, Draft, Listener, Queue
 from tests.conformance.store.driver import CALLER, TENANT, Driver, bodies
 
 pytestmark = pytest.mark.one_node
@@ -18,6 +18,12 @@ WAIT_SECONDS_MAX = 60
 @pytest.fixture
 def fifo(driver: Driver) -> Queue:
     return driver.queue("fifo", fifo=True, attempts_max=None)
+
+
+@pytest.fixture(params=["pullers", "listener"])
+def line(request: pytest.FixtureRequest, driver: Driver, queue: Queue) -> Queue | Listener:
+    """What pullers of a queue share, and what one of its listeners has to itself."""
+    return queue if request.param == "pullers" else driver.listener(queue)
 
 
 def grouped(driver: Driver, queue: Queue, *names: str) -> None:
@@ -38,14 +44,10 @@ def test_nobody_gets_a_hint_while_nothing_happens(driver: Driver, queue: Queue) 
     assert driver.hints(hint) == [False]
 
 
-def test_a_publish_gives_a_hint(driver: Driver, queue: Queue) -> None:
-    hint = driver.wait(queue)
-    driver.publish(queue, "a")
-    assert driver.hints(hint) == [True]
-
-
-def test_a_publish_gives_as_many_hints_as_it_has_messages(driver: Driver, queue: Queue) -> None:
-    first, second, third = (driver.wait(queue) for _ in range(3))
+def test_a_publish_gives_as_many_hints_as_it_has_messages(
+    driver: Driver, queue: Queue, line: Queue | Listener
+) -> None:
+    first, second, third = (driver.wait(line) for _ in range(3))
     driver.publish(queue, "a", "b")
     assert driver.hints(first, second, third) == [True, True, False]
     driver.publish(queue, "c")
@@ -69,14 +71,15 @@ def test_a_publish_on_several_queues_gives_hints_on_each(driver: Driver, queue: 
 @pytest.mark.parametrize("fifo", [False, True], ids=["standard", "fifo"])
 def test_the_end_of_a_delay_gives_a_hint(driver: Driver, fifo: bool) -> None:
     queue = driver.queue(delay_ms=100, fifo=fifo)
+    listener = driver.listener(queue)
     driver.publish(queue, "a")
-    hint = driver.wait(queue)
+    hints = [driver.wait(queue), driver.wait(listener)]
     driver.advance(99)
     driver.sweep()
-    assert driver.hints(hint) == [False]
+    assert driver.hints(*hints) == [False, False]
     driver.advance(1)
     driver.sweep()
-    assert driver.hints(hint) == [True]
+    assert driver.hints(*hints) == [True, True]
 
 
 @pytest.mark.parametrize("fifo", [False, True], ids=["standard", "fifo"])
@@ -288,11 +291,11 @@ def test_a_shorter_delay_gives_a_hint(driver: Driver) -> None:
     assert driver.hints(hint) == [True]
 
 
-def test_who_waits_for_a_dropped_queue_is_told(driver: Driver, queue: Queue) -> None:
+def test_who_waits_for_a_dropped_line_is_told(driver: Driver, line: Queue | Listener) -> None:
     other = driver.queue("other")
-    hints = [driver.wait(queue) for _ in range(150)]
+    hints = [driver.wait(line) for _ in range(150)]
     elsewhere = driver.wait(other)
-    driver.change(drops=[queue])
+    driver.change(drops=[line])
     assert all(driver.hints(*hints))
     assert driver.hints(elsewhere) == [False]
 
@@ -300,8 +303,10 @@ def test_who_waits_for_a_dropped_queue_is_told(driver: Driver, queue: Queue) -> 
 # --- what gives none ---
 
 
-def test_a_delayed_message_gives_no_hint(driver: Driver, queue: Queue) -> None:
-    hint = driver.wait(queue)
+def test_a_delayed_message_gives_no_hint(
+    driver: Driver, queue: Queue, line: Queue | Listener
+) -> None:
+    hint = driver.wait(line)
     driver.publish(queue, Draft(b"a", delay_ms=100))
     assert driver.hints(hint) == [False]
 
