@@ -29,8 +29,8 @@ def stranger(request: pytest.FixtureRequest) -> Iterator[tuple[str, int, str]]:
     """Something that answers, but is no Courier: its address, and what is to be said about it."""
     content, status, said = {
         "not HTTP": (b"220 mail.example.org ESMTP\r\n", 3, "cannot reach"),
-        "cut off": (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{}", 3, "broke off"),
-        "other JSON": (b"HTTP/1.1 200 OK\r\n\r\n{}", 1, "does not answer as a Courier server"),
+        "cut off": (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{}", 3, "cut off"),
+        "other JSON": (b"HTTP/1.1 200 OK\r\n\r\n{}", 1, "does not answer like a Courier server"),
         "other page": (b"HTTP/1.1 200 OK\r\n\r\n<html>", 1, "something that is not JSON"),
         "other refusal": (b"HTTP/1.1 404 No\r\n\r\n<html>", 1, "the server answered 404: <html>"),
     }[request.param]
@@ -235,7 +235,7 @@ def test_a_token_may_stand_in_a_file(courier: Command, tmp_path: Path) -> None:
         (("publish", "q", "b", "--delay", "soon"), "'soon' is not a duration"),
         (("publish", "q", "b", "--delay", "500ms"), "not a whole number of seconds"),
         (("pull", "q", "--count", "101"), "'101' is not a whole number from 1 to 100"),
-        (("ack", "q", "lease", "--delay", "1s"), "--delay goes with --retry"),
+        (("ack", "q", "lease", "--delay", "1s"), "--delay needs --retry"),
         (("queue", "create", "q", "--no-consumer", "--lease", "1s"), "leave out --no-consumer"),
         (("queue", "list", "--tenant", "../x"), "is not a tenant's name"),
     ],

@@ -88,7 +88,7 @@ def test_a_deleted_tenant_is_gone_with_its_key(courier: Command, tenant: str) ->
 
 def test_a_tenant_that_does_not_exist_is_refused(courier: Command, queue_name: str) -> None:
     assert "does not exist" in courier.fails(1, "tenant", "delete", queue_name)
-    assert "no credentials of tenant" in courier.fails(
+    assert "no credentials for tenant" in courier.fails(
         2, "queue", "show", "x", "--tenant", queue_name
     )
 

@@ -128,7 +128,7 @@ def test_a_lost_claim_stops_the_query_with_a_sentence(
     for acknowledge in (lambda: asked.commit(end), lambda: asked.latestOffset(end, ALL)):
         with pytest.raises(ClaimEnded) as stopped:
             acknowledge()
-        assert f"queue '{queue_name}' were given to others" in str(stopped.value)
+        assert f"queue '{queue_name}' went to other consumers" in str(stopped.value)
         assert "lease 1000 ms" in str(stopped.value) and "leaseMs" in str(stopped.value)
 
 
@@ -151,7 +151,7 @@ def test_a_claim_that_the_broker_does_not_know_is_not_taken_for_acknowledged(
     assert later.latestOffset(second, ALL)["rows"] == 4
     later.stop()
     for unknown in (first, {**second, "claim": "forgotten"}):
-        with pytest.raises(ClaimEnded, match="nobody knows any more whether its messages"):
+        with pytest.raises(ClaimEnded, match="the broker no longer knows whether its messages"):
             reader(broker, queue_name).latestOffset(unknown, ALL)
 
 
@@ -192,7 +192,7 @@ def test_what_is_there_now_ends_although_more_comes(
     ("more", "sentence"),
     [
         ({"kinds": "acked"}, "unknown option 'kinds' for consuming a queue"),
-        ({"leaseMs": "5"}, "option 'leaseMs' is a whole number from 1000"),
+        ({"leaseMs": "5"}, "option 'leaseMs' must be a whole number from 1000"),
     ],
 )
 def test_options_of_other_modes_are_refused(

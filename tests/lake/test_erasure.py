@@ -139,7 +139,7 @@ def test_a_word_of_sql_in_a_condition_is_said_to_need_quotes(small: SmallLake) -
 
 
 def test_it_waits_for_no_one_and_says_what_is_in_the_way(lake: Lake) -> None:
-    with lock.hold(lake.root), pytest.raises(LakeError, match="another pipeline is at work"):
+    with lock.hold(lake.root), pytest.raises(LakeError, match="another pipeline is running"):
         erasure.erase(lake, ErasureAsked(queue="orders"), actor="ada", now_ms=NOW_MS)
     plan = Path(lake.root, "_replays", "mine", "key")
     plan.mkdir(parents=True)

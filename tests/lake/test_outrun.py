@@ -58,6 +58,6 @@ def test_nor_is_what_is_made_of_the_events(spark: SparkSession, tmp_path: Path) 
     for table, same in zip(lake.derived, other.derived, strict=True):
         same.create()
         same.commit(None, app=archive.APP, batch=10)
-        with pytest.raises(Outrun, match=f"{table.name} was brought from 0 to 10 by another"):
+        with pytest.raises(Outrun, match=f"{table.name} was moved from 0 to 10 by another"):
             made._put(table, table.read(spark, []), archive.Span(0, 20), {}, replaced=[])
         assert archive.last(table) == 10

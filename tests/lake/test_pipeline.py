@@ -280,7 +280,7 @@ def test_events_that_a_token_may_not_see_are_missed(
     rows = small.lake.events.read(spark).drop("date").where("offset <> 5")
     with pytest.raises(LakeError, match="needs the operator's token"):
         archive.append(events, rows, after=0, batch=0, began_ms=0, files_max=1)
-    with pytest.raises(archive.Gap, match=r"the next event for the lake is 1,.* begins with 6"):
+    with pytest.raises(archive.Gap, match=r"the lake needs event 1 next,.* begin with 6"):
         archive.append(events, rows.where("offset > 4"), after=0, batch=0, began_ms=0, files_max=1)
     assert archive.last(events) == 0
 

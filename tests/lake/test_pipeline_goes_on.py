@@ -62,7 +62,7 @@ def test_a_trimmed_journal_is_told_and_another_lake_begins_where_it_does(
         sentence = str(refused.value)
         assert f"ends at offset {upto}, and the journal now begins at " in sentence
         assert "events are gone, those after 20" in sentence
-        assert "--accept-gap, which records the gap, or begin another lake with --lake" in sentence
+        assert "--accept-gap, which records the gap, or start another lake with --lake" in sentence
         assert "\n" not in sentence
         assert _offsets(lake) == before == list(range(1, upto + 1))
 

@@ -111,7 +111,7 @@ def test_it_waits_for_its_broker_says_little_and_ends_in_order(
         refused = command.attempt("pipeline", "run", "--once")
         assert refused.status == 1
         assert refused.err == (
-            f"courier: another pipeline is at work on the lake {root}: "
+            f"courier: another pipeline is running on the lake {root}: "
             f"process {courier.process.pid}\n"
         )
         courier.wait("waiting for it")

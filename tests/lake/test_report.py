@@ -292,7 +292,7 @@ def test_the_command_writes_what_the_journal_says(small: SmallLake, tmp_path: Pa
 @pytest.mark.parametrize(
     ("words", "status", "told"),
     [
-        ("--queue nobody", 2, "knows no queue 'nobody'"),
+        ("--queue nobody", 2, "has no queue 'nobody'"),
         ("--since 1h --until 2h", 2, "--since must be before"),
         ("--since soon", 2, "'soon' is neither a time"),
         ("--out no/report.html", 1, "No such file or directory"),

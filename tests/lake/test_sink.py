@@ -156,7 +156,7 @@ def _with(column: str) -> StructType:
     [
         (StructType().add("text", StringType()), {}, "there is no column 'body' among text"),
         (StructType().add("body", DoubleType()), {}, "column 'body' is double, not string or"),
-        (_with("colour"), {}, "column 'colour' is none of body, content_type"),
+        (_with("colour"), {}, "unknown column 'colour'; known: body, content_type"),
         (
             StructType().add("body", BinaryType()).add("headers", COUNTS),
             {},
@@ -165,15 +165,15 @@ def _with(column: str) -> StructType:
         (BODY, {"queue": ""}, "option 'queue' is missing"),
         (BODY, {"queue": "nowhere"}, "{url} refused: "),
         (BODY, {"tenant": "nobody"}, "{url} refused: "),
-        (BODY, {"contentType": "xml"}, "option 'contentType' is one of text, json, bytes"),
-        (BODY, {"writeId": "a/b"}, "option 'writeId' is up to 100 letters"),
+        (BODY, {"contentType": "xml"}, "option 'contentType' must be one of text, json, bytes"),
+        (BODY, {"writeId": "a/b"}, "option 'writeId' must be up to 100 letters"),
         (BODY, {"startingOffset": "1"}, "unknown option 'startingoffset'"),
-        (BODY, {"rowsPerSecond": "0"}, "option 'rowsPerSecond' is a whole number from 1"),
+        (BODY, {"rowsPerSecond": "0"}, "option 'rowsPerSecond' must be a whole number from 1"),
         (BODY, {"token": "wrong"}, "{url} does not know this token"),
         (
             _with("content_type"),
             {"contentType": "json"},
-            "there is a column 'content_type', so",
+            "give column 'content_type' or option",
         ),
     ],
 )

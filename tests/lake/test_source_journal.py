@@ -130,25 +130,28 @@ def test_queue_kinds_and_columns_are_the_brokers_work(history: Server) -> None:
     [
         ({"colums": "body"}, "unknown option 'colums'"),
         ({"columns": "body,bodi"}, "option 'columns' names bodi"),
-        ({"mode": "push"}, "option 'mode' is journal or consume, not 'push'"),
+        ({"mode": "push"}, "option 'mode' must be journal or consume, not 'push'"),
         ({"mode": "consume"}, "option 'queue' is missing"),
-        ({"startingOffset": "soon"}, "option 'startingOffset' is earliest, latest, an offset or"),
+        (
+            {"startingOffset": "soon"},
+            "option 'startingOffset' must be earliest, latest, an offset or",
+        ),
         ({"startingOffset": "latest"}, "a batch read goes from startingOffset on"),
         ({"endingOffset": "earliest"}, "a batch read goes from startingOffset on"),
-        ({"numPartitions": "0"}, "option 'numPartitions' is a whole number from 1"),
-        ({"pageRows": "many"}, "option 'pageRows' is a whole number"),
-        ({"pushFilters": "yes"}, "option 'pushFilters' is true or false"),
+        ({"numPartitions": "0"}, "option 'numPartitions' must be a whole number from 1"),
+        ({"pageRows": "many"}, "option 'pageRows' must be a whole number"),
+        ({"pushFilters": "yes"}, "option 'pushFilters' must be true or false"),
         ({"maxRowsPerTrigger": "5"}, "unknown option 'maxrowspertrigger' for a batch read"),
         ({"path": "x"}, "unknown option 'path'"),
         ({"tokenFile": "x"}, "give option 'token' or 'tokenFile', not both"),
-        ({"failOnDataLoss": "maybe"}, "option 'failOnDataLoss' is true or false"),
+        ({"failOnDataLoss": "maybe"}, "option 'failOnDataLoss' must be true or false"),
         ({"provider": "courier", "option.url": "x"}, "Spark does not tell a source the options of"),
         ({"url": ""}, "option 'url' is missing"),
         ({"url": "ftp://here"}, "url must be an http:// or https:// address"),
         ({"url": "http://here:port"}, "url must be an http:// or https:// address"),
         ({"token": "", "tokenFile": "/nowhere/token"}, "option 'tokenFile': /nowhere/token: No"),
         ({"token": ""}, "option 'token' is missing"),
-        ({"token": "two words"}, "the token holds characters"),
+        ({"token": "two words"}, "the token contains invalid"),
     ],
 )
 def test_a_wrong_option_is_one_sentence_that_names_it(
@@ -187,7 +190,7 @@ def test_the_broker_cannot_be_reached_or_refuses_in_one_sentence(
         threading.Thread(target=stranger.serve_forever).start()
         told = refusal(url=f"http://127.0.0.1:{stranger.server_port}")
         stranger.shutdown()
-    assert "does not answer as a Courier broker does" in told
+    assert "does not answer like a Courier broker" in told
     file = tmp_path / "token"
     file.write_text("wrong\n")
     assert "does not know this token" in refusal(token="", tokenFile=file)

@@ -127,7 +127,7 @@ def _read(lake: Lake, spark: SparkSession, files: list[File]) -> list[object]:
 
 def test_vacuum_leaves_a_running_pipeline_its_files(lake: Lake) -> None:
     with lock.hold(lake.root):
-        with pytest.raises(LakeError, match="a pipeline is at work"):
+        with pytest.raises(LakeError, match="a pipeline is running"):
             upkeep.vacuum(lake, 0)
         upkeep.vacuum(lake, 1)
     upkeep.vacuum(lake, 0)

@@ -62,7 +62,7 @@ class ApiClient:
     ) -> Any:
         """A request in the Cloudflare dialect, below the account; returns its `result`."""
         if not self._access.token:
-            raise Misused(f"there are no credentials of tenant '{self.tenant}': give --token")
+            raise Misused(f"no credentials for tenant '{self.tenant}': give --token")
         path = f"/client/v4/accounts/{segment(self._account_id())}{path}"
         return self._result(method, path, body, query=query, headers=headers)
 
@@ -178,7 +178,9 @@ class ApiClient:
         if not self._account:
             accounts = self._result("GET", "/client/v4/accounts", None)
             if len(accounts) != 1:
-                raise Misused(f"the token opens {len(accounts)} accounts: choose with --account")
+                raise Misused(
+                    f"the token is valid for {len(accounts)} accounts: choose with --account"
+                )
             self._account = accounts[0]["id"]
         return self._account
 
@@ -198,7 +200,7 @@ class ApiClient:
 
     def _expect(self, answer: Any, member: str) -> dict[str, Any]:
         if not isinstance(answer, dict) or member not in answer:
-            raise Failed(f"{masked(self._access.url)} does not answer as a Courier server does")
+            raise Failed(f"{masked(self._access.url)} does not answer like a Courier server")
         return answer
 
     def _read(
@@ -240,15 +242,15 @@ class ApiClient:
             raise Failed(f"{masked(self._access.url)}: {error}") from error
         except ssl.SSLCertVerificationError as error:
             raise Unreachable(
-                f"{masked(self._access.url)} shows a certificate that is not trusted "
-                f"({error.verify_message}): name the file of its issuer in SSL_CERT_FILE"
+                f"{masked(self._access.url)} has an untrusted certificate "
+                f"({error.verify_message}): set SSL_CERT_FILE to the file of its issuer"
             ) from error
         except TimeoutError as error:
             raise Unreachable(self._unreachable("it did not answer in time")) from error
         except OSError as error:
             raise Unreachable(self._unreachable(error.strerror or str(error))) from error
         except http.client.HTTPException as error:
-            raise Unreachable(self._unreachable("its answer broke off or is not HTTP")) from error
+            raise Unreachable(self._unreachable("its answer was cut off or is not HTTP")) from error
 
     def _unreachable(self, why: str) -> str:
         return (

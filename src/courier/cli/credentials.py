@@ -162,5 +162,5 @@ def read_secret(text: str, what: str = "secret") -> str:
 def _token(given: str) -> str:
     text = read_secret(given, "token")
     if not text.isascii() or not text.isprintable():
-        raise Misused("the token holds characters that no token has")
+        raise Misused("the token contains invalid characters")
     return text

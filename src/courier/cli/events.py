@@ -45,7 +45,7 @@ def _send(args: argparse.Namespace) -> None:
         if not equals or not name:
             raise Misused(f"--field takes NAME=VALUE, not {text!r}")
         if name in source:
-            raise Misused(f"--field {name} is given twice, or is what SOURCE says")
+            raise Misused(f"--field {name} is given twice, or is set by SOURCE")
         source[name] = value
     wanted: dict[str, Any] = {
         "source": source,

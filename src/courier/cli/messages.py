@@ -105,7 +105,7 @@ def _publish(args: argparse.Namespace) -> None:
     if sum((args.body is not None, args.file is not None, args.lines)) != 1:
         raise Misused("give one of BODY, - (for stdin), --file and --lines")
     if args.id is not None and args.lines:
-        raise Misused("--id names one message: it does not go with --lines")
+        raise Misused("--id names one message: it cannot be used with --lines")
     if args.id is not None and not (args.id.isascii() and args.id.isprintable() and args.id):
         raise Misused("--id takes printable ASCII characters")
     if args.lines:
@@ -294,7 +294,7 @@ def _json_body(text: str) -> bytes:
 
 def _ack(args: argparse.Namespace) -> None:
     if args.delay is not None and not args.retry:
-        raise Misused("--delay goes with --retry")
+        raise Misused("--delay needs --retry")
     items: list[dict[str, Any]] = [{"lease_id": lease} for lease in args.leases]
     for item in items:
         if args.delay is not None:

@@ -108,7 +108,7 @@ def _create(args: argparse.Namespace) -> None:
     rules = _consumer_rules(args)
     if args.no_consumer and (rules or args.dead_letter is not None):
         raise Misused(
-            "--max-retries, --retry-delay, --lease and --dead-letter are rules of the consumer: "
+            "--max-retries, --retry-delay, --lease and --dead-letter are settings of the consumer: "
             "leave out --no-consumer"
         )
     client = ApiClient(access(args))

@@ -94,7 +94,7 @@ def _init(args: argparse.Namespace) -> None:
     settings = load(args)
     if not config.is_database(settings.store):
         raise config.ConfigError(
-            "a server that has its store to itself needs no init: courier serve does all of it"
+            "only servers that share a database need init: courier serve does the rest"
         )
     from courier.app import initialize
 

@@ -75,7 +75,7 @@ async def _restored(args: argparse.Namespace) -> None:
         return
     print(
         f"The journal's epoch is {epoch}, and was {before}. Pipelines and readers of the journal "
-        "stop, and say so: begin another lake with --lake."
+        "stop, and say so: start another lake with --lake."
     )
 
 

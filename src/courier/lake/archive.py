@@ -144,7 +144,7 @@ def append(
         return Span(after, after)
     low, upto = written.range("offset")
     if low != after + 1:
-        raise Gap(f"the next event for the lake is {after + 1}, and what came begins with {low}")
+        raise Gap(f"the lake needs event {after + 1} next, and the events read begin with {low}")
     span = Span(low - 1, upto)
     if written.rows != span.rows:
         raise LakeError(

@@ -119,8 +119,8 @@ def _happened(
         head = broker.head()
     if lake.events.epoch not in ("", head.epoch):
         raise LakeError(
-            f"the lake {lake.root} was made of another store than the one at {place.url}: its "
-            "messages can be replayed, but a listener cannot be fed from it"
+            f"the lake {lake.root} was made from another store than the one at {place.url}: its "
+            "messages can be replayed, but a listener cannot be backfilled from it"
         )
     after = archive.last(lake.events)
     tail = Slice(head.epoch, after, head.last, columns=_COLUMNS, queues=(queue,), kinds=kinds)

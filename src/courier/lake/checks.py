@@ -42,15 +42,15 @@ def check(lake: Lake, place: Place, *, name: str, checkpoint: str, accept_gap: b
         known = lake.events.epoch
         if known and known != head.epoch:
             raise LakeError(
-                f"the lake {lake.root} is of the journal '{known}', and the one at {place.url} is "
-                f"'{head.epoch}': the store was recreated, so begin another lake with --lake; "
+                f"the lake {lake.root} has journal '{known}', and the one at {place.url} is "
+                f"'{head.epoch}': the store was recreated, so start another lake with --lake; "
                 "lakes in one folder can be read as one"
             )
         at = archive.last(lake.events)
         if at > head.last:
             raise LakeError(
                 f"the lake {lake.root} has events up to offset {at}, and the journal at "
-                f"{place.url} ends at {head.last}: an older copy of the store is back"
+                f"{place.url} ends at {head.last}: the store was restored from an older copy"
             )
         for table in lake.tables:
             table.create(epoch=head.epoch)
@@ -76,7 +76,7 @@ def _lost(lake: Lake, gone: archive.Span) -> str:
     return (
         f"the lake {lake.root} ends at offset {gone.after}, and the journal now begins at "
         f"{gone.upto + 1}: {gone.rows} events are gone{since}; go on without them with "
-        "--accept-gap, which records the gap, or begin another lake with --lake"
+        "--accept-gap, which records the gap, or start another lake with --lake"
     )
 
 
@@ -93,7 +93,7 @@ def _own(checkpoint: str, owner: dict[str, str]) -> None:
     told = marker.read_bytes() if marker.exists() else None
     if told not in (None, b"", json.dumps(owner).encode()):
         raise LakeError(
-            f"the checkpoint {folder} is of another pipeline or lake: choose another with "
+            f"the checkpoint {folder} belongs to another pipeline or lake: choose another with "
             "--checkpoint"
         )
     there = {each.name for each in folder.iterdir()} if folder.exists() else set()

@@ -133,7 +133,7 @@ class Client:
             address = "an http:// or https:// address without credentials"
             raise CourierError(f"url must be {address}: {error}") from None
         if not re.fullmatch(r"[!-~]+", place.token):
-            raise CourierError("the token holds characters that no token has")
+            raise CourierError("the token contains invalid characters")
 
     def close(self) -> None:
         self._requester.close()
@@ -382,7 +382,7 @@ class Client:
         return kind(f"{self._place.url} refused: {text}")
 
     def _stranger(self) -> CourierError:
-        return CourierError(f"{self._place.url} does not answer as a Courier broker does")
+        return CourierError(f"{self._place.url} does not answer like a Courier broker")
 
 
 def recreated(url: str, known: str, found: str) -> str:

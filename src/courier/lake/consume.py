@@ -150,16 +150,16 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             except ClaimEnded:
                 raise ClaimEnded(
                     f"a batch of this query is done, and its messages on queue "
-                    f"'{self._asked.queue}' were given to others before they could be "
+                    f"'{self._asked.queue}' went to other consumers before they could be "
                     f"acknowledged (claim '{claim}', lease {self._asked.lease_ms} ms): they will "
                     "be processed twice; start it with a new checkpoint and a longer 'leaseMs'"
                 ) from None
             except Missing as error:
                 # What was acknowledged is known until the next is; so this never was.
                 raise ClaimEnded(
-                    f"a batch of this query is done, and nobody knows any more whether its "
+                    f"a batch of this query is done, and the broker no longer knows whether its "
                     f"messages on queue '{self._asked.queue}' were acknowledged ({error}): they "
-                    "may have been given to others; start it with a new checkpoint"
+                    "may have gone to other consumers; start it with a new checkpoint"
                 ) from None
         self._acked = claim
 

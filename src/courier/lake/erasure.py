@@ -101,7 +101,7 @@ def counted(lake: Lake, condition: str) -> ChosenMessages:
     found = query.ask(lake, sql, limit=MESSAGES_MAX)
     if found.more:
         raise LakeError(
-            f"more than {MESSAGES_MAX} messages are meant: choose a part of them with --queue, "
+            f"more than {MESSAGES_MAX} messages match: choose fewer with --queue, "
             "--before or --where first"
         )
     seqs: dict[str, list[int]] = {}
@@ -134,7 +134,7 @@ def erase(lake: Lake, asked: ErasureAsked, *, actor: str, now_ms: int) -> Erasur
             _clear(table, chosen, record.id)
         # In a bucket nothing locks a pipeline out, and it may have written content again.
         if {archive.last(table) for table in lake.tables} != {record.offset}:
-            raise LakeError("a pipeline is at work on the lake: end it, and erase again")
+            raise LakeError("a pipeline is running on the lake: stop it, and erase again")
         record = replace(record, done=True)
         keep(lake, record)
         upkeep.vacuum(lake, 0, alone=True)

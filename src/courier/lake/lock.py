@@ -31,7 +31,7 @@ def hold(root: str) -> Iterator[None]:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise LakeError(
-                f"another pipeline is at work on the lake {root}: process {holder(root)}"
+                f"another pipeline is running on the lake {root}: process {holder(root)}"
             ) from None
         _tighten(file.parent)
         held.truncate(0)

@@ -81,17 +81,17 @@ def parse(given: Mapping[str, str], known: Collection[str], use: str = "reading"
         raise BadOption("option 'url' is missing: the address of the broker")
     mode = values.get("mode", "journal")
     if mode not in ("journal", "consume"):
-        raise BadOption(f"option 'mode' is journal or consume, not '{mode}'")
+        raise BadOption(f"option 'mode' must be journal or consume, not '{mode}'")
     if mode == "consume" and not values.get("queue"):
         raise BadOption("option 'queue' is missing: the queue to consume")
     content_type = values.get("contenttype", "")
     if content_type and content_type not in CONTENT_TYPES:
         raise BadOption(
-            f"option 'contentType' is one of {', '.join(CONTENT_TYPES)}, not '{content_type}'"
+            f"option 'contentType' must be one of {', '.join(CONTENT_TYPES)}, not '{content_type}'"
         )
     write_id = values.get("writeid", "")
     if write_id and not re.fullmatch(WRITE_ID, write_id):
-        raise BadOption("option 'writeId' is up to 100 letters, digits and . _ : -")
+        raise BadOption("option 'writeId' must be up to 100 letters, digits and . _ : -")
     if values.get("pipeline") == LAKE_PIPELINE:
         raise BadOption(
             f"option 'pipeline' cannot be '{LAKE_PIPELINE}': the lake's own pipeline has that "
@@ -134,7 +134,7 @@ def offset_or_ms(text: str, option: str) -> tuple[int | None, int | None]:
         at = datetime.fromisoformat(text)
     except ValueError:
         raise BadOption(
-            f"option '{option}' is earliest, latest, an offset or a time such as "
+            f"option '{option}' must be earliest, latest, an offset or a time such as "
             f"2026-01-31T12:00:00Z, not '{text}'"
         ) from None
     return None, at_ms(at if at.tzinfo else at.replace(tzinfo=UTC))
@@ -171,7 +171,7 @@ def _names(text: str) -> tuple[str, ...]:
 def _truth(values: Mapping[str, str], name: str, *, default: bool) -> bool:
     text = values.get(name.lower(), str(default)).lower()
     if text not in ("true", "false"):
-        raise BadOption(f"option '{name}' is true or false, not '{text}'")
+        raise BadOption(f"option '{name}' must be true or false, not '{text}'")
     return text == "true"
 
 
@@ -180,5 +180,7 @@ def _number(values: Mapping[str, str], name: str, *, low: int, high: int) -> int
     if text is None:
         return None
     if not (re.fullmatch(r"[0-9]{1,18}", text) and low <= int(text) <= high):
-        raise BadOption(f"option '{name}' is a whole number from {low} to {high}, not '{text}'")
+        raise BadOption(
+            f"option '{name}' must be a whole number from {low} to {high}, not '{text}'"
+        )
     return int(text)

@@ -296,7 +296,7 @@ def find(plans: Plans, id: str, asked: Asked) -> ReplayPlan | None:
         if plan.asked.get(name, "") != value:
             raise BadRequest(
                 f"replay '{id}' was begun with another --{name}: "
-                f"{plan.asked.get(name) or 'none'!r}; continue it with --id alone, or take "
+                f"{plan.asked.get(name) or 'none'!r}; continue it with --id alone, or use "
                 "another id"
             )
     return plan

@@ -67,7 +67,7 @@ def make(
         raise BadRequest("the report would end before it begins: --since must be before --until")
     with connect(lake) as tables:
         if queue is not None and not known_queue(tables, queue):
-            raise BadRequest(f"the lake at {lake.root} knows no queue '{queue}'")
+            raise BadRequest(f"the lake at {lake.root} has no queue '{queue}'")
         figures = gather(tables, queue=queue, since_ms=since_ms, until_ms=until_ms)
     text = render(figures, made_ms=now_ms)
     return ReportPage(text, figures.totals["published"], figures.totals["acked"])

@@ -54,11 +54,11 @@ def check(asked: Options, schema: StructType, place: Place, *, overwrite: bool) 
     if "body" not in schema.names:
         raise BadOption(f"there is no column 'body' among {', '.join(schema.names)}")
     if "content_type" in schema.names and asked.content_type:
-        raise BadOption("there is a column 'content_type', so option 'contentType' says too much")
+        raise BadOption("give column 'content_type' or option 'contentType', not both")
     for each in schema:
         taken = _TAKEN.get(each.name)
         if taken is None:
-            raise BadOption(f"column '{each.name}' is none of {', '.join(_TAKEN)}")
+            raise BadOption(f"unknown column '{each.name}'; known: {', '.join(_TAKEN)}")
         if each.dataType.simpleString() not in [kind.simpleString() for kind in taken]:
             wanted = " or ".join(kind.simpleString() for kind in taken)
             raise BadOption(f"column '{each.name}' is {each.dataType.simpleString()}, not {wanted}")

@@ -459,7 +459,7 @@ class Table:
                 return False
             if known is not None and after is not None and known != after:
                 raise Outrun(
-                    f"table {self.name} was brought from {after} to {known} by another pipeline "
+                    f"table {self.name} was moved from {after} to {known} by another pipeline "
                     "meanwhile: end that one, or this"
                 )
             if removes and not has_all(self._adds(table), removes):

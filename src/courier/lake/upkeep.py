@@ -89,7 +89,7 @@ def vacuum(
     """
     if not alone and retention_hours < RUNNING_HOURS and lock.holder(lake.root) is not None:
         raise LakeError(
-            f"a pipeline is at work on this lake: with less than {RUNNING_HOURS} h, files "
+            f"a pipeline is running on this lake: with less than {RUNNING_HOURS} h, files "
             "that it is about to use would be removed"
         )
     if not dry_run:

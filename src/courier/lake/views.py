@@ -69,7 +69,7 @@ def write(lake: Lake | Lakes, file: Path, *, relative: bool = False) -> dict[str
     """
     in_bucket = is_elsewhere(lake.root)
     if in_bucket and relative:
-        raise LakeError("no path leads from the file of views into a bucket: leave out --relative")
+        raise LakeError("--relative does not work for a lake in a bucket: leave it out")
     before = Path.cwd()
     with tempfile.TemporaryDirectory(prefix="courier-views-") as folder:
         new = Path(folder, file.name)
@@ -121,7 +121,7 @@ def _fill(
             found = table.files()
             if len(found) > FILES_MAX:
                 raise LakeError(
-                    f"table {table.name} has {len(found)} files, and views can name {FILES_MAX}: "
+                    f"table {table.name} has {len(found)} files, and a view can have {FILES_MAX}: "
                     "compact it first"
                 )
             paths = [f"{table.uri}/{each.path}" for each in found]
