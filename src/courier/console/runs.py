@@ -263,7 +263,7 @@ class Runs:
     async def _retry(self, plan: Plan, page: Sequence[PlannedMessage], actor: Actor) -> set[int]:
         done = set()
         for each in page:
-            if await self._services.broker.retry_chosen(plan.target, each.seq):
+            if await self._services.admin.listeners.retry(plan.target, each.seq):
                 done.add(each.seq)
         return done
 

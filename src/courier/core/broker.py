@@ -479,10 +479,6 @@ class Broker:
             queue, seqs=seqs, actor=actor, now_ms=now_ms, dry_run=dry_run
         )
 
-    async def retry_chosen(self, listener: str, seq: int) -> bool:
-        """Make a failed push to a listener (id) ready again; False where there is none."""
-        return await self._store.pushes.retry(listener, seq, now_ms=self._clock.now_ms())
-
     async def delete(self, queue: Queue, message: Message, *, actor: Actor) -> None:
         """Delete one message whatever its state. Raises NotFound."""
         now_ms = self._clock.now_ms()

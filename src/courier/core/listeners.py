@@ -20,7 +20,6 @@ from courier.core.types import (
     AnyRecord,
     Listener,
     Liveness,
-    Message,
     Queue,
     Secret,
     Tenant,
@@ -170,9 +169,9 @@ class Listeners(Decider):
 
         await self._change(decide, actor=actor)
 
-    async def retry(self, id: str, message: Message) -> bool:
-        """Push it now; False where its push is neither retrying nor exhausted."""
-        return await self._store.pushes.retry(id, message.seq, now_ms=self._clock.now_ms())
+    async def retry(self, id: str, seq: int) -> bool:
+        """Push the message now; False where its push is neither retrying nor exhausted."""
+        return await self._store.pushes.retry(id, seq, now_ms=self._clock.now_ms())
 
     async def retry_failed(self, listener: Listener) -> Retried:
         """Push again, now, what failed and did not succeed since; the newest RETRIES_MAX of it."""

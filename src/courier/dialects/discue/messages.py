@@ -185,7 +185,7 @@ class DiscueMessageRoutes(DiscueFamily):
     async def retry_delivery(self, call: Call) -> Success:
         message = await self._message(call)
         listener = names.read(call.params["listener_id"])
-        retried = await self._admin.listeners.retry(listener, message)
+        retried = await self._admin.listeners.retry(listener, message.seq)
         for push, to in await self._pushes(call.queue, message):
             if to.id == listener:
                 if not retried:

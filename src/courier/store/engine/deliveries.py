@@ -366,14 +366,8 @@ class Deliveries:
             for group, count in Counter(moved).items():
                 line.shift_group(group, count if leases else -count)
 
-    def add(self, line: AnyLine, delivery: Delivery) -> None:
-        """A row for a message that was not on this line, or was not there at all."""
-        line.shift(delivery.state, 1)
-        self._rows(line)[delivery.key] = delivery
-        waits = delivery.state in (LEASED, DELAYED)
-        self._book.touch(line, due_ms=delivery.due_ms if waits else NEVER_MS)
-
-    def add_all(self, line: AnyLine, rows: Sequence[Delivery]) -> None:
+    def add(self, line: AnyLine, rows: Sequence[Delivery]) -> None:
+        """Rows for messages that were not on this line, or were not there at all."""
         changed = self._rows(line)
         for row in rows:
             changed[row.key] = row

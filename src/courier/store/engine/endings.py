@@ -196,8 +196,8 @@ class Endings(Verbs):
             for each in delivered
         ]
         await self.end(line, "acked", delivered, BROKER, now_ms)
+        self._deliveries.add(shelf, shelved)
         for row in shelved:
-            self._deliveries.add(shelf, row)
             self.exhausted(line, shelf, row)
         shelf.bytes += sum([row.size for row in shelved])
 

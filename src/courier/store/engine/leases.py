@@ -17,7 +17,7 @@ from courier.core.types import (
     Settlement,
 )
 from courier.store.engine.book import Book
-from courier.store.engine.deliveries import BlockSpan, Deliveries, Fresh, alive, let_in
+from courier.store.engine.deliveries import Deliveries, Fresh, alive, let_in
 from courier.store.engine.disk import Ready
 from courier.store.engine.endings import Endings
 from courier.store.engine.fifo import FifoGroups
@@ -154,20 +154,10 @@ class Leases:
     ) -> None:
         until_ms = now_ms + lease_ms
         self._deliveries.hand_out(line, rows, fresh, until_ms=until_ms, now_ms=now_ms, claim=claim)
-        if rows or fresh.spans:
-            self._note_leased(line, rows, fresh.spans, lease_ms, actor, now_ms)
-
-    def _note_leased(
-        self,
-        line: QueueLine,
-        rows: Sequence[Delivery],
-        spans: Sequence[BlockSpan],
-        lease_ms: int,
-        actor: Actor,
-        now_ms: int,
-    ) -> None:
+        if not rows and not fresh.spans:
+            return
         about = EventColumns(rows)
-        for span in spans:
+        for span in fresh.spans:
             about.add(span.block, range(span.first, span.first + span.length), attempt=1)
         queue = line.queue
         self._book.note_messages(

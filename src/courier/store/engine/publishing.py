@@ -232,7 +232,7 @@ class Publishing:
         if rows:
             if queue.fifo:
                 await self._lead(line, rows)
-            self._deliveries.add_all(line, rows)
+            self._deliveries.add(line, rows)
         return range(begun, line.tail + 1)
 
     def _open(self, line: QueueLine, now_ms: int, flags: int, only: int) -> Block:
@@ -398,7 +398,7 @@ class Publishing:
             if pushes.dropped:
                 continue
             if block.flags & HELD:
-                self._deliveries.add_all(pushes, _rows(pushes, block, first, count))
+                self._deliveries.add(pushes, _rows(pushes, block, first, count))
             else:
                 pushes.fresh += count
                 self._book.touch(pushes)

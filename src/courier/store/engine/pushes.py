@@ -354,6 +354,7 @@ class Pushes(Verbs):
         standing = await self._deliveries.standing_at(pushes, seqs)
         rows = await self._deliveries.rows_at(pushes, seqs)
         unbound = [seq for seq in seqs if seq not in standing and seq not in rows]
+        made: list[Delivery] = []
         for seq in unbound:
             block = await self._book.blocks.at(line, seq)
             place = seq - block.first
@@ -363,10 +364,11 @@ class Pushes(Verbs):
                 *(pushes.base | seq, READY, 0, now_ms, block.at_ms, None, None, size),
                 *(own_id, expires_ms, None, 0, 0, None),
             )
-            self._deliveries.add(pushes, row)
-        if unbound:
-            self._book.wake_pushes(pushes, len(unbound))
-        return len(unbound)
+            made.append(row)
+        if made:
+            self._deliveries.add(pushes, made)
+            self._book.wake_pushes(pushes, len(made))
+        return len(made)
 
 
 def _packed(report: Report) -> bytes:
