@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from courier.core import store
+from courier.store.engine import disk
 
 ROOT = Path(__file__).parents[2] / "src"
 MODULES = {
@@ -257,6 +258,15 @@ def test_the_store_is_small_enough_to_hold_in_the_head() -> None:
         for name, verb in inspect.getmembers(seam, inspect.isfunction):
             asked = inspect.signature(verb).parameters.keys() - {"self", "actor", "now_ms"}
             assert len(asked) <= PARAMETERS_MAX, f"{seam.__name__}.{name}"
+
+
+# So must what the engine asks of a disk: a dozen methods, and `close`.
+DISK_METHODS_MAX = 13
+
+
+def test_a_disk_is_small_enough_to_hold_in_the_head() -> None:
+    methods = [name for name in vars(disk.Disk) if not name.startswith("_")]
+    assert len(methods) <= DISK_METHODS_MAX
 
 
 # What of the store's protocols a part may name. The types see to it that it calls no other verb.

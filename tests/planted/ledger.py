@@ -154,6 +154,21 @@ FAULTS = (
         "tests/ops/test_trim.py::test_old_events_stay_until_every_pipeline_has_them",
     ),
     Fault(
+        "store/engine/reading.py",
+        "        self._leases.note_puller(line)\n",
+        "",
+        "tests/conformance/store/test_pushes_delivered.py::test_a_queue_that_is_pulled_from_"
+        "keeps_its_messages_for_pullers[engine-peek]",
+    ),
+    Fault(
+        "store/engine/reading.py",
+        "        return await self._ready(line, count, now_ms, bodies=bodies",
+        "        self._leases.note_puller(line)\n"
+        "        return await self._ready(line, count, now_ms, bodies=bodies",
+        "tests/conformance/store/test_pushes_delivered.py::test_who_only_looks_is_no_puller"
+        "[engine]",
+    ),
+    Fault(
         "store/engine/leases.py",
         "if leased_max is not None and count > leased_max - line.leased:",
         "if False:",
