@@ -174,9 +174,7 @@ class Leases:
         self, line: QueueLine, items: Sequence[Settlement], actor: Actor, now_ms: int
     ) -> list[Outcome]:
         """Those of the first items, see `Store.settle`."""
-        if not line.ranges and all([type(item) is Ack for item in items]):
-            return await self._ack_rows(line, items, actor, now_ms)
-        neighbours = _acked_neighbours(line, items, now_ms)
+        neighbours = _acked_neighbours(line, items, now_ms) if line.ranges else None
         if neighbours is not None:
             await self._acked(line, neighbours, actor, now_ms)
             return [Outcome.DONE] * len(items)
@@ -194,7 +192,7 @@ class Leases:
         rows: dict[int, Delivery] | None = None
         for item in items:
             seq = item.seq
-            leased = line.range_at(seq)
+            leased = line.range_at(seq) if line.ranges else None
             if type(item) is Retry and outcomes and self._book.blocks.copied_much:
                 break
             if leased is not None and type(item) is Ack:
@@ -225,28 +223,6 @@ class Leases:
             await self._acked(line, list(acks.values()), actor, now_ms)
         if ended:
             await self._endings.end(line, "acked", ended, actor, now_ms)
-        return outcomes
-
-    async def _ack_rows(
-        self, line: QueueLine, items: Sequence[Settlement], actor: Actor, now_ms: int
-    ) -> list[Outcome]:
-        """Settle acks where every leased message has a row."""
-        tail = line.tail
-        wanted = [item.seq for item in items if 0 < item.seq <= tail]
-        rows = await self._deliveries.rows_at(line, wanted) if wanted else {}
-        outcomes: list[Outcome] = []
-        ended: list[Delivery] = []
-        done, late = Outcome.DONE, Outcome.LATE
-        for item in items:
-            delivery = rows.get(item.seq)
-            if delivery is None or delivery.state < 0 or not 1 <= item.attempt <= delivery.attempt:
-                outcomes.append(Outcome.GONE)
-                continue
-            current = delivery.is_held(item.attempt, now_ms)
-            outcomes.append(done if current else late)
-            if current or item.late:  # type: ignore[union-attr]
-                ended.append(rows.pop(item.seq))
-        await self._endings.end(line, "acked", ended, actor, now_ms)
         return outcomes
 
     async def _rows(self, line: QueueLine, items: Sequence[Settlement]) -> dict[int, Delivery]:
