@@ -312,3 +312,21 @@ def test_a_changed_title_changes_the_order_of_listeners_like_a_restart(tmp_path:
         await store.close()
 
     asyncio.run(story())
+
+
+async def test_a_deleted_listener_is_emptied_in_small_steps(tmp_path: Path) -> None:
+    """What it has still to do with is counted right between any two of them."""
+    store = await EmbeddedStore.open(tmp_path / "courier.db", block_messages=3)
+    queue = new_queue()
+    listener = new_listener(queue)
+    await store.change(decided(puts=[queue, listener]), actor=ACTOR, now_ms=NOW_MS)
+    drafts = [Draft(b"a")] * 8
+    await store.publish([(queue.id, drafts)], actor=ACTOR, now_ms=NOW_MS)
+    # Of these the listener's line has rows, beyond its cursor.
+    await store.remove(queue.id, [3, 5, 7], actor=ACTOR, now_ms=NOW_MS)
+    await store.change(decided(drops=[listener]), actor=ACTOR, now_ms=NOW_MS)
+    for _ in range(3 * len(drafts)):
+        await store.sweep(limit=1, now_ms=NOW_MS)
+        audit(store)
+    assert not store.book.dropped_pushes
+    await store.close()

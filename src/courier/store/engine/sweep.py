@@ -14,6 +14,7 @@ from courier.store.engine.disk import Between, Cutoffs, Due
 from courier.store.engine.endings import INLINE_MAX, Endings
 from courier.store.engine.layout import (
     DELAYED,
+    GONE,
     LEASED,
     NEVER_MS,
     READY,
@@ -357,12 +358,10 @@ class Sweep:
 
     async def _settled(self, pushes: PushLine, limit: int) -> list[int]:
         """Forget up to `limit` acknowledged pushes of a line on which nothing stands any more."""
-        if pushes.gone:
-            # Rows beyond the cursor go as well, so the cursor must not come to their messages.
-            pushes.cursor, pushes.gone = pushes.tail, 0
-            self._book.touch(pushes)
         rows = await self._deliveries.rows(pushes, Between(1, SEQ_MASK, over=True), limit)
         for row in rows:
+            if row.state == GONE:  # the cursor must not come to its message
+                pushes.cursor, pushes.gone = row.seq, pushes.gone - 1
             self._deliveries.forget(pushes, row)
         return [row.seq for row in rows]
 
