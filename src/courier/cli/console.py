@@ -4,14 +4,9 @@ import argparse
 import webbrowser
 
 from courier.cli.client import ApiClient
-from courier.cli.credentials import access, add_access
-from courier.cli.parser import Commands, command
-
-
-def add(commands: Commands) -> None:
-    console = command(commands, "console", "open the console in a browser", _console)
-    console.add_argument("--print", action="store_true", help="only print the link")
-    add_access(console)
+from courier.cli.credentials import access
+from courier.cli.parser import Commands
+from courier.cli.resources import Verb, argument, declare
 
 
 def _console(args: argparse.Namespace) -> None:
@@ -19,3 +14,12 @@ def _console(args: argparse.Namespace) -> None:
     print(link, flush=True)
     if not args.print:
         webbrowser.open(link)
+
+
+_CONSOLE = Verb(help="open the console in a browser", run=_console, json=False, takes=[
+    argument("--print", action="store_true", help="only print the link"),
+])  # fmt: skip
+
+
+def add(commands: Commands) -> None:
+    declare(commands, {"console": _CONSOLE})

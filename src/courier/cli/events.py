@@ -8,34 +8,13 @@ import msgspec
 
 from courier.cli import output
 from courier.cli.client import ApiClient, segment
-from courier.cli.credentials import access, add_access
+from courier.cli.credentials import access
 from courier.cli.errors import Misused
-from courier.cli.parser import Commands, command, group
+from courier.cli.parser import Commands
+from courier.cli.resources import Verb, argument
+from courier.cli.resources import add as add_resource
 
 PAYLOAD_BYTES_MAX = 1 << 20
-
-
-def add(commands: Commands) -> None:
-    events = group(commands, "event", "send events to the queues that subscribe to them")
-
-    send = command(events, "send", "send an event to the queues that subscribe to it", _send)
-    send.add_argument("source", metavar="SOURCE", help="type of the source, such as r2")
-    send.add_argument("event", metavar="EVENT", help="what happened, such as bucket.created")
-    send.add_argument(
-        "--field",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="what identifies the source, such as worker_name=shop; repeatable",
-    )
-    send.add_argument(
-        "--payload", default="{}", metavar="JSON", help="details, an object; - reads it from stdin"
-    )
-    send.add_argument(
-        "--id", metavar="ID", help="sending again with the same id stores nothing new for a day"
-    )
-    output.add_json(send)
-    add_access(send)
 
 
 def _send(args: argparse.Namespace) -> None:
@@ -80,3 +59,23 @@ def _payload(text: str) -> msgspec.Raw:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Misused(f"the payload is not JSON: {error}") from error
     return msgspec.Raw(content)
+
+
+_VERBS = {
+    "send": Verb(
+        help="send an event to the queues that subscribe to it", run=_send,
+        takes=[
+            argument("source", metavar="SOURCE", help="type of the source, such as r2"),
+            argument("event", metavar="EVENT", help="what happened, such as bucket.created"),
+            argument("--field", action="append", default=[], metavar="NAME=VALUE",
+                     help="what identifies the source, such as worker_name=shop; repeatable"),
+            argument("--payload", default="{}", metavar="JSON",
+                     help="details, an object; - reads it from stdin"),
+            argument("--id", metavar="ID",
+                     help="sending again with the same id stores nothing new for a day"),
+        ]),
+}  # fmt: skip
+
+
+def add(commands: Commands) -> None:
+    add_resource(commands, "event", "send events to the queues that subscribe to them", _VERBS)

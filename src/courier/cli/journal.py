@@ -11,8 +11,9 @@ import msgspec
 from courier import ids
 from courier.cli import output
 from courier.cli.client import ApiClient
-from courier.cli.credentials import access, add_access
-from courier.cli.parser import Commands, command, past, whole
+from courier.cli.credentials import access
+from courier.cli.parser import Commands, past, whole
+from courier.cli.resources import Verb, argument, declare
 
 PAGE_MAX = 1_000
 LAST_DEFAULT = 20
@@ -22,44 +23,6 @@ LOOKED_MAX = 1_000_000
 _POLL_SECONDS = 0.5
 _LINE = "{:>7}  {:<{}}  {:<14}  {:<{}}  {:<32}  "
 _KIND_WIDTH = 14
-
-
-def add(commands: Commands) -> None:
-    journal = command(commands, "journal", "print what happened lately, oldest first", _journal)
-    begin = journal.add_mutually_exclusive_group()
-    begin.add_argument(
-        "--since", type=past, metavar="TIME", help="begin then: 10m ago, or 2026-01-31T12:00:00Z"
-    )
-    begin.add_argument("--after", type=whole(0, 2**62), metavar="N", help="begin after this offset")
-    journal.add_argument(
-        "--queue",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="only events of this queue; repeatable",
-    )
-    journal.add_argument(
-        "--kind",
-        action="append",
-        default=[],
-        metavar="KIND",
-        help="only of this kind, such as buried; repeatable",
-    )
-    journal.add_argument(
-        "--message", metavar="ID", help="only of this message, from its publication on"
-    )
-    journal.add_argument(
-        "--limit",
-        type=whole(1, 2**63 - 1),
-        metavar="N",
-        help=f"print at most N events; default: the last {LAST_DEFAULT}, {LIMIT_DEFAULT} with "
-        "--since, --after or --message, no limit with --follow",
-    )
-    journal.add_argument(
-        "--follow", action="store_true", help="print events as they happen, from now on"
-    )
-    output.add_json(journal, "print each event as a line of JSON")
-    add_access(journal)
 
 
 def _journal(args: argparse.Namespace) -> None:
@@ -207,3 +170,28 @@ class _Printer:
             return
         attempt = f"attempt {event['attempt']}" if event.get("attempt") else ""
         output.print_text(begin, output.cell(event.get("body", event.get("body_base64", attempt))))
+
+
+_JOURNAL = Verb(
+    help="print what happened lately, oldest first", run=_journal, json=False,
+    takes=[
+        argument("--since", type=past, metavar="TIME", either="begin",
+                 help="begin then: 10m ago, or 2026-01-31T12:00:00Z"),
+        argument("--after", type=whole(0, 2**62), metavar="N", either="begin",
+                 help="begin after this offset"),
+        argument("--queue", action="append", default=[], metavar="NAME",
+                 help="only events of this queue; repeatable"),
+        argument("--kind", action="append", default=[], metavar="KIND",
+                 help="only of this kind, such as buried; repeatable"),
+        argument("--message", metavar="ID",
+                 help="only of this message, from its publication on"),
+        argument("--limit", type=whole(1, 2**63 - 1), metavar="N",
+                 help=f"print at most N events; default: the last {LAST_DEFAULT}, {LIMIT_DEFAULT} "
+                 "with --since, --after or --message, no limit with --follow"),
+        argument("--follow", action="store_true", help="print events as they happen, from now on"),
+        argument("--json", action="store_true", help="print each event as a line of JSON"),
+    ])  # fmt: skip
+
+
+def add(commands: Commands) -> None:
+    declare(commands, {"journal": _JOURNAL})

@@ -5,8 +5,8 @@ from typing import Any
 
 from courier.cli import output
 from courier.cli.client import ApiClient
-from courier.cli.credentials import access, add_access
-from courier.cli.parser import DURATION, Commands, command, date, milliseconds, whole
+from courier.cli.credentials import access
+from courier.cli.parser import DURATION, Commands, date, milliseconds, whole
 from courier.cli.resources import Verb, argument
 from courier.cli.resources import add as add_resource
 from courier.cli.workers import SECRET
@@ -79,6 +79,25 @@ def _retried(done: dict[str, Any]) -> None:
         print("older ones are left: run it again when these are done")
 
 
+def _moment(text: str) -> dict[str, int]:
+    """A point in time, or a duration before now, as the server wants to be told."""
+    try:
+        return {"since_ms": date(text)}
+    except argparse.ArgumentTypeError:
+        return {"since_ago_ms": milliseconds(text)}
+
+
+def _backfill(args: argparse.Namespace) -> None:
+    client = ApiClient(access(args))
+    wanted: dict[str, Any] = dict(args.since or {})
+    if args.until is not None:
+        wanted["until_ms"] = args.until
+    progress = output.ProgressBar("messages")
+    bound = client.backfill(args.queue, args.listener, wanted, progress.at)
+    progress.end()
+    print(f"{output.count(bound, 'message')} will be pushed to '{args.listener}'")
+
+
 _VERBS = {
     "list": Verb(
         help="list the listeners of a queue", route=f"GET {_ROUTE}", takes=[_QUEUE], watch=True,
@@ -124,46 +143,18 @@ _VERBS = {
     "disable": Verb(
         help="suspend pushes to a listener", route=f"PUT {_ROUTE}/{{listener}}/enabled",
         takes=_ONE, body={"enabled": False}, said="listener '{listener}' is disabled"),
+    "backfill": Verb(
+        help="push a queue's earlier messages to a listener", run=_backfill, json=False,
+        takes=[
+            *_ONE,
+            argument("--since", type=_moment, metavar="TIME",
+                     help="only what was published since, as 2026-01-31T12:00:00Z, or how long "
+                     f"ago: {DURATION}"),
+            argument("--until", type=date, metavar="TIME",
+                     help="only what was published before, as 2026-01-31T12:00:00Z"),
+        ]),
 }  # fmt: skip
 
 
 def add(commands: Commands) -> None:
-    listeners = add_resource(commands, "listener", "push the messages of a queue to URLs", _VERBS)
-
-    backfill = command(
-        listeners, "backfill", "push a queue's earlier messages to a listener", _backfill
-    )
-    backfill.add_argument("queue", metavar="QUEUE")
-    backfill.add_argument("listener", metavar="LISTENER")
-    backfill.add_argument(
-        "--since",
-        type=_moment,
-        metavar="TIME",
-        help=f"only what was published since, as 2026-01-31T12:00:00Z, or how long ago: {DURATION}",
-    )
-    backfill.add_argument(
-        "--until",
-        type=date,
-        metavar="TIME",
-        help="only what was published before, as 2026-01-31T12:00:00Z",
-    )
-    add_access(backfill)
-
-
-def _moment(text: str) -> dict[str, int]:
-    """A point in time, or a duration before now, as the server wants to be told."""
-    try:
-        return {"since_ms": date(text)}
-    except argparse.ArgumentTypeError:
-        return {"since_ago_ms": milliseconds(text)}
-
-
-def _backfill(args: argparse.Namespace) -> None:
-    client = ApiClient(access(args))
-    wanted: dict[str, Any] = dict(args.since or {})
-    if args.until is not None:
-        wanted["until_ms"] = args.until
-    progress = output.ProgressBar("messages")
-    bound = client.backfill(args.queue, args.listener, wanted, progress.at)
-    progress.end()
-    print(f"{output.count(bound, 'message')} will be pushed to '{args.listener}'")
+    add_resource(commands, "listener", "push the messages of a queue to URLs", _VERBS)

@@ -8,22 +8,14 @@ from urllib.parse import urlsplit
 from courier import words
 from courier.cli import output
 from courier.cli.client import ApiClient, segment
-from courier.cli.credentials import access, add_access
+from courier.cli.credentials import access
 from courier.cli.errors import Failed
-from courier.cli.parser import Commands, command, group
-from courier.cli.watching import add_watch, watched
+from courier.cli.parser import Commands
+from courier.cli.resources import Verb, argument
+from courier.cli.resources import add as add_resource
+from courier.cli.watching import watched
 
 _COLUMNS = ["time", "after", "event", "queue", "detail"]
-
-
-def add(commands: Commands) -> None:
-    messages = group(commands, "message", "show the life of a message")
-    show = command(messages, "show", "show the life of a message, and why it is late", _show)
-    show.add_argument("id", metavar="ID", help="the message's id, generated or the publisher's own")
-    show.add_argument("--queue", metavar="NAME", help="the queue it is on, if several have its id")
-    add_watch(show)
-    output.add_json(show)
-    add_access(show)
 
 
 def _show(args: argparse.Namespace) -> None:
@@ -116,3 +108,17 @@ def detail(step: dict[str, Any]) -> str:
         "via": step["dialect"],
     }
     return ", ".join(f"{name} {value}".strip() for name, value in named.items() if value)
+
+
+_VERBS = {
+    "show": Verb(
+        help="show the life of a message, and why it is late", run=_show, watch=True,
+        takes=[
+            argument("id", metavar="ID", help="the message's id, generated or the publisher's own"),
+            argument("--queue", metavar="NAME", help="the queue it is on, if several have its id"),
+        ]),
+}  # fmt: skip
+
+
+def add(commands: Commands) -> None:
+    add_resource(commands, "message", "show the life of a message", _VERBS)

@@ -14,9 +14,10 @@ import msgspec
 
 from courier.cli import output
 from courier.cli.client import ApiClient
-from courier.cli.credentials import access, add_access
+from courier.cli.credentials import access
 from courier.cli.errors import Failed, Misused
-from courier.cli.parser import DURATION, Commands, command, milliseconds, seconds, whole
+from courier.cli.parser import DURATION, Commands, milliseconds, seconds, whole
+from courier.cli.resources import Verb, argument, declare
 
 BODY_BYTES_MAX = 16 * 1024 * 1024
 BATCH_COUNT_MAX = 100
@@ -30,72 +31,6 @@ _SKIPS = {
     "source_deleted": "buried from a queue that was deleted",
     "leased": "leased by a consumer; try again when the lease has ended",
 }
-
-
-def add(commands: Commands) -> None:
-    publish = command(commands, "publish", "publish a message, or one for each line", _publish)
-    publish.add_argument("queue", metavar="QUEUE")
-    publish.add_argument("body", metavar="BODY", nargs="?", help="the body; - reads it from stdin")
-    publish.add_argument("--file", type=Path, metavar="FILE", help="read the body from a file")
-    publish.add_argument(
-        "--lines", action="store_true", help="publish each line of stdin as a message"
-    )
-    publish.add_argument(
-        "--type",
-        choices=("text", "json"),
-        default="text",
-        metavar="TYPE",
-        help="what the body is, text or json; default text",
-    )
-    publish.add_argument(
-        "--delay", type=seconds, metavar="TIME", help=f"hand it out after this time: {DURATION}"
-    )
-    publish.add_argument(
-        "--id", metavar="KEY", help="publishing again with the same key stores nothing new"
-    )
-    add_access(publish)
-
-    pull = command(commands, "pull", "lease messages and print them", _pull)
-    pull.add_argument("queue", metavar="QUEUE")
-    _add_count(pull)
-    pull.add_argument("--ack", action="store_true", help="ack them once they are printed")
-    pull.add_argument(
-        "--lease", type=milliseconds, metavar="TIME", help=f"length of the lease: {DURATION}"
-    )
-    output.add_json(pull)
-    add_access(pull)
-
-    ack = command(commands, "ack", "acknowledge or retry leased messages", _ack)
-    ack.add_argument("queue", metavar="QUEUE")
-    ack.add_argument("leases", metavar="LEASE", nargs="+")
-    ack.add_argument("--retry", action="store_true", help="hand them out again instead")
-    ack.add_argument(
-        "--delay", type=seconds, metavar="TIME", help=f"with --retry, after this time: {DURATION}"
-    )
-    add_access(ack)
-
-    peek = command(commands, "peek", "print messages without leasing them", _peek)
-    peek.add_argument("queue", metavar="QUEUE")
-    _add_count(peek)
-    output.add_json(peek)
-    add_access(peek)
-
-    redrive = command(
-        commands, "redrive", "put dead letters back on the queues they came from", _redrive
-    )
-    redrive.add_argument("queue", metavar="QUEUE", help="the queue that holds the dead letters")
-    redrive.add_argument(
-        "messages", metavar="MESSAGE_ID", nargs="*", default=[], help="only these messages"
-    )
-    redrive.add_argument("--dry-run", action="store_true", help="count them without moving any")
-    output.add_json(redrive)
-    add_access(redrive)
-
-
-def _add_count(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--count", type=whole(1, 100), metavar="N", help="most messages to print, 1 to 100"
-    )
 
 
 # --- publish ---------------------------------------------------------------------------------
@@ -330,3 +265,56 @@ def _redrive(args: argparse.Namespace) -> None:
     print(f"{verb} {output.count(answer['redriven'], 'message')}")
     for reason, number in answer["reasons"].items():
         print(f"skipped {output.count(number, 'message')}: {_SKIPS.get(reason, reason)}")
+
+
+# --- their flags -----------------------------------------------------------------------------
+
+_QUEUE = argument("queue", metavar="QUEUE")
+_COUNT = argument("--count", type=whole(1, 100), metavar="N",
+                  help="most messages to print, 1 to 100")  # fmt: skip
+_VERBS = {
+    "publish": Verb(
+        help="publish a message, or one for each line", run=_publish, json=False,
+        takes=[
+            _QUEUE,
+            argument("body", metavar="BODY", nargs="?", help="the body; - reads it from stdin"),
+            argument("--file", type=Path, metavar="FILE", help="read the body from a file"),
+            argument("--lines", action="store_true",
+                     help="publish each line of stdin as a message"),
+            argument("--type", choices=("text", "json"), default="text", metavar="TYPE",
+                     help="what the body is, text or json; default text"),
+            argument("--delay", type=seconds, metavar="TIME",
+                     help=f"hand it out after this time: {DURATION}"),
+            argument("--id", metavar="KEY",
+                     help="publishing again with the same key stores nothing new"),
+        ]),
+    "pull": Verb(
+        help="lease messages and print them", run=_pull,
+        takes=[
+            _QUEUE, _COUNT,
+            argument("--ack", action="store_true", help="ack them once they are printed"),
+            argument("--lease", type=milliseconds, metavar="TIME",
+                     help=f"length of the lease: {DURATION}"),
+        ]),
+    "ack": Verb(
+        help="acknowledge or retry leased messages", run=_ack, json=False,
+        takes=[
+            _QUEUE, argument("leases", metavar="LEASE", nargs="+"),
+            argument("--retry", action="store_true", help="hand them out again instead"),
+            argument("--delay", type=seconds, metavar="TIME",
+                     help=f"with --retry, after this time: {DURATION}"),
+        ]),
+    "peek": Verb(help="print messages without leasing them", run=_peek, takes=[_QUEUE, _COUNT]),
+    "redrive": Verb(
+        help="put dead letters back on the queues they came from", run=_redrive,
+        takes=[
+            argument("queue", metavar="QUEUE", help="the queue that holds the dead letters"),
+            argument("messages", metavar="MESSAGE_ID", nargs="*", default=[],
+                     help="only these messages"),
+            argument("--dry-run", action="store_true", help="count them without moving any"),
+        ]),
+}  # fmt: skip
+
+
+def add(commands: Commands) -> None:
+    declare(commands, _VERBS)

@@ -27,9 +27,10 @@ _BAR_WIDTH = 30
 _LINE_EVERY = 10_000
 
 
-def add_json(
-    parser: argparse._ActionsContainer, help: str = "print JSON in place of a table"
-) -> None:
+JSON_HELP = "print JSON in place of a table"
+
+
+def add_json(parser: argparse._ActionsContainer, help: str = JSON_HELP) -> None:
     parser.add_argument("--json", action="store_true", help=help)
 
 

@@ -8,9 +8,10 @@ from typing import Any
 from courier import words
 from courier.cli import output
 from courier.cli.client import ApiClient
-from courier.cli.credentials import access, add_access
-from courier.cli.parser import Commands, command
-from courier.cli.watching import EVERY_MS, add_watch, watched
+from courier.cli.credentials import access
+from courier.cli.parser import Commands
+from courier.cli.resources import Argument, Verb, argument, declare
+from courier.cli.watching import EVERY_MS, watched
 
 SORTS = ("name", "look", "waiting", "leased", "delayed", "oldest", "in", "out")
 PAGE = 1_000
@@ -19,32 +20,6 @@ LOOKS_MAX = 5
 _SHOWN = ("id", "name", "waiting", "leased", "delayed", "oldest_age_ms", "in_rate", "out_rate",
           "dead_letters", "state", "paused", "frozen")  # fmt: skip
 _COLUMNS = ["name", "waiting", "leased", "delayed", "oldest", "in/s", "out/s", "dead", "state"]
-
-
-def add(commands: Commands) -> None:
-    top = command(commands, "top", "watch the queues, those with problems first", _top)
-    _add_sort(top, "look")
-    add_watch(top)
-    output.add_json(top)
-    add_access(top)
-
-
-def add_list(queues: Commands) -> None:
-    listing = command(queues, "list", "list the queues of a tenant and what they hold", _list)
-    _add_sort(listing, "name")
-    add_watch(listing)
-    output.add_json(listing)
-    add_access(listing)
-
-
-def _add_sort(parser: argparse.ArgumentParser, default: str) -> None:
-    parser.add_argument(
-        "--sort",
-        choices=SORTS,
-        default=default,
-        metavar="COLUMN",
-        help=f"sort by {', '.join(SORTS)}; default {default}",
-    )
 
 
 def _list(args: argparse.Namespace) -> None:
@@ -117,3 +92,18 @@ def _top(args: argparse.Namespace) -> None:
         _table(_queues(page), room)
 
     watched(every_ms, show)
+
+
+def _sort(default: str) -> Argument:
+    return argument("--sort", choices=SORTS, default=default, metavar="COLUMN",
+                    help=f"sort by {', '.join(SORTS)}; default {default}")  # fmt: skip
+
+
+LIST = Verb(help="list the queues of a tenant and what they hold", run=_list, watch=True,
+            takes=[_sort("name")])  # fmt: skip
+TOP = Verb(help="watch the queues, those with problems first", run=_top, watch=True,
+           takes=[_sort("look")])  # fmt: skip
+
+
+def add(commands: Commands) -> None:
+    declare(commands, {"top": TOP})

@@ -5,35 +5,16 @@ import time
 from typing import Any
 
 from courier.cli import output
-from courier.cli.asking import add_asking, is_sure
+from courier.cli.asking import is_sure
 from courier.cli.client import ApiClient, segment
-from courier.cli.credentials import access, add_access
-from courier.cli.parser import Commands, command
+from courier.cli.credentials import access
+from courier.cli.parser import Commands
 from courier.cli.resources import Verb, argument
 from courier.cli.resources import add as add_resource
 
 WAIT_SECONDS_MAX = 600.0
 _POLL_SECONDS = 0.1
 _BUSY = ("choosing", "running")
-
-
-def add(commands: Commands) -> None:
-    plans = add_resource(commands, "plan", "list, run and undo plans: changes of many messages", {
-        "list": Verb(help="list the plans of the last 30 days", route="GET /console/plans",
-                     member="rows", columns=("id", "title", "state", "made")),
-        "show": Verb(help="show what a plan would do or did", route="GET /console/plans/{id}",
-                     takes=[argument("id", metavar="ID")], show=_print),
-    })  # fmt: skip
-
-    run = command(plans, "run", "run a plan, or continue an interrupted one", _run)
-    run.add_argument("id", metavar="ID")
-    add_asking(run)
-    add_access(run)
-
-    undo = command(plans, "undo", "restore what a plan deleted, or take back what it sent", _undo)
-    undo.add_argument("id", metavar="ID")
-    output.add_json(undo)
-    add_access(undo)
 
 
 def _run(args: argparse.Namespace) -> None:
@@ -102,3 +83,20 @@ def done_words(facts: dict[str, Any]) -> str:
 def print_undo(facts: dict[str, Any]) -> None:
     if facts["undo"]:
         print(f"undo it with: courier plan undo {facts['plan']['id']}")
+
+
+_ID = argument("id", metavar="ID")
+_VERBS = {
+    "list": Verb(help="list the plans of the last 30 days", route="GET /console/plans",
+                 member="rows", columns=("id", "title", "state", "made")),
+    "show": Verb(help="show what a plan would do or did", route="GET /console/plans/{id}",
+                 takes=[_ID], show=_print),
+    "run": Verb(help="run a plan, or continue an interrupted one", run=_run, takes=[_ID], asks=True,
+                json=False),
+    "undo": Verb(help="restore what a plan deleted, or take back what it sent", run=_undo,
+                 takes=[_ID]),
+}  # fmt: skip
+
+
+def add(commands: Commands) -> None:
+    add_resource(commands, "plan", "list, run and undo plans: changes of many messages", _VERBS)

@@ -4,36 +4,16 @@ import argparse
 import time
 
 from courier.cli import output, plans
-from courier.cli.asking import add_asking, is_sure
+from courier.cli.asking import is_sure
 from courier.cli.client import ApiClient
-from courier.cli.credentials import access, add_access
+from courier.cli.credentials import access
 from courier.cli.errors import Failed, Misused
-from courier.cli.parser import Commands, command, past
+from courier.cli.parser import past
+from courier.cli.resources import Verb, argument
 
 PURGE_WAIT_SECONDS_MAX = 600.0
 _POLL_SECONDS = 0.05
 STATES = ("waiting", "leased", "delayed")
-
-
-def add_purge(queues: Commands) -> None:
-    purge = command(queues, "purge", "delete messages of a queue; this can be undone", _purge)
-    purge.add_argument("name", metavar="NAME")
-    which = purge.add_argument_group("selection", "all messages that are not leased, or only:")
-    ago = "10m ago, or 2026-01-31T12:00:00Z"
-    which.add_argument("--since", type=past, metavar="TIME", help=f"published since: {ago}")
-    which.add_argument("--until", type=past, metavar="TIME", help="published before")
-    which.add_argument("--state", choices=STATES, help="in this state")
-    which.add_argument("--search", metavar="TEXT", help="with this in body, headers or id")
-    which.add_argument(
-        "--path", metavar="PATH", help="with the text of --search at this path of a JSON body"
-    )
-    which.add_argument(
-        "--all",
-        action="store_true",
-        help="every message, also leased ones and those kept for listeners; cannot be undone",
-    )
-    add_asking(purge)
-    add_access(purge)
 
 
 def _purge(args: argparse.Namespace) -> None:
@@ -94,3 +74,22 @@ def _purge_all(args: argparse.Namespace, client: ApiClient, queue: str) -> None:
         time.sleep(_POLL_SECONDS)
     progress.end()
     print(f"purged {held} from queue '{args.name}'")
+
+
+_WHICH = ("selection", "all messages that are not leased, or only:")
+PURGE = Verb(
+    help="delete messages of a queue; this can be undone", run=_purge, json=False, asks=True,
+    takes=[
+        argument("name", metavar="NAME"),
+        argument("--since", type=past, metavar="TIME", under=_WHICH,
+                 help="published since: 10m ago, or 2026-01-31T12:00:00Z"),
+        argument("--until", type=past, metavar="TIME", help="published before", under=_WHICH),
+        argument("--state", choices=STATES, help="in this state", under=_WHICH),
+        argument("--search", metavar="TEXT", help="with this in body, headers or id",
+                 under=_WHICH),
+        argument("--path", metavar="PATH", under=_WHICH,
+                 help="with the text of --search at this path of a JSON body"),
+        argument("--all", action="store_true", under=_WHICH,
+                 help="every message, also leased ones and those kept for listeners; "
+                 "cannot be undone"),
+    ])  # fmt: skip

@@ -2,88 +2,18 @@
 
 import argparse
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from courier.cli import output, overview, purges
-from courier.cli.asking import add_asking, is_sure
+from courier.cli.asking import is_sure
 from courier.cli.client import ApiClient
-from courier.cli.credentials import access, add_access
+from courier.cli.credentials import access
 from courier.cli.errors import Failed, Misused
-from courier.cli.parser import DURATION, Commands, command, group, milliseconds, seconds, whole
-from courier.cli.watching import add_watch, watched
-
-
-def add(commands: Commands) -> None:
-    queues = group(commands, "queue", "list, create, change and delete queues")
-
-    overview.add_list(queues)
-
-    create = command(queues, "create", "create a queue that clients can pull from", _create)
-    create.add_argument("name", metavar="NAME")
-    _add_rules(create)
-    create.add_argument("--dead-letter", metavar="NAME", help="queue that buried messages go to")
-    create.add_argument(
-        "--no-consumer", action="store_true", help="do not let clients pull from it yet"
-    )
-    output.add_json(create)
-    add_access(create)
-
-    show = command(queues, "show", "show a queue, its consumer and its backlog", _show)
-    show.add_argument("name", metavar="NAME")
-    add_watch(show)
-    form = show.add_mutually_exclusive_group()
-    form.add_argument("--id", action="store_true", help="print its id alone")
-    output.add_json(form)
-    add_access(show)
-
-    update = command(queues, "update", "change settings of a queue", _update)
-    update.add_argument("name", metavar="NAME")
-    update.add_argument("--rename", metavar="NAME", help="its new name")
-    _add_rules(update)
-    letters = update.add_mutually_exclusive_group()
-    letters.add_argument("--dead-letter", metavar="NAME", help="queue that buried messages go to")
-    letters.add_argument(
-        "--no-dead-letter", action="store_true", help="drop buried messages from now on"
-    )
-    output.add_json(update)
-    add_access(update)
-
-    ending = command(queues, "delete", "delete a queue and its messages", _delete)
-    ending.add_argument("name", metavar="NAME")
-    add_asking(ending)
-    add_access(ending)
-
-    purges.add_purge(queues)
-
-    for name, help, setting, to, said in (
-        ("pause", "stop handing out messages", "paused", True, "paused"),
-        ("resume", "hand out messages again", "paused", False, "resumed"),
-        ("freeze", "refuse new messages", "frozen", True, "froze"),
-        ("unfreeze", "take new messages again", "frozen", False, "unfroze"),
-    ):
-        switch = command(queues, name, help, _switch)
-        switch.add_argument("name", metavar="NAME")
-        switch.set_defaults(setting=setting, to=to, said=said)
-        add_access(switch)
-
-
-def _add_rules(parser: argparse.ArgumentParser) -> None:
-    rules = parser.add_argument_group("rules", f"times are written like {DURATION}")
-    rules.add_argument(
-        "--delay", type=seconds, metavar="TIME", help="wait before a new message is handed out"
-    )
-    rules.add_argument(
-        "--retention", type=seconds, metavar="TIME", help="time after which a message is dropped"
-    )
-    rules.add_argument(
-        "--max-retries", type=whole(0, 10**9), metavar="N", help="attempts after the first one"
-    )
-    rules.add_argument(
-        "--retry-delay", type=seconds, metavar="TIME", help="wait before the next attempt"
-    )
-    rules.add_argument(
-        "--lease", type=milliseconds, metavar="TIME", help="time a consumer has for a message"
-    )
+from courier.cli.parser import DURATION, Commands, milliseconds, seconds, whole
+from courier.cli.resources import Verb, argument, as_json
+from courier.cli.resources import add as add_resource
+from courier.cli.watching import watched
 
 
 def _queue_rules(args: argparse.Namespace) -> dict[str, Any]:
@@ -203,12 +133,69 @@ def _delete(args: argparse.Namespace) -> None:
         print(f"deleted queue '{args.name}' with {held}")
 
 
-def _switch(args: argparse.Namespace) -> None:
-    """Pause or freeze it, or end that."""
+def _switch(args: argparse.Namespace, setting: str, to: bool, said: str) -> None:
     client = ApiClient(access(args))
-    if args.setting == "frozen":
-        client.freeze(args.name, frozen=args.to)
+    if setting == "frozen":
+        client.freeze(args.name, frozen=to)
     else:
         path = f"/queues/{client.queue(args.name)['queue_id']}"
-        client.call("PATCH", path, {"settings": {"delivery_paused": args.to}})
-    print(f"{args.said} queue '{args.name}'")
+        client.call("PATCH", path, {"settings": {"delivery_paused": to}})
+    print(f"{said} queue '{args.name}'")
+
+
+_NAME = argument("name", metavar="NAME")
+_LETTERS: dict[str, Any] = {"metavar": "NAME", "help": "queue that buried messages go to"}
+_RULES = [
+    argument(*words, type=kind, metavar="N" if words == ("--max-retries",) else "TIME", help=help,
+             under=("rules", f"times are written like {DURATION}"))
+    for words, kind, help in (
+        (("--delay",), seconds, "wait before a new message is handed out"),
+        (("--retention",), seconds, "time after which a message is dropped"),
+        (("--max-retries",), whole(0, 10**9), "attempts after the first one"),
+        (("--retry-delay",), seconds, "wait before the next attempt"),
+        (("--lease",), milliseconds, "time a consumer has for a message"),
+    )
+]  # fmt: skip
+_VERBS = {
+    "list": overview.LIST,
+    "create": Verb(
+        help="create a queue that clients can pull from", run=_create,
+        takes=[
+            _NAME, *_RULES,
+            argument("--dead-letter", **_LETTERS),
+            argument("--no-consumer", action="store_true",
+                     help="do not let clients pull from it yet"),
+        ]),
+    "show": Verb(
+        help="show a queue, its consumer and its backlog", run=_show, watch=True, json=False,
+        takes=[
+            _NAME,
+            argument("--id", action="store_true", help="print its id alone", either="form"),
+            as_json(either="form"),
+        ]),
+    "update": Verb(
+        help="change settings of a queue", run=_update,
+        takes=[
+            _NAME, argument("--rename", metavar="NAME", help="its new name"), *_RULES,
+            argument("--dead-letter", either="letters", **_LETTERS),
+            argument("--no-dead-letter", action="store_true", either="letters",
+                     help="drop buried messages from now on"),
+        ]),
+    "delete": Verb(help="delete a queue and its messages", run=_delete, json=False, asks=True,
+                   takes=[_NAME]),
+    "purge": purges.PURGE,
+    **{
+        name: Verb(help=help, run=partial(_switch, setting=setting, to=to, said=said), json=False,
+                   takes=[_NAME])
+        for name, help, setting, to, said in (
+            ("pause", "stop handing out messages", "paused", True, "paused"),
+            ("resume", "hand out messages again", "paused", False, "resumed"),
+            ("freeze", "refuse new messages", "frozen", True, "froze"),
+            ("unfreeze", "take new messages again", "frozen", False, "unfroze"),
+        )
+    },
+}  # fmt: skip
+
+
+def add(commands: Commands) -> None:
+    add_resource(commands, "queue", "list, create, change and delete queues", _VERBS)

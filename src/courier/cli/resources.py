@@ -1,4 +1,4 @@
-"""Commands that are one request each, declared as tables: route, arguments, columns."""
+"""Commands as tables: their arguments, and of those that are one request its route and columns."""
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
@@ -16,19 +16,36 @@ from courier.cli.watching import add_watch, watched
 
 
 class Argument(Struct, frozen=True):
-    """As argparse takes it. `member` is its name in the body of the request; "" is not sent."""
+    """As argparse takes it. `member` is its name in the body of the request; "" is not sent.
+
+    Of those with the same `either` one may be given; those with the same `under` have that title
+    and description in the help.
+    """
 
     words: tuple[str, ...]
     options: dict[str, Any]
     member: str = ""
+    either: str = ""
+    under: tuple[str, str] | None = None
 
 
-def argument(*words: str, member: str = "", **options: Any) -> Argument:
-    return Argument(words, options, member)
+def argument(
+    *words: str,
+    member: str = "",
+    either: str = "",
+    under: tuple[str, str] | None = None,
+    **options: Any,
+) -> Argument:
+    return Argument(words, options, member, either, under)
+
+
+def as_json(either: str = "") -> Argument:
+    """For a command that prints JSON or something else again."""
+    return argument("--json", action="store_true", help=output.JSON_HELP, either=either)
 
 
 class Verb(Struct, frozen=True, kw_only=True):
-    """One command.
+    """One command: a request, or whatever `run` does. `place` adds the flags that say where.
 
     `route` is "METHOD /path", of the operator's routes or with /console before it of the console's,
     with the arguments in braces. `reads` makes of the answer what is shown, and `member` is a part
@@ -37,7 +54,8 @@ class Verb(Struct, frozen=True, kw_only=True):
     """
 
     help: str
-    route: str
+    route: str = ""
+    run: Callable[[argparse.Namespace], None] | None = None
     takes: Sequence[Argument] = ()
     body: Mapping[str, Any] | None = None
     member: str = ""
@@ -49,24 +67,37 @@ class Verb(Struct, frozen=True, kw_only=True):
     deletes: Callable[[ApiClient, argparse.Namespace], str] | None = None
     resolve: Callable[[ApiClient, argparse.Namespace], None] | None = None
     watch: bool = False
+    asks: bool = False
     json: bool = True
+    place: Callable[[argparse.ArgumentParser], None] | None = add_access
 
 
 def add(commands: Commands, name: str, help: str, verbs: Mapping[str, Verb]) -> Commands:
     """Declare the commands of one resource."""
     declared = group(commands, name, help)
+    declare(declared, verbs)
+    return declared
+
+
+def declare(commands: Commands, verbs: Mapping[str, Verb]) -> None:
     for word, verb in verbs.items():
-        parser = command(declared, word, verb.help, _runner(verb))
+        parser = command(commands, word, verb.help, verb.run or _runner(verb))
+        places: dict[object, argparse._ActionsContainer] = {}
         for each in verb.takes:
-            parser.add_argument(*each.words, **each.options)
+            key = each.under or each.either
+            if each.under and key not in places:
+                places[key] = parser.add_argument_group(*each.under)
+            elif each.either and key not in places:
+                places[key] = parser.add_mutually_exclusive_group()
+            places.get(key, parser).add_argument(*each.words, **each.options)
         if verb.watch:
             add_watch(parser)
-        if verb.deletes:
+        if verb.deletes or verb.asks:
             add_asking(parser)
         if verb.json and not verb.said and not verb.deletes:
             output.add_json(parser)
-        add_access(parser)
-    return declared
+        if verb.place:
+            verb.place(parser)
 
 
 def _runner(verb: Verb) -> Callable[[argparse.Namespace], None]:
