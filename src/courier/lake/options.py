@@ -64,6 +64,36 @@ class Options:
 def parse(given: Mapping[str, str], known: Collection[str], use: str = "reading") -> Options:
     """Raises BadOption. Names are compared without regard to case, as Spark does."""
     values = {name.lower(): value for name, value in given.items()}
+    _check(values, known, use)
+    return Options(
+        place=Place(
+            url=values["url"].rstrip("/"),
+            token=_token(values),
+            tenant=values.get("tenant", "default"),
+            away_s_max=_number(values, "awaySeconds", low=0, high=86_400) or AWAY_S_MAX,
+        ),
+        mode=values.get("mode", "journal"),
+        queue=values.get("queue", ""),
+        kinds=_names(values.get("kinds", "")),
+        columns=_names(values.get("columns", "")),
+        starting=values.get("startingoffset", "earliest"),
+        ending=values.get("endingoffset", "latest"),
+        rows_max=_number(values, "maxRowsPerTrigger", low=1, high=1 << 40),
+        partitions=_number(values, "numPartitions", low=1, high=10_000),
+        page_rows=_number(values, "pageRows", low=1, high=1_000_000) or PAGE_ROWS,
+        pipeline=values.get("pipeline", ""),
+        lease_ms=_number(values, "leaseMs", low=1_000, high=43_200_000) or LEASE_MS,
+        content_type=values.get("contenttype", ""),
+        write_id=values.get("writeid", ""),
+        rate=_number(values, "rowsPerSecond", low=1, high=1_000_000),
+        listener=values.get("listener", ""),
+        filters=_truth(values, "pushFilters", default=False),
+        fail_on_loss=_truth(values, "failOnDataLoss", default=True),
+    )
+
+
+def _check(values: Mapping[str, str], known: Collection[str], use: str) -> None:
+    """Raises BadOption for what is wrong with names, and with texts that are one of some."""
     if "provider" in values:
         raise BadOption(
             "Spark does not tell a source the options of a table: use CREATE TEMPORARY VIEW ... "
@@ -97,31 +127,6 @@ def parse(given: Mapping[str, str], known: Collection[str], use: str = "reading"
             f"option 'pipeline' cannot be '{LAKE_PIPELINE}': the lake's own pipeline has that "
             "name, and the journal would drop what it has not read"
         )
-    return Options(
-        place=Place(
-            url=values["url"].rstrip("/"),
-            token=_token(values),
-            tenant=values.get("tenant", "default"),
-            away_s_max=_number(values, "awaySeconds", low=0, high=86_400) or AWAY_S_MAX,
-        ),
-        mode=mode,
-        queue=values.get("queue", ""),
-        kinds=_names(values.get("kinds", "")),
-        columns=_names(values.get("columns", "")),
-        starting=values.get("startingoffset", "earliest"),
-        ending=values.get("endingoffset", "latest"),
-        rows_max=_number(values, "maxRowsPerTrigger", low=1, high=1 << 40),
-        partitions=_number(values, "numPartitions", low=1, high=10_000),
-        page_rows=_number(values, "pageRows", low=1, high=1_000_000) or PAGE_ROWS,
-        pipeline=values.get("pipeline", ""),
-        lease_ms=_number(values, "leaseMs", low=1_000, high=43_200_000) or LEASE_MS,
-        content_type=content_type,
-        write_id=write_id,
-        rate=_number(values, "rowsPerSecond", low=1, high=1_000_000),
-        listener=values.get("listener", ""),
-        filters=_truth(values, "pushFilters", default=False),
-        fail_on_loss=_truth(values, "failOnDataLoss", default=True),
-    )
 
 
 def offset_or_ms(text: str, option: str) -> tuple[int | None, int | None]:
