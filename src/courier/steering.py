@@ -3,9 +3,8 @@
 import logging
 from collections.abc import Callable
 
-from prometheus_client.core import GaugeMetricFamily, Metric
-
 from courier.clock import elapsed_ns, wall_ns
+from courier.telemetry import Metric
 
 # A machine's own clock that is off by more is worth a look.
 OFF_MS_MAX = 500
@@ -50,10 +49,5 @@ class Steering:
         self._off = off
 
     def metrics(self) -> list[Metric]:
-        return [
-            GaugeMetricFamily(
-                "courier_database_clock_offset_seconds",
-                "By how much this machine's clock is ahead of the database's.",
-                value=self.off_ms() / 1000,
-            )
-        ]
+        told = "By how much this machine's clock is ahead of the database's."
+        return [Metric("courier_database_clock_offset_seconds", told, self.off_ms() / 1000)]

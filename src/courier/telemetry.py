@@ -8,16 +8,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from itertools import accumulate, pairwise
 from operator import add
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
-from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-    Metric,
-)
 
 from courier import ids
 from courier.clock import SteadyClock
@@ -37,6 +30,39 @@ def note_failure(path: str, site: str) -> str:
     id = ids.new_id()
     log.exception("request_failed", extra={"path": path, "site": site, "request": id})
     return id
+
+
+class Metric:
+    """A metric in Prometheus' text, whose samples are rendered one by one, as they are found."""
+
+    def __init__(
+        self,
+        name: str,
+        help: str,
+        value: float | None = None,
+        *,
+        kind: Literal["gauge", "counter", "histogram"] = "gauge",
+    ) -> None:
+        self._name = f"{name}_total" if kind == "counter" else name
+        self._lines = [f"# HELP {self._name} {help}\n# TYPE {self._name} {kind}\n"]
+        if value is not None:
+            self.add("", value)
+
+    def add(self, labels: str, value: float, *, part: str = "") -> None:
+        """`labels` as `label_text` writes them; `part` of a histogram."""
+        shown = f"{{{labels}}}" if labels else ""
+        self._lines.append(f"{self._name}{part}{shown} {float(value)}\n")
+
+    def text(self) -> bytes:
+        return "".join(self._lines).encode()
+
+
+def label_text(**labels: str) -> str:
+    escaped = (
+        (name, value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\""))
+        for name, value in sorted(labels.items())
+    )
+    return ",".join(f'{name}="{value}"' for name, value in escaped)
 
 
 class Meter:
@@ -114,108 +140,57 @@ class Telemetry:
         self._batches[outcome] += 1
 
     def metrics(self) -> Iterator[Metric]:
-        requests = CounterMetricFamily(
-            "courier_requests", "Requests answered.", labels=("site", "operation", "status")
-        )
+        requests = Metric("courier_requests", "Requests answered.", kind="counter")
+        latency = Metric("courier_request_seconds", "Time to answer.", kind="histogram")
+        bounds = [*map(str, LATENCY_BOUNDS_S), "+Inf"]
         for meter in self._meters.values():
             meter.count()
-        used = [meter for meter in self._meters.values() if meter.statuses]
-        for meter in used:
+            about = {"site": meter.site, "operation": meter.operation}
             for status, count in meter.statuses.items():
-                requests.add_metric((meter.site, meter.operation, str(status)), count)
-        yield requests
-        latency = HistogramMetricFamily(
-            "courier_request_seconds", "Time to answer.", labels=("site", "operation")
-        )
-        bounds = [*map(str, LATENCY_BOUNDS_S), "+Inf"]
-        for meter in used:
-            sums = list(accumulate(meter.latencies))
-            latency.add_metric(
-                (meter.site, meter.operation),
-                list(zip(bounds, sums, strict=True)),
-                sum_value=meter.seconds,
-            )
-        yield latency
-        failures = CounterMetricFamily(
-            "courier_signin_failures", "Requests that were not let in.", labels=("reason",)
+                requests.add(label_text(**about, status=str(status)), count)
+            if meter.statuses:
+                sums = list(accumulate(meter.latencies))
+                for bound, count in zip(bounds, sums, strict=True):
+                    latency.add(label_text(**about, le=bound), count, part="_bucket")
+                latency.add(label_text(**about), sums[-1], part="_count")
+                latency.add(label_text(**about), meter.seconds, part="_sum")
+        failures = Metric(
+            "courier_signin_failures", "Requests that were not let in.", kind="counter"
         )
         for reason, count in self._signins.items():
-            failures.add_metric((reason,), count)
-        yield failures
-        yield from self._worker_metrics()
-        for collect in self.collectors:
-            yield from collect()
-
-    def _worker_metrics(self) -> Iterator[Metric]:
-        batches = CounterMetricFamily(
-            "courier_worker_batches", "Batches sent to workers.", labels=("outcome",)
-        )
+            failures.add(label_text(reason=reason), count)
+        batches = Metric("courier_worker_batches", "Batches sent to workers.", kind="counter")
         for outcome, count in self._batches.items():
-            batches.add_metric((outcome,), count)
-        yield batches
-        yield GaugeMetricFamily(
+            batches.add(label_text(outcome=outcome), count)
+        yield from (requests, latency, failures, batches)
+        yield Metric(
             "courier_worker_batches_in_flight",
             "Batches that workers have not answered yet.",
-            value=self._batches_in_flight,
+            self._batches_in_flight,
         )
-        yield GaugeMetricFamily(
+        yield Metric(
             "courier_workers_missing",
             "Worker consumers with messages waiting and no URL to send them to.",
-            value=self.workers_missing,
+            self.workers_missing,
         )
+        for collect in self.collectors:
+            yield from collect()
 
 
 def clock_metrics(clock: SteadyClock) -> list[Metric]:
     return [
-        GaugeMetricFamily(
+        Metric(
             "courier_clock_offset_seconds",
             "By how much the wall clock is ahead of Courier's time.",
-            value=(clock.wall_ms() - clock.now_ms()) / 1000,
+            (clock.wall_ms() - clock.now_ms()) / 1000,
         ),
-        CounterMetricFamily(
+        Metric(
             "courier_clock_steps",
             "Steps of the wall clock of more than a minute.",
-            value=clock.steps,
+            clock.steps,
+            kind="counter",
         ),
     ]
-
-
-class GaugeLines:
-    """A gauge whose many samples are rendered one by one, as they are found."""
-
-    def __init__(self, name: str, help: str) -> None:
-        self._name = name
-        self._lines = [f"# HELP {name} {help}\n# TYPE {name} gauge\n"]
-
-    def add(self, labels: str, value: float) -> None:
-        """`labels` as `label_text` writes them."""
-        self._lines.append(f"{self._name}{{{labels}}} {float(value)}\n")
-
-    def text(self) -> bytes:
-        return "".join(self._lines).encode()
-
-
-def label_text(**labels: str) -> str:
-    escaped = (
-        (name, value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\""))
-        for name, value in sorted(labels.items())
-    )
-    return ",".join(f'{name}="{value}"' for name, value in escaped)
-
-
-class _Collector:
-    def __init__(self, metrics: list[Metric]) -> None:
-        self._metrics = metrics
-
-    def collect(self) -> list[Metric]:
-        return self._metrics
-
-
-def exposition(metrics: list[Metric]) -> bytes:
-    """Prometheus' text format."""
-    registry = CollectorRegistry()
-    registry.register(_Collector(metrics))
-    return generate_latest(registry)
 
 
 class _JsonLines(logging.Formatter):

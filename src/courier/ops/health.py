@@ -1,14 +1,12 @@
 """What monitoring asks: is it up, can it write, and the figures."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Literal
-
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from courier.core.slices import Slices
 from courier.core.types import SECOND_MS, JournalHead, Listener, Pipeline, Queue, QueueStats, Tenant
 from courier.ops.services import OpsFamily
-from courier.telemetry import GaugeLines, exposition, label_text
+from courier.telemetry import Metric, label_text
 from courier.web import Call, Response, Route
 
 
@@ -43,17 +41,16 @@ class HealthRoutes(OpsFamily):
         now_ms = self._clock.now_ms()
         tenants = {tenant.id: tenant.name for tenant in self._records.scan(Tenant)}
         found = [*self._services.telemetry.metrics(), *self._counters()]
-        lines: list[GaugeLines] = []
         # What servers share is told by the one that sweeps, so that sums over all are right.
         if await self._services.sweeper.is_ours():
-            lines += await self._queue_gauges(tenants, now_ms)
-            lines += await self._listener_gauges(tenants, now_ms)
+            found += await self._queue_gauges(tenants, now_ms)
+            found += await self._listener_gauges(tenants, now_ms)
             found += await self._journal_gauges()
-        body = b"".join([exposition(found), *(each.text() for each in lines)])
+        body = b"".join([each.text() for each in found])
         return Response(body, content_type=b"text/plain; version=0.0.4")
 
-    async def _queue_gauges(self, tenants: dict[str, str], now_ms: int) -> list[GaugeLines]:
-        gauges = [(GaugeLines(name, told), read) for name, told, read in _OF_QUEUES]
+    async def _queue_gauges(self, tenants: dict[str, str], now_ms: int) -> list[Metric]:
+        gauges = [(Metric(name, told), read) for name, told, read in _OF_QUEUES]
         queues = self._records.scan(Queue)
         stats = await self._reads.stats([queue.id for queue in queues], now_ms=now_ms)
         slices = Slices()
@@ -67,9 +64,9 @@ class HealthRoutes(OpsFamily):
                 gauge.add(labels, read(held, now_ms))
         return [gauge for gauge, _ in gauges]
 
-    async def _listener_gauges(self, tenants: dict[str, str], now_ms: int) -> list[GaugeLines]:
-        open = GaugeLines("courier_pushes_open", "Messages that a listener is still to get.")
-        missed = GaugeLines("courier_pushes_missed", "Those that have failed or expired.")
+    async def _listener_gauges(self, tenants: dict[str, str], now_ms: int) -> list[Metric]:
+        open = Metric("courier_pushes_open", "Messages that a listener is still to get.")
+        missed = Metric("courier_pushes_missed", "Those that have failed or expired.")
         listeners = self._records.scan(Listener)
         ids = [listener.id for listener in listeners]
         stats = await self._reads.pushes.stats(ids, now_ms=now_ms)
@@ -90,90 +87,79 @@ class HealthRoutes(OpsFamily):
 
     def _counters(self) -> list[Metric]:
         pushes, health = self._services.pushes, self._reads.health
-        requests = CounterMetricFamily(
-            "courier_pushes", "Requests made to listeners.", labels=("outcome",)
-        )
-        requests.add_metric(("taken",), pushes.pushed)
-        requests.add_metric(("failed",), pushes.failed)
-        trims = CounterMetricFamily(
-            "courier_journal_forced_trims",
-            "Times the journal was cut before its readers were done, for lack of space.",
-            value=self._services.sweeper.forced_trims,
-        )
-        figures: dict[str, tuple[str, float | None]] = {
-            "courier_pushes_in_flight": (
+        requests = Metric("courier_pushes", "Requests made to listeners.", kind="counter")
+        requests.add(label_text(outcome="taken"), pushes.pushed)
+        requests.add(label_text(outcome="failed"), pushes.failed)
+        found = [
+            requests,
+            Metric(
+                "courier_journal_forced_trims",
+                "Times the journal was cut before its readers were done, for lack of space.",
+                self._services.sweeper.forced_trims,
+                kind="counter",
+            ),
+            Metric(
+                "courier_pushes_in_flight",
                 "Requests that listeners have not answered yet.",
                 pushes.in_flight,
             ),
-            "courier_push_bytes_in_flight": (
+            Metric(
+                "courier_push_bytes_in_flight",
                 "Bytes of messages on their way to listeners and workers.",
                 pushes.room.held,
             ),
-            "courier_disk_free_bytes": (
-                "Bytes that the disk has left for messages, with what deleted ones have left.",
-                health.free_bytes(),
-            ),
-        }
-        counted = [
-            CounterMetricFamily(f"courier_store_{name}", "Counted by the store.", value=value)
-            for name, value in health.figures().items()
         ]
-        return [requests, trims, *_gauges(figures), *counted]
+        free_bytes = health.free_bytes()
+        if free_bytes is not None:
+            told = "Bytes that the disk has left for messages, with what deleted ones have left."
+            found.append(Metric("courier_disk_free_bytes", told, free_bytes))
+        counted = health.figures().items()
+        return found + [
+            Metric(f"courier_store_{name}", "Counted by the store.", value, kind="counter")
+            for name, value in counted
+        ]
 
     async def _journal_gauges(self) -> list[Metric]:
         """How long the journal lasts is absent as long as the rate of events is not known."""
         head, room = await self._reads.journal.head(), await self._services.sweeper.room()
-        figures: dict[str, tuple[str, float | None]] = {
-            "courier_journal_bytes": ("Size of the journal.", head.bytes),
-            "courier_journal_last_offset": ("Newest event's offset.", head.last),
-        }
+        found = [
+            Metric("courier_journal_bytes", "Size of the journal.", head.bytes),
+            Metric("courier_journal_last_offset", "Newest event's offset.", head.last),
+        ]
         if room is not None:
-            figures |= {
-                "courier_journal_holds_seconds": (
+            found += [
+                Metric(
+                    "courier_journal_holds_seconds",
                     "Time whose events fit into the journal, at the rate of those that it holds.",
                     room.holds_ms / SECOND_MS,
                 ),
-                "courier_journal_left_seconds": (
+                Metric(
+                    "courier_journal_left_seconds",
                     "Time until the journal is at its cap, at that rate and if nothing is trimmed.",
                     room.left_ms / SECOND_MS,
                 ),
-                "courier_journal_retention_seconds": (
+                Metric(
+                    "courier_journal_retention_seconds",
                     "Time that events are kept, unless the cap is reached before.",
                     room.retention_ms / SECOND_MS,
                 ),
-            }
-        return [*_gauges(figures), *await self._pipeline_gauges(head)]
+            ]
+        return found + await self._pipeline_gauges(head)
 
     async def _pipeline_gauges(self, head: JournalHead) -> list[Metric]:
-        labels = ("pipeline",)
-        offsets = GaugeMetricFamily(
-            "courier_pipeline_lag_offsets", "Events a reader has not committed.", labels=labels
-        )
-        seconds = GaugeMetricFamily(
-            "courier_pipeline_lag_seconds", "Age of the oldest of them.", labels=labels
-        )
-        seen = GaugeMetricFamily(
-            "courier_pipeline_seen_timestamp_seconds", "When it last committed.", labels=labels
-        )
+        offsets = Metric("courier_pipeline_lag_offsets", "Events a reader has not committed.")
+        seconds = Metric("courier_pipeline_lag_seconds", "Age of the oldest of them.")
+        seen = Metric("courier_pipeline_seen_timestamp_seconds", "When it last committed.")
         now_ms = self._clock.now_ms()
         for pipeline in self._records.scan(Pipeline):
-            label = (pipeline.name,)
-            offsets.add_metric(label, max(0, head.last - pipeline.offset))
+            label = label_text(pipeline=pipeline.name)
+            offsets.add(label, max(0, head.last - pipeline.offset))
             after = max(pipeline.offset, head.first - 1)
             runs = await self._reads.journal.read(after=after, limit=1)
             age_ms = max(0, now_ms - runs[0].at_ms) if runs else 0
-            seconds.add_metric(label, age_ms / SECOND_MS)
-            seen.add_metric(label, pipeline.seen_ms / SECOND_MS)
+            seconds.add(label, age_ms / SECOND_MS)
+            seen.add(label, pipeline.seen_ms / SECOND_MS)
         return [offsets, seconds, seen]
-
-
-def _gauges(figures: Mapping[str, tuple[str, float | None]]) -> list[Metric]:
-    """By name: what it tells, and its value if there is one."""
-    return [
-        GaugeMetricFamily(name, told, value=value)
-        for name, (told, value) in figures.items()
-        if value is not None
-    ]
 
 
 # Name, what it tells, and how it is read off what a queue holds now.
