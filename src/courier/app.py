@@ -57,8 +57,8 @@ from courier.dialects.anypoint.clients import AnypointAccess
 from courier.dialects.anypoint.names import Regions
 from courier.dialects.anypoint.site import AnypointServices
 from courier.dialects.cloudflare import Cloudflare
-from courier.dialects.cloudflare.events import Events
 from courier.dialects.cloudflare.identity import CloudflareAccess
+from courier.dialects.cloudflare.sources import Events
 from courier.dialects.discue.api_keys import DiscueAccess
 from courier.dialects.discue.lockout import Lockout
 from courier.dialects.discue.names import DiscueSpelling

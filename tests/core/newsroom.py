@@ -31,7 +31,7 @@ from courier.core.types import (
     Retry,
 )
 from courier.core.watch import Watch
-from courier.dialects.cloudflare.events import Events
+from courier.dialects.cloudflare.sources import Events
 from courier.sealing import KeySealer
 
 T = TypeVar("T")

@@ -2,16 +2,19 @@
 
 import html
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from hashlib import sha256
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from courier import __version__
-from courier.dialects.example import Shell, curl, example
+from courier.dialects.example import curl, example
 from courier.web import JSON, Parameter, Request, Response, Route
+
+if TYPE_CHECKING:
+    from courier.dialects.site import DocumentedSite
 
 NO_CONTENT = 204
 # What a body is that is not JSON.
@@ -20,38 +23,11 @@ _PATH_PARAMETER = re.compile(r"{(\w+)}")
 
 
 class Documents:
-    """The document and the page of one site, made when first asked for and kept as bytes.
+    """The document and the page of a site, made when first asked for and kept as bytes."""
 
-    `envelope` wraps the schema of a result; `failure` is the schema of every error answer.
-    `samples` are values for the examples, by the name of the member.
-    """
-
-    def __init__(
-        self,
-        title: str,
-        prefix: str,
-        routes: Sequence[Route],
-        *,
-        home: str = "",
-        envelope: Callable[[dict[str, Any]], dict[str, Any]],
-        failure: Mapping[str, Any],
-        failures: Sequence[int],
-        failure_media: str,
-        security: Mapping[str, Any],
-        samples: Mapping[str, Any],
-        shell: Shell,
-    ) -> None:
-        self._title = title
-        self._prefix = prefix
+    def __init__(self, site: "DocumentedSite", routes: Sequence[Route]) -> None:
+        self._site = site
         self._routes = routes
-        self._home = home
-        self._envelope = envelope
-        self._failure = failure
-        self._failures = failures
-        self._failure_media = failure_media
-        self._security = security
-        self._samples = samples
-        self._shell = shell
 
     def document(self, request: Request) -> Response:
         return _unless_known(self._document, request)
@@ -71,58 +47,58 @@ class Documents:
         schema_of = {id(each): schema for each, schema in zip(types, schemas, strict=True)}
         paths: dict[str, dict[str, Any]] = {}
         for route in routes:
-            paths.setdefault(self._prefix + route.path, {})[route.method.lower()] = _operation(
-                route, schema_of, self._envelope, self._refused(), self.example(route)
+            paths.setdefault(self._site.prefix + route.path, {})[route.method.lower()] = _operation(
+                route, schema_of, self._site.envelope, self._refused(), self.example(route)
             )
         document = {
             "openapi": "3.1.0",
-            "info": {"title": self._title, "version": __version__},
+            "info": {"title": self._site.title, "version": __version__},
             "paths": paths,
             "components": {
-                "schemas": {**components, "Failure": self._failure},
-                "securitySchemes": self._security,
+                "schemas": {**components, "Failure": self._site.failure},
+                "securitySchemes": self._site.security,
             },
         }
         return _versioned(msgspec.json.encode(document), JSON)
 
     def _refused(self) -> dict[str, Any]:
-        content = {self._failure_media: {"schema": {"$ref": "#/components/schemas/Failure"}}}
+        content = {self._site.failure_media: {"schema": {"$ref": "#/components/schemas/Failure"}}}
         refused = {"description": "Refused.", "content": content}
-        return {str(status): refused for status in self._failures}
+        return {str(status): refused for status in self._site.failures}
 
     def example(self, route: Route) -> Any:
         """A body for the route, None if it has none."""
-        return None if route.body in (None, bytes) else example(route.body, self._samples)
+        return None if route.body in (None, bytes) else example(route.body, self._site.samples)
 
     @property
     def _header(self) -> str:
         """The header that shows a token, as curl sends it."""
-        name = self._security["token"].get("name", "")
-        token = f"${self._shell.token}"
+        name = self._site.security["token"].get("name", "")
+        token = f"${self._site.shell.token}"
         return f"{name}: {token}" if name else f"Authorization: Bearer {token}"
 
     def curl(self, route: Route) -> str:
         """The line that sends an example of the route."""
         header = self._header if route.scope else ""
         asked = "&".join(f"{each.name}={each.example}" for each in route.query if each.example)
-        path = self._prefix + route.path + (asked and f"?{asked}")
-        return curl(self._shell, route.method, path, header, self.example(route))
+        path = self._site.prefix + route.path + (asked and f"?{asked}")
+        return curl(self._site.shell, route.method, path, header, self.example(route))
 
     @cached_property
     def _page(self) -> Response:
         """The same table for a person, with no script and nothing loaded from elsewhere."""
         families: dict[str, list[str]] = {}
         for route in self._routes:
-            section = _section(self._prefix, route, self.curl(route))
+            section = _section(self._site.prefix, route, self.curl(route))
             families.setdefault(route.family, []).append(section)
         rows = "".join(
             f'<h2 id="{family}">{family.capitalize()}</h2>{"".join(sections)}'
             for family, sections in families.items()
         )
         links = " · ".join(f'<a href="#{family}">{family}</a>' for family in families)
-        home = self._prefix + self._home
-        title = html.escape(self._title)
-        setup = html.escape("\n".join(filter(None, (_VARIABLES, self._shell.login))))
+        home = self._site.prefix + self._site.docs_path
+        title = html.escape(self._site.title)
+        setup = html.escape("\n".join(filter(None, (_VARIABLES, self._site.shell.login))))
         page = _PAGE.format(title=title, rows=rows, links=links, home=home, setup=setup).encode()
         return _versioned(page, b"text/html; charset=utf-8")
 

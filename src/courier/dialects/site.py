@@ -96,17 +96,7 @@ class DocumentedSite(Site):
     def __init__(self, routes: Sequence[Route]) -> None:
         self._routes = routes
         self._documents = openapi.Documents(
-            self.title,
-            self.prefix,
-            [self.described(route) for route in routes if route.described],
-            home=self.docs_path,
-            envelope=self.envelope,
-            failure=self.failure,
-            failures=self.failures,
-            failure_media=self.failure_media,
-            security=self.security,
-            samples=self.samples,
-            shell=self.shell,
+            self, [self.described(route) for route in routes if route.described]
         )
 
     def routes(self) -> Sequence[Route]:

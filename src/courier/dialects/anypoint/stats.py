@@ -1,7 +1,8 @@
 """The stats API: what queues hold, what has happened to them, and what an organization uses."""
 
+import re
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -9,7 +10,6 @@ from msgspec import Struct
 from courier.core.errors import InvalidRequest
 from courier.core.slices import Slices
 from courier.core.types import MINUTE_MS, SECOND_MS, Level, Queue, QueueStats, Tally, Tenant
-from courier.dialects.anypoint.dates import parse
 from courier.dialects.anypoint.destinations import named_ids
 from courier.dialects.anypoint.names import id_of
 from courier.dialects.anypoint.paging import choice
@@ -183,10 +183,10 @@ class StatsRoutes(AnypointFamily):
         """Start and end; one that is missing is now, or `default_ms` away from the other."""
         end_ms = self._clock.now_ms()
         if "endDate" in query:
-            end_ms = parse(query["endDate"][0], "endDate")
+            end_ms = read_date(query["endDate"][0], "endDate")
         start_ms = end_ms - default_ms
         if "startDate" in query:
-            start_ms = parse(query["startDate"][0], "startDate")
+            start_ms = read_date(query["startDate"][0], "startDate")
         if start_ms >= end_ms:
             raise InvalidRequest("startDate", "must be before endDate")
         return start_ms, end_ms
@@ -287,3 +287,43 @@ def _date(ms: int) -> str:
 
 def _stamp(ms: int) -> str:
     return f"{datetime.fromtimestamp(ms / SECOND_MS, UTC):%Y-%m-%dT%H:%MZ}"
+
+
+_ISO = re.compile(r"\d{4}-\d\d-\d\d")
+# As RFC 1123 has it, and as clients make of it: any weekday or none, and a zone or none.
+_HTTP = re.compile(
+    r"(?:[A-Za-z]{3,9},\s*)?(\d{1,2} [A-Za-z]{3} \d{4} \d\d:\d\d:\d\d)"
+    r"(?:\s*(?:GMT|UTC|Z))?\s*(?:([+-])(\d\d):?(\d\d))?",
+    re.ASCII,
+)
+_YEARS = range(1970, 10_000)
+
+
+def read_date(text: str, field: str) -> int:
+    """Milliseconds of a date in RFC 1123 or ISO 8601; without a zone it is UTC."""
+    text = text.strip()
+    try:
+        at = _iso(text) if _ISO.match(text) else _http(text)
+        at = at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+        if at.year not in _YEARS:
+            raise ValueError
+        return round(at.timestamp() * 1000)
+    except (ValueError, OverflowError) as error:
+        raise InvalidRequest(field, f"is not a date: '{text[:80]}'") from error
+
+
+def _iso(text: str) -> datetime:
+    # A plus that was not encoded in a query has become a blank.
+    return datetime.fromisoformat(re.sub(r"(?<=\d) (?=\d\d:?\d\d$)", "+", text))
+
+
+def _http(text: str) -> datetime:
+    match = _HTTP.fullmatch(re.sub(r" (?=\d\d:?\d\d$)", "+", text))
+    if match is None:
+        raise ValueError
+    day, sign, hours, minutes = match.groups()
+    at = datetime.strptime(day, "%d %b %Y %H:%M:%S")
+    if sign is None:
+        return at
+    offset = timedelta(hours=int(hours), minutes=int(minutes))
+    return at.replace(tzinfo=timezone(offset if sign == "+" else -offset))

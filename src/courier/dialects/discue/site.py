@@ -20,7 +20,7 @@ from courier.dialects import example
 from courier.dialects.discue import names
 from courier.dialects.discue.errors import REFUSALS, Stale, Unsupported
 from courier.dialects.discue.lockout import LockedOut, Lockout
-from courier.dialects.discue.negotiation import check_accept, check_media, etag, matches, pretty
+from courier.dialects.discue.wire import check_accept, check_media, etag, matches, pretty
 from courier.dialects.site import DocumentedSite, Family, SiteServices, encode
 from courier.refusals import Refusal
 from courier.web import Call, Head, NoRoute, Parameter, Request, Response, Route

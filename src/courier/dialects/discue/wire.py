@@ -1,13 +1,16 @@
-"""What requests of several kinds share: a name in two spellings, and pages of lists."""
+"""What requests share: a name in two spellings, pages of lists, what headers say of answers."""
 
+import re
 from collections.abc import Sequence
+from hashlib import blake2b
 from typing import TypeVar
 
 from msgspec import UNSET, Struct, UnsetType
 
 from courier.core.errors import InvalidRequest
 from courier.dialects.discue import names
-from courier.dialects.site import number
+from courier.dialects.discue.errors import NotAcceptable, WrongMedia
+from courier.dialects.site import InvalidQuery, number
 from courier.web import Parameter, Request
 
 LIST_MAX = 1_000
@@ -59,3 +62,48 @@ def page(items: Sequence[T], request: Request, path: str) -> tuple[list[T], list
             following = f"?page={this + 1}&per_page={size}"
         links.append(("next", "next", path + following))
     return list(items[end - size : end]), links
+
+
+_TRUE, _FALSE = ("", "1", "true"), ("0", "false")
+_NO_WEIGHT = re.compile(r"q\s*=\s*0(\.0*)?")
+
+
+def pretty(request: Request) -> bool:
+    """Whether the answer is for a person to read. Raises InvalidQuery."""
+    if not request.head.query_string:
+        return False
+    text = request.query.get("pretty", ["false"])[-1].lower()
+    if text not in (*_TRUE, *_FALSE):
+        raise InvalidQuery("pretty", "must be true or false")
+    return text in _TRUE
+
+
+def etag(body: bytes) -> str:
+    """The version of an answer."""
+    return f'"{blake2b(body, digest_size=12).hexdigest()}"'
+
+
+def matches(header: str, etag: str) -> bool:
+    """Whether `If-Match` or `If-None-Match` names this version."""
+    wanted = [part.strip().removeprefix("W/") for part in header.split(",")]
+    return bool(header) and ("*" in wanted or etag in wanted)
+
+
+def check_accept(header: str) -> None:
+    """JSON is all there is; a client that wants none of it is told so."""
+    wanted: dict[str, bool] = {}
+    for part in header.split(","):
+        kind, *parameters = (word.strip().lower() for word in part.split(";"))
+        wanted[kind] = not any(_NO_WEIGHT.fullmatch(each) for each in parameters)
+    # Of several ranges the most exact one counts.
+    others = [kind for kind in wanted if kind.endswith("+json")]
+    ranges = ("application/json", "application/*", "*/*", *others)
+    if not next((wanted[kind] for kind in ranges if kind in wanted), not header.strip()):
+        raise NotAcceptable(header)
+
+
+def check_media(header: str) -> None:
+    """That a request's body is JSON, as far as its header says."""
+    kind = header.partition(";")[0].strip().lower()
+    if kind and kind != "application/json" and not kind.endswith("+json"):
+        raise WrongMedia(kind)
