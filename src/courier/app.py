@@ -71,7 +71,7 @@ from courier.proxies import BadProxies, Proxies
 from courier.proxies import networks as trusted_networks
 from courier.steering import Steering
 from courier.store.embedded import EmbeddedStore
-from courier.telemetry import Telemetry, clock_metrics, set_up_logs
+from courier.telemetry import Telemetry, clock_metrics, set_up_logs, steering_metrics
 from courier.web import App, Site
 
 RECORD_EVERY_S = 1.0
@@ -568,7 +568,7 @@ async def _serve(
         with serving.listen(config.host, config.port) as listener:
             courier = build(store, config, clock, port=listener.getsockname()[1])
             if steered is not None:
-                courier.telemetry.collectors.append(steered.metrics)
+                courier.telemetry.collectors.append(partial(steering_metrics, steered))
             await _first_start(courier, config)
             _welcome(config.url(listener.getsockname()[1]), courier)
             _tune_collector()

@@ -4,7 +4,6 @@ import logging
 from collections.abc import Callable
 
 from courier.clock import elapsed_ns, wall_ns
-from courier.telemetry import Metric
 
 # A machine's own clock that is off by more is worth a look.
 OFF_MS_MAX = 500
@@ -47,7 +46,3 @@ class Steering:
         if self._off and not off:
             log.info("clock_agrees_with_database", extra={"ahead_ms": off_ms})
         self._off = off
-
-    def metrics(self) -> list[Metric]:
-        told = "By how much this machine's clock is ahead of the database's."
-        return [Metric("courier_database_clock_offset_seconds", told, self.off_ms() / 1000)]

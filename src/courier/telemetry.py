@@ -15,6 +15,7 @@ import msgspec
 from courier import ids
 from courier.clock import SteadyClock
 from courier.masking import scrubbed
+from courier.steering import Steering
 
 LATENCY_BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 30.0)
 
@@ -191,6 +192,11 @@ def clock_metrics(clock: SteadyClock) -> list[Metric]:
             kind="counter",
         ),
     ]
+
+
+def steering_metrics(steering: Steering) -> list[Metric]:
+    told = "By how much this machine's clock is ahead of the database's."
+    return [Metric("courier_database_clock_offset_seconds", told, steering.off_ms() / 1000)]
 
 
 class _JsonLines(logging.Formatter):

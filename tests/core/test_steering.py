@@ -7,6 +7,7 @@ import pytest
 from courier.steering import OFF_MS_MAX, Steering
 from courier.store.disk_postgres import database_time
 from courier.store.disk_postgres.database_time import SAMPLES, DatabaseTime
+from courier.telemetry import steering_metrics
 
 MS_NS = 1_000_000
 
@@ -43,7 +44,7 @@ def test_a_clock_that_differs_is_logged_once_and_so_is_its_return(
         machine.steering.look()
     said = [record.message for record in caplog.records]
     assert said == ["clock_differs_from_database", "clock_agrees_with_database"]
-    (metric,) = machine.steering.metrics()
+    (metric,) = steering_metrics(machine.steering)
     assert metric.text().endswith(b"courier_database_clock_offset_seconds 0.0\n")
 
 
