@@ -45,23 +45,17 @@ class Reader:
 
     def feed(self, data: memoryview) -> None:
         """Raises Refused; what came before the bad part is in `ready` all the same."""
-        if self.arriving is not None or self.in_head:
-            self._go_on(data)
-            return
+        begun = self.arriving is not None or self.in_head
         # Most often this is one request, with a head like one before.
-        whole = spelled(bytes(data))
+        whole = None if begun else spelled(bytes(data))
         if whole is None:
             self._go_on(data)
             return
         spelling, body = whole
-        known = self._heads.find(spelling)
+        head = self._heads.find(spelling)
+        known = (head, "") if head is not None else self._heads.named(spelling)
         if known is not None:
-            self.ready.append(Incoming(known, self._connection, len(body), body))
-            return
-        named = self._heads.named(spelling)
-        if named is not None:
-            known, name = named
-            self.ready.append(Incoming(known, self._connection, len(body), body, name))
+            self.ready.append(Incoming(known[0], self._connection, len(body), body, known[1]))
             return
         before = len(self.ready)
         self._go_on(data)

@@ -323,10 +323,7 @@ class Call(Struct):
 
     def require(self, *targets: str) -> None:
         """Raises Forbidden unless one of these is within reach; none: unless everything is."""
-        held = self.held
-        if held is None:
-            raise Undecided(self.request.path)
-        self.decided = True
+        held = self.reach
         if held.targets is not None:
             held.require(*targets)
 
@@ -501,18 +498,15 @@ class _Mounted:
         return path[len(self.site.prefix) + 1 :].partition("/")[0] in self.site.segments
 
     def find(self, method: str, path: str, body_bytes_max: int) -> "_Found":
-        found = self._router.find(path)
-        if found is None:
-            return _Found(self.site, path, {}, None, self._stray, ())
-        table, _, params, _ = found
-        methods: dict[str, Route] = table  # type: ignore[assignment]
+        methods: Any
+        methods, _, params, _ = self._router.find(path) or ({}, None, {}, None)
         text = True
         if "%" in path:
             try:
                 params = {name: unquote(value, errors="strict") for name, value in params.items()}
             except UnicodeDecodeError:
                 text = False
-        route = methods.get(method)
+        route: Route | None = methods.get(method)
         if route is None:
             return _Found(self.site, path, params, None, self._stray, tuple(sorted(methods)), text)
         limits = [route.body_bytes_max or self.site.body_bytes_max, body_bytes_max]

@@ -11,7 +11,7 @@ FILES = (
 )
 # Lines as an editor counts them, with blank ones, comments and docstrings. The goal is 1,400; this
 # is what was reached, and is to be lowered with every line that goes.
-LINES_MAX = 2_412
+LINES_MAX = 2_399
 FUNCTION_LINES_MAX = 60
 FOLDED = [
     file

@@ -102,7 +102,7 @@ def decode(raw: bytes, wanted: Any) -> Any:
     elif shape.items is not None and shape.items.fields and isinstance(value, list):
         fields = [*chain.from_iterable(map(astuple, value))]
     keys = len(fields) - fields.count(UNSET) + shape.tags
-    if shape.frees:
+    if shape.frees and colons != keys:
         keys += sum([len(each) for each in fields if type(each) is dict])
     if colons == keys:
         return value  # every colon follows one of its keys: there are no others, nor below it

@@ -205,10 +205,10 @@ def plain_drafts(
         if type(body) is not MessageBody or body.properties:
             return None
         texts.append(body.body or "")
-        headers = body.headers or _NO_HEADERS
-        id = headers.get("messageId")
-        alone = id is not None and len(headers) == 1
-        if not (alone or headers.keys() <= _SILENT_HEADERS):
+        headers = body.headers
+        id = headers.get("messageId") if headers else None
+        more = len(headers) - (id is not None) if headers else 0
+        if headers and more and not headers.keys() <= _SILENT_HEADERS:
             return None
         if not ids:
             if type(id) is not str or not 0 < len(id) <= MESSAGE_ID_CHARACTERS_MAX:
