@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
@@ -235,7 +236,10 @@ def test_a_wait_says_how_many_came_before(server: Server, operator: Visitor) -> 
     leases = [step["before"] for step in steps if step["kind"] == "leased"]
     order = [json.loads(row["body"])["n"] for row in rows]
     assert order == list(range(10)) and leases == [10]
-    assert "waited: 10 before it" in operator.get(path).text
+    page = operator.get(path).text
+    assert "waited: 10 before it" in page
+    head = re.search(r"· published <time[^>]*>[^<]*</time> by (.*?) · (.*?) ·", page)
+    assert head and head[1].endswith(" (cloudflare)") and head[2] == "7 B json"
     first = operator.facts(f"/console/messages/{rows[0]['id']}?queue={queue}")["life"]["steps"]
     assert [step["before"] for step in first if step["kind"] == "leased"] == [0, 0, 0]
 

@@ -18,7 +18,7 @@ from courier.core.store import StoreReads
 from courier.core.types import Listener, Queue, Run
 
 # How much of the journal is looked through for one message, and how long.
-EVENTS_MAX = 1_000_000
+EVENTS_MAX = 2_000_000
 LOOKED_S_MAX = 1.5
 # Events of one moment among which a message's publication is looked for.
 ORIGIN_EVENTS_MAX = 20_000

@@ -84,6 +84,14 @@ class MessageFacts(Struct):
     def steps(self) -> list[list[Step]]:
         return folded(self.life.steps)
 
+    @property
+    def first(self) -> Step | None:
+        """Its own publication: a copy has that of its origin in its life as well."""
+        for step in self.life.steps:
+            if step.kind == "published" and (step.queue, step.message) == (self.queue, self.id):
+                return step
+        return None
+
 
 class Found(Struct):
     """What was found, as (words, path); and what was looked through."""
