@@ -256,9 +256,7 @@ def build(store: Store, config: Config, clock: SteadyClock, *, port: int) -> Cou
     ]
     console = None
     if config.console:
-        guard = Guard(store.secret, url)
-        apis = _apis(sites)
-        console = _console(services, guard, credentials, outgoing, config, url=url, apis=apis)
+        console = _console(services, store.secret, credentials, outgoing, config, url, sites)
         # The site at the root takes what no other one covers, so it is the last.
         sites.insert(len(sites) - 1, console)
 
@@ -447,13 +445,12 @@ def _ops(
 
 def _console(
     services: SiteServices,
-    guard: Guard,
+    secret: bytes,
     credentials: Credentials,
     outgoing: Outgoing,
     config: Config,
-    *,
     url: str,
-    apis: list[tuple[str, str]],
+    sites: list[Site],
 ) -> Console:
     return Console(
         ConsoleServices(
@@ -461,7 +458,7 @@ def _console(
             services.broker,
             services.admin,
             services.clock,
-            guard,
+            Guard(secret, url),
             Codes(services.clock),
             greeting=credentials.examples,
             lines_of=credentials.examples_of,
@@ -477,7 +474,7 @@ def _console(
             plans_bytes_max=config.plans_bytes_max,
             lake=str((config.data / "lake").resolve()),
             newcomers=Newcomers(services.sealer, outgoing.listener_urls, services.clock),
-            apis=apis,
+            apis=_apis(sites),
         )
     )
 
