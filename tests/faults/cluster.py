@@ -34,12 +34,14 @@ class Cluster(Server):
         self._random = random.Random(seed)
         self.database = self._databases()
         self._store = ["--store", self.database.url("courier")]
-        self._keys = {"COURIER_ENCRYPTION_KEYS": new_key(), **(env or {})}
+        # Links in answers name the address of all servers together, as do credentials.
+        shared = {"COURIER_ENCRYPTION_KEYS": new_key(), "COURIER_PUBLIC_URL": self.url}
+        self._settings = {**shared, **(env or {})}
         self.nodes = []
         for number in range(NODES):
             place = directory / str(number)
             place.mkdir()
-            self.nodes.append(Server(place, args=self._store, env=self._keys))
+            self.nodes.append(Server(place, args=self._store, env=self._settings))
         self._down: list[Server] = list(self.nodes)
         self.crashes = 0
         self._fates: list[Callable[[], None]] = []
@@ -50,10 +52,9 @@ class Cluster(Server):
         return postgres.Database()
 
     def _init(self) -> None:
-        # What credentials name is the address of all servers together.
         where = ["--data", str(self.data), "--port", str(self.port)]
         command = [sys.executable, "-m", "courier", "init", *self._store, *where]
-        env = {**os.environ, **self._keys}
+        env = {**os.environ, **self._settings}
         subprocess.run(command, env=env, check=True, stdout=subprocess.DEVNULL)
 
     def address(self) -> tuple[str, int]:
