@@ -326,7 +326,8 @@ def test_a_message_shows_its_life_and_why_it_is_late(courier: Command, queue_nam
     shown = courier("message", "show", id).out
     kinds = re.findall(r" (\w+) +\S+ +(?:attempt|by) .*cloudflare", shown)
     assert kinds == ["published", "leased", "retried", "buried"]
-    assert "Nobody has leased from the queue" in shown and f"into {dead}" in shown
+    assert f"It is a dead letter of {queue_name}, and nobody leases from this queue" in shown
+    assert f"into {dead}" in shown
     courier("queue", "update", dead, "--lease", "1h")
     courier("pull", dead, "--ack")
     over = courier("message", "show", id, "--json").json
