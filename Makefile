@@ -45,14 +45,14 @@ test: $(DEV_READY) ## lint, then every test, the fast ones first
 		$(DUCKDB_READY) $(CLASSES) $(BROWSER_READY) $(POSTGRES_READY) $(COUNTER_READY) \
 		$(CALLERS_READY)
 	@# A test waits for its server much of the time: three of them keep two cores busy. Slow ones
-	@# wait even longer. Of the lake's, one worker runs those that share a Spark, and one those that
-	@# have Sparks of their own: a third would start one more, and slow both down.
+	@# wait even longer. Of the lake's, each worker has a Spark that its tests share: a third would
+	@# slow down the other two.
 	@# Neighbours share what takes long to make, a server or a lake. So they stay together, until a
 	@# worker has nothing left to do and takes from another's list; but no lake is made twice.
 	$(PYTEST) --dist worksteal -n 3 -m "not slow and not spark and not quiet"
 	$(PYTEST) --dist worksteal -n 5 -m "slow and not spark"
 	$(PYTEST) -m quiet
-	JAVA_TOOL_OPTIONS="$(QUICK_JAVA)" $(PYTEST) --dist loadgroup -n 2 tests/lake
+	JAVA_TOOL_OPTIONS="$(QUICK_JAVA)" $(PYTEST) --dist loadfile -n 2 tests/lake
 
 lint: $(DEV_READY) ## check style and types of source, tests and bench
 	$(PYTHON) -m ruff check

@@ -12,17 +12,6 @@ from tests.lake.buckets import bucket_server, variables
 from tests.lake.commands import Commands, commands
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With `--dist loadgroup`, one process runs all files that share a Spark, and is the first to
-    begin. The others start Sparks of their own, or none, and so never need the shared one."""
-    sharing = {item.path for item in items if "spark" in getattr(item, "fixturenames", ())}
-    items.sort(key=lambda item: item.path not in sharing)
-    for item in items:
-        group = "spark" if item.path in sharing else item.path.stem
-        item.add_marker(pytest.mark.xdist_group(group))
-
-
 @pytest.fixture(scope="session", autouse=True)
 def storage_variables() -> Iterator[None]:
     """Where object storage will be; known before Spark starts, which hands it to its workers."""
