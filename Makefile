@@ -72,6 +72,7 @@ soak: $(DEV_READY) $(JAVA_READY) $(POSTGRES_READY) ## the long version of the ki
 	KILLS=200 MODEL_EXAMPLES=2000 IMAGES=5000 SETTINGS_CHANGES=1000 PAUSE_SECONDS=60 \
 		STEP=1 $(PYTHON) -m pytest --timeout 7200 tests/faults tests/model tests/attack/every
 	SERVERS=two $(PYTHON) -m pytest -n 2 tests/wire
+	STORE=postgres $(PYTHON) -m pytest -n 2 tests/console
 	@scripts/cluster
 	$(PYTHON) -m tests.cluster --rounds 20
 	@# Enough for every point of the lake at which something is killed.

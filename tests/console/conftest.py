@@ -1,6 +1,9 @@
 """A server with a console, and visitors to it."""
 
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -8,7 +11,9 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.server import Server
+from courier import sealing
+from tests import postgres
+from tests.server import Server, free_port
 
 SAME = {"Sec-Fetch-Site": "same-origin"}
 HTML = {"Accept": "text/html,application/xhtml+xml"}
@@ -55,7 +60,17 @@ class Visitor:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    server = Server(tmp_path_factory.mktemp("console"), args=("--push-networks", "127.0.0.0/8"))
+    """`STORE=postgres`: its messages are in a PostgreSQL."""
+    place, args = tmp_path_factory.mktemp("console"), ["--push-networks", "127.0.0.0/8"]
+    env: dict[str, str] = {}
+    if os.environ.get("STORE") == "postgres":
+        args += ["--store", postgres.server().url(f"console_{free_port()}")]
+        env["COURIER_ENCRYPTION_KEYS"] = sealing.new_key()
+    server = Server(place, args=args, env=env)
+    if env:
+        init = [sys.executable, "-m", "courier", "init", *args, "--data", str(server.data)]
+        init += ["--port", str(server.port)]
+        subprocess.run(init, env={**os.environ, **env}, check=True, stdout=subprocess.DEVNULL)
     with server.start():
         yield server
     assert "Traceback" not in server.log()
